@@ -1,0 +1,173 @@
+"""``AdminExposure``: a ``ModelAdmin`` speaks for its model; what the admin shows and allows is what callers get."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.contrib.admin import ModelAdmin
+from django.contrib.admin.utils import flatten_fieldsets
+from django.core.exceptions import FieldDoesNotExist
+from django.db.models import Model, QuerySet
+from django.forms import ModelForm
+
+from .context import MCPRequest
+from .exposures import ModelExposure
+from .tools.actions import Action, AdminAction
+from .visibility import is_sensitive
+
+if TYPE_CHECKING:
+    from .sites import MCPSite
+
+__all__ = ["AdminExposure"]
+
+
+class AdminExposure(ModelExposure):
+    """The exposure that a ``ModelAdmin`` describes. Attributes set on a subclass refine it.
+
+    Callers need what the admin asks for: ``AdminSite.has_permission`` (an active member of the staff) and the
+    ``has_*_permission`` of the ``ModelAdmin``.
+    """
+
+    model_admin: ModelAdmin[Any]
+    # While none of these is overridden, the columns are the same for every caller and are worked out once.
+    column_hooks: ClassVar[tuple[str, ...]] = (
+        "get_fields",
+        "get_fieldsets",
+        "get_form",
+        "get_exclude",
+        "get_readonly_fields",
+        "get_list_display",
+    )
+
+    def __init__(self, model: type[Model], site: "MCPSite", model_admin: ModelAdmin[Any]) -> None:
+        super().__init__(model, site)
+        self.model_admin = model_admin
+
+    def overrides(self, *hooks: str) -> bool:
+        """Return whether the ``ModelAdmin`` replaces one of these methods of Django's class."""
+        return any(getattr(type(self.model_admin), hook) is not getattr(ModelAdmin, hook) for hook in hooks)
+
+    # Columns
+
+    def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        """Return the list's columns, then what the change page shows; sensitive fields are left out."""
+        if self.fields is not None:
+            return self.default_fields
+        if self.overrides(*self.column_hooks):
+            return self._shown(request, obj)
+        if "_columns" not in self.__dict__:
+            self._columns = self._shown(request, None)
+        return self._columns
+
+    def _shown(self, request: MCPRequest, obj: Model | None) -> tuple[str, ...]:
+        admin = self.model_admin
+        names = [*self._list_names(request), *flatten_fieldsets(admin.get_fieldsets(request, obj))]
+        names += admin.get_readonly_fields(request, obj)
+        shown = (name for name in names if isinstance(name, str) and name not in self.exclude)
+        return self.with_primary_key(name for name in shown if not is_sensitive(name))
+
+    def _list_names(self, request: MCPRequest) -> list[str]:
+        names = [
+            item if isinstance(item, str) else item.__name__ for item in self.model_admin.get_list_display(request)
+        ]
+        return [name for name in names if name not in ("__str__", "action_checkbox")]
+
+    def get_list_display(self, request: MCPRequest) -> Sequence[str]:
+        """Return the columns of the admin's list; where it is only ``__str__``, the fields of the model."""
+        allowed = set(self.get_fields(request))
+        names = self.list_display or self._list_names(request) or [f.name for f in self.opts.concrete_fields]
+        return self.with_primary_key(name for name in names if name in allowed)
+
+    def get_readonly_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        """See :meth:`ModelExposure.get_readonly_fields`."""
+        return [str(name) for name in (*self.readonly_fields, *self.model_admin.get_readonly_fields(request, obj))]
+
+    def get_computed(self, name: str) -> Callable[[Model], Any] | None:
+        """Return the method of the ``ModelAdmin``, or the function in ``list_display``, that makes the column."""
+        try:
+            self.opts.get_field(name)
+        except FieldDoesNotExist:
+            pass
+        else:
+            return None
+        for item in (*self.model_admin.list_display, *self.model_admin.readonly_fields):
+            if callable(item) and item.__name__ == name:
+                return item
+        method = getattr(self.model_admin, name, None)
+        return method if callable(method) else super().get_computed(name)
+
+    # Rows
+
+    def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+        """Return the rows of the admin's list for this caller."""
+        return self.model_admin.get_queryset(request)
+
+    @cached_property
+    def has_stable_queryset(self) -> bool:
+        """See :attr:`ModelExposure.has_stable_queryset`."""
+        if self.stable_queryset is not None:
+            return self.stable_queryset
+        own = type(self).get_queryset is AdminExposure.get_queryset and not self.overrides("get_queryset")
+        return own and self.has_plain_manager
+
+    def get_ordering(self, request: MCPRequest) -> Sequence[str]:
+        """Return the order of the admin's list."""
+        return self.ordering or self.model_admin.get_ordering(request) or self.opts.ordering
+
+    def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
+        """Return the admin's ``search_fields``."""
+        return self.search_fields or self.model_admin.get_search_fields(request)
+
+    def get_search_results(
+        self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Search as the admin does, its own override included."""
+        if self.search_fields:
+            return super().get_search_results(request, queryset, search_term)
+        return self.model_admin.get_search_results(request, queryset, search_term)
+
+    # Permissions
+
+    def has_permission(self, request: MCPRequest, action: str, obj: Model | None = None) -> bool:
+        """Return the verdict of the ``ModelAdmin``, for members of its site only."""
+        admin = self.model_admin
+        if not admin.admin_site.has_permission(request):
+            return False
+        if action == "add":
+            return bool(admin.has_add_permission(request))
+        return bool(getattr(admin, f"has_{action}_permission")(request, obj))
+
+    def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return whether the admin would show the list, or the row."""
+        return self.has_permission(request, "view", obj)
+
+    # Writes
+
+    def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm]:
+        """Return the form of the admin's add or change page."""
+        if self.form is not None or self.fields is not None:
+            return super().get_form(request, obj, change)
+        return self.model_admin.get_form(request, obj, change=change)
+
+    def save_model(self, request: MCPRequest, obj: Model, form: Any, change: bool) -> None:
+        """Save as the admin does."""
+        self.model_admin.save_model(request, obj, form, change)
+
+    def save_related(self, request: MCPRequest, form: Any, change: bool) -> None:
+        """Save related values as the admin does, without inlines."""
+        self.model_admin.save_related(request, form, [], change)
+
+    def delete_model(self, request: MCPRequest, obj: Model) -> None:
+        """Delete as the admin does."""
+        self.model_admin.delete_model(request, obj)
+
+    def get_actions(self, request: MCPRequest) -> Mapping[str, Action]:
+        """Return the admin's actions that it would offer to this caller, and those of a subclass."""
+        found = dict(super().get_actions(request))
+        if not self.model_admin.admin_site.has_permission(request):
+            return found
+        for name, (function, _, description) in self.model_admin.get_actions(request).items():
+            # Deleting is delete_record's, which shows and obeys the same collector.
+            if name != "delete_selected":
+                found.setdefault(name, AdminAction(self, name, function, str(description)))
+        return {name: action for name, action in found.items() if action.has_permission(request)}

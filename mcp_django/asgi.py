@@ -1,0 +1,37 @@
+"""The fast road: an ASGI application that hands the MCP endpoints' requests straight to the consumer.
+
+Use it in ``asgi.py`` in place of Django's ``get_asgi_application``. Everything that is not an endpoint goes to Django
+unchanged. The endpoints are those that ``urls.py`` mounts; a site that ``needs_middleware`` stays with Django.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from django.core.asgi import get_asgi_application as django_asgi_application
+from django.urls import set_script_prefix
+
+from .sites import mounted_endpoints
+from .transports.http import as_application
+
+__all__ = ["get_asgi_application"]
+
+Application = Callable[[Mapping[str, Any], Any, Any], Awaitable[None]]
+
+
+def get_asgi_application(django_application: Application | None = None) -> Application:
+    """Return the ASGI application of the project.
+
+    ``django_application`` is what serves everything else; by default Django's own.
+    """
+    fallback: Application = django_application or django_asgi_application()
+
+    async def application(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            site = mounted_endpoints().get(scope["path"].removesuffix("/"))
+            if site is not None and not site.needs_middleware:
+                set_script_prefix(scope.get("root_path", "") or "/")
+                await as_application(site)(scope, receive, send)
+                return
+        await fallback(scope, receive, send)
+
+    return application

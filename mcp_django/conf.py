@@ -1,0 +1,97 @@
+"""The app's settings: one dict, ``MCP_DJANGO``, over one table of defaults.
+
+``from mcp_django.conf import settings`` gives an object that reads ``settings.MCP_DJANGO`` first and :data:`DEFAULTS`
+second, caches what it read, and forgets it when the setting changes (``override_settings`` in tests).
+"""
+
+from typing import Any, Final
+
+from django.conf import settings as django_settings
+from django.core.signals import setting_changed
+from django.utils.module_loading import import_string
+
+__all__ = ["DEFAULTS", "Settings", "settings"]
+
+DEFAULTS: Final[dict[str, Any]] = {
+    # Scheme, host and port that clients use, with no trailing slash. None: taken from the request, in DEBUG only.
+    "BASE_URL": None,
+    # What the server calls itself to clients.
+    "SERVER_NAME": "django",
+    "SERVER_TITLE": None,
+    "SERVER_VERSION": "1",
+    # Sentences put before the generated instructions.
+    "INSTRUCTIONS": "",
+    # Expose every ModelAdmin of the default admin site that is not registered explicitly.
+    "AUTO_REGISTER": True,
+    # DRF authentication classes, in order. Empty: open to anyone, for tests and fixtures only.
+    "AUTHENTICATION_CLASSES": ["mcp_django.oauth.bearer.BearerAuthentication"],
+    # No write tool is listed or callable, whatever else is set.
+    "READ_ONLY": False,
+    # Most tools of one site; beyond it admin actions are reached through run_action alone.
+    "TOOL_BUDGET": 40,
+    # Rows of a page when the client does not say, and at most.
+    "PAGE_SIZE": 20,
+    "MAX_PAGE_SIZE": 200,
+    # Characters of one result, and of one long text within a row.
+    "RESULT_CHARS": 40_000,
+    "TEXT_CHARS": 300,
+    # Bytes of a file that a file resource returns.
+    "MAX_FILE_BYTES": 5 * 1024 * 1024,
+    # Seconds that a cursor and a confirmation token stay valid.
+    "CURSOR_MAX_AGE": 24 * 3600,
+    "CONFIRMATION_MAX_AGE": 600,
+    # Bytes of a request body, and seconds in which it must arrive.
+    "MAX_BODY_BYTES": 2_621_440,
+    "BODY_TIMEOUT": 30,
+    # Origins of browsers that may call the endpoint (scheme://host[:port]).
+    "ALLOWED_ORIGINS": [],
+    # Threads for reads, and for the project's own tools and actions.
+    "THREADS": 4,
+    "SLOW_THREADS": 8,
+    # Seconds that one call may take.
+    "CALL_TIMEOUT": 60,
+    # Calls of one user, as "number/period" (s, m, h, d); None: no limit.
+    "CALL_RATE": "1200/m",
+    # Calls of one user that run at the same time in one worker.
+    "MAX_CONCURRENT_CALLS": 32,
+    # Dynamic client registration: "open", "authenticated" or "off"; its rates by address and in total.
+    "REGISTRATION": "open",
+    "REGISTRATION_RATE": "30/h",
+    "REGISTRATION_TOTAL_RATE": "600/h",
+    # Milliseconds that a client may keep a list before it asks again (2026-07-28, server/utilities/caching).
+    "CACHE_TTL_MS": 0,
+}
+
+IMPORTS: Final = frozenset({"AUTHENTICATION_CLASSES"})
+
+
+class Settings:
+    """Attribute access to ``MCP_DJANGO`` with its defaults.
+
+    Raises:
+        AttributeError: the name is not a setting of the app.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in DEFAULTS:
+            raise AttributeError(f"MCP_DJANGO has no setting {name!r}")
+        value = getattr(django_settings, "MCP_DJANGO", {}).get(name, DEFAULTS[name])
+        if name in IMPORTS:
+            value = [import_string(item) if isinstance(item, str) else item for item in value]
+        self.__dict__[name] = value
+        return value
+
+    def reload(self) -> None:
+        """Forget every value read so far."""
+        self.__dict__.clear()
+
+
+settings = Settings()
+
+
+def _reload(*, setting: str, **kwargs: Any) -> None:
+    if setting == "MCP_DJANGO":
+        settings.reload()
+
+
+setting_changed.connect(_reload)

@@ -1,0 +1,96 @@
+"""Decorators of ``mcp.py``: ``register``, ``tool``, ``resource``, ``prompt`` and ``action``."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from django.db.models import Model
+
+from .exposures import ModelExposure
+from .sites import MCPSite
+from .sites import site as default_site
+from .tools.actions import ActionOptions
+
+__all__ = ["action", "prompt", "register", "resource", "tool"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+E = TypeVar("E", bound=type[ModelExposure])
+
+
+def register(*models: type[Model], site: MCPSite | None = None) -> Callable[[E], E]:
+    """Register the decorated :class:`ModelExposure` for the models, on the default site or on ``site``.
+
+    Raises:
+        AlreadyRegistered: one of the models is registered explicitly already.
+        ValueError: no model was given, or the class is no exposure.
+    """
+    if not models:
+        raise ValueError("At least one model must be passed to register.")
+
+    def wrapper(exposure_class: E) -> E:
+        if not issubclass(exposure_class, ModelExposure):
+            raise ValueError("The wrapped class must subclass ModelExposure.")
+        (site or default_site).register(models, exposure_class)
+        return exposure_class
+
+    return wrapper
+
+
+def tool(function: F | None = None, *, site: MCPSite | None = None, **options: Any) -> Any:
+    """Make a tool of a function ``(request, **arguments)``; see :class:`~mcp_django.tools.functions.FunctionTool`.
+
+    The schema comes from the signature and the docstring. Used bare or with the tool's attributes as options.
+
+    Raises:
+        ImproperlyConfigured: the name or an annotation cannot be used.
+        AlreadyRegistered: the site has a tool of this name.
+    """
+    return _decorator((site or default_site).add_tool, function, options)
+
+
+def prompt(function: F | None = None, *, site: MCPSite | None = None, **options: Any) -> Any:
+    """Make a prompt of a function ``(request, **arguments)``; see :class:`~mcp_django.prompts.Prompt`."""
+    return _decorator((site or default_site).add_prompt, function, options)
+
+
+def resource(uri: str, *, site: MCPSite | None = None, **options: Any) -> Callable[[F], F]:
+    """Make a resource of a function; a URI with ``{parameters}`` makes a resource template.
+
+    See :class:`~mcp_django.resources.base.FunctionResource`.
+    """
+
+    def wrapper(function: F) -> F:
+        (site or default_site).add_resource(uri, function, **options)
+        return function
+
+    return wrapper
+
+
+def _decorator(add: Callable[..., None], function: F | None, options: dict[str, Any]) -> Any:
+    def wrapper(function: F) -> F:
+        add(function, **options)
+        return function
+
+    return wrapper(function) if function is not None else wrapper
+
+
+def action(
+    function: F | None = None,
+    *,
+    permissions: Iterable[str] = ("change",),
+    description: str = "",
+    destructive: bool = True,
+    **options: Any,
+) -> Any:
+    """Mark a method ``(self, request, queryset, **arguments)`` of an exposure as an action.
+
+    ``permissions`` are those of the exposure that a caller needs, by the names of its ``has_*_permission``. A
+    destructive action shows what it would do and waits for a confirmation.
+    """
+
+    def wrapper(function: F) -> F:
+        function.mcp_action = ActionOptions(  # type: ignore[attr-defined]
+            permissions=tuple(permissions), description=description, destructive=destructive, **options
+        )
+        return function
+
+    return wrapper(function) if function is not None else wrapper

@@ -1,0 +1,67 @@
+"""Errors that the app raises above the protocol.
+
+Three audiences, three families: :class:`ToolError` is read by a model (a tool result with ``isError``),
+:class:`NotFound` is translated by each surface into its own one "not there" answer, and the authentication errors
+become an HTTP challenge for the client program. JSON-RPC errors live in :mod:`mcp_django.protocol.errors`.
+"""
+
+from collections.abc import Iterable
+
+from django.core.exceptions import ImproperlyConfigured
+
+__all__ = [
+    "AlreadyRegistered",
+    "AuthenticationFailed",
+    "Cancelled",
+    "InsufficientScope",
+    "NotFound",
+    "NotRegistered",
+    "ToolError",
+]
+
+
+class ToolError(Exception):
+    """A failure that the model can act on: one line of cause, the valid alternatives, the next step.
+
+    Raise it in a tool, an action or a hook; the text reaches the model as a tool result with ``isError: true``
+    (specification, server/tools, Error Handling). Never put secrets, SQL or a traceback in it.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class NotFound(Exception):
+    """What was asked for does not exist for this caller, whether it is missing, filtered out or forbidden."""
+
+
+class AuthenticationFailed(Exception):
+    """The credentials of the request are missing (``invalid=False``) or not acceptable (``invalid=True``)."""
+
+    def __init__(self, *, invalid: bool) -> None:
+        super().__init__("invalid token" if invalid else "no token")
+        self.invalid = invalid
+
+
+class InsufficientScope(Exception):
+    """The token lacks scopes; ``required`` are all the scopes that the operation needs (RFC 6750, section 3.1)."""
+
+    def __init__(self, required: Iterable[str]) -> None:
+        self.required = frozenset(required)
+        super().__init__("insufficient scope: " + " ".join(sorted(self.required)))
+
+
+class Cancelled(BaseException):
+    """The client has gone: raised at the next progress report, so that an open transaction rolls back.
+
+    A ``BaseException``, so that a tool's own ``except Exception`` does not carry on with work nobody waits for.
+    """
+
+
+class AlreadyRegistered(ImproperlyConfigured):
+    """The model, tool, resource or prompt is registered already."""
+
+
+class NotRegistered(ImproperlyConfigured):
+    """The model is not registered."""

@@ -1,0 +1,195 @@
+"""``ModelExposure``: which part of a model callers may see and change, in the vocabulary of ``ModelAdmin``.
+
+An attribute serves the common case and the hook of the same name with ``get_`` the dynamic one; the app always calls
+the hook. Every hook takes the caller's request, an :class:`~mcp_django.context.MCPRequest`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.contrib.auth import get_permission_codename
+from django.db.models import Manager, Model, QuerySet
+from django.forms import ModelForm, modelform_factory
+
+from .conf import settings
+from .context import MCPRequest
+from .tools.actions import Action, FunctionAction
+from .visibility import is_sensitive
+
+if TYPE_CHECKING:
+    from rest_framework.serializers import BaseSerializer
+
+    from .sites import MCPSite
+
+__all__ = ["ModelExposure"]
+
+
+class ModelExposure:
+    """How one model is exposed by one site. Subclass it, set what differs, register it for the model.
+
+    ``fields`` is an allow-list of model fields, properties and methods of the model or of the exposure; it is also what
+    may be filtered and sorted on. Left out, it is every concrete field of the model but the sensitive ones.
+    ``filter_fields`` narrows filtering to a mapping of field to lookups. ``list_display`` names the columns of a page
+    when the caller does not choose. ``label_field`` names the model field that labels a row where ``__str__`` is not
+    just that field. ``stable_queryset`` says that the shape of :meth:`get_queryset` is the same for every caller and
+    call, so that its SQL may be compiled once.
+    """
+
+    fields: Sequence[str] | None = None
+    exclude: Sequence[str] = ()
+    readonly_fields: Sequence[str] = ()
+    list_display: Sequence[str] = ()
+    search_fields: Sequence[str] = ()
+    filter_fields: Mapping[str, Sequence[str]] | None = None
+    ordering: Sequence[str] = ()
+    actions: Sequence[str] = ()
+    list_per_page: int | None = None
+    label_field: str | None = None
+    stable_queryset: bool | None = None
+    form: type[ModelForm] | None = None
+    serializer_class: "type[BaseSerializer[Any]] | None" = None
+    description: str = ""
+    # The methods that decide what a row is; an exposure that overrides one of them is read afresh for each call.
+    row_hooks: ClassVar[tuple[str, ...]] = ("get_queryset",)
+
+    def __init__(self, model: type[Model], site: "MCPSite") -> None:
+        self.model = model
+        self.opts = model._meta
+        self.site = site
+
+    @cached_property
+    def label(self) -> str:
+        """Django's label of the model, the name that clients use: ``shop.order``."""
+        return self.opts.label_lower
+
+    # Columns
+
+    def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        """Return the names of everything that may be read of a row, in display order, the primary key first."""
+        return self.default_fields
+
+    @cached_property
+    def default_fields(self) -> tuple[str, ...]:
+        """The allow-list as declared, or every concrete field that is not sensitive."""
+        declared = self.fields
+        if declared is None:
+            declared = [field.name for field in self.opts.concrete_fields if not is_sensitive(field.name)]
+        return self.with_primary_key(name for name in declared if name not in self.exclude)
+
+    def with_primary_key(self, names: Any) -> tuple[str, ...]:
+        """Return the names without repetition, the primary key's in front."""
+        return tuple(dict.fromkeys([self.opts.pk.name, *names]))
+
+    def get_list_display(self, request: MCPRequest) -> Sequence[str]:
+        """Return the columns of a page when the caller names none; all of them are in :meth:`get_fields`."""
+        return self.with_primary_key(self.list_display) if self.list_display else self.get_fields(request)
+
+    def get_readonly_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        """Return the fields that may be read but not written."""
+        return self.readonly_fields
+
+    def get_computed(self, name: str) -> Callable[[Model], Any] | None:
+        """Return what computes the column ``name`` from an instance, or None when the model itself has it."""
+        method = getattr(self, name, None) if name in self.default_fields else None
+        return method if callable(method) else None
+
+    # Rows
+
+    def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+        """Return the rows that this caller may know of. Every read, write and action starts from it."""
+        return self.model._default_manager.get_queryset()
+
+    def get_ordering(self, request: MCPRequest) -> Sequence[str]:
+        """Return the order of pages; the primary key is added, so that it is total."""
+        return self.ordering or self.opts.ordering
+
+    def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
+        """Return the fields that ``search`` looks in, with the admin's prefixes (``^ = @``)."""
+        return self.search_fields
+
+    def get_search_results(
+        self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Return the rows that match and whether they may hold duplicates, by the rules of the admin's search."""
+        from django.contrib.admin import ModelAdmin, site
+
+        searcher = ModelAdmin(self.model, site)
+        searcher.search_fields = list(self.get_search_fields(request))
+        return searcher.get_search_results(request, queryset, search_term)
+
+    def get_filter_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]] | None:
+        """Return the lookups allowed for each field, or None for those that go with the types of the fields."""
+        return self.filter_fields
+
+    def get_list_per_page(self, request: MCPRequest) -> int:
+        """Return the number of rows of a page when the caller does not say."""
+        return self.list_per_page or settings.PAGE_SIZE
+
+    @cached_property
+    def has_stable_queryset(self) -> bool:
+        """Whether the query of the rows has one shape for all, so that it may be compiled once."""
+        if self.stable_queryset is not None:
+            return self.stable_queryset
+        own = all(getattr(type(self), hook) is getattr(ModelExposure, hook) for hook in self.row_hooks)
+        return own and self.has_plain_manager
+
+    @property
+    def has_plain_manager(self) -> bool:
+        """Whether the default manager gives all rows of the table."""
+        return type(self.model._default_manager).get_queryset is Manager.get_queryset
+
+    # Permissions
+
+    def has_permission(self, request: MCPRequest, action: str, obj: Model | None = None) -> bool:
+        """Return whether the caller has the model permission, or a backend's object permission on ``obj``."""
+        return request.user.has_perm(f"{self.opts.app_label}.{get_permission_codename(action, self.opts)}")
+
+    def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return whether the caller may view rows, or this row; who may change may view."""
+        return self.has_permission(request, "view", obj) or self.has_permission(request, "change", obj)
+
+    def has_add_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller may add a row."""
+        return self.has_permission(request, "add")
+
+    def has_change_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return whether the caller may change rows, or this row."""
+        return self.has_permission(request, "change", obj)
+
+    def has_delete_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return whether the caller may delete rows, or this row."""
+        return self.has_permission(request, "delete", obj)
+
+    # Writes
+
+    def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm]:
+        """Return the form that validates and saves a row: ``form``, or one of the writable ``fields``."""
+        closed = set(self.get_readonly_fields(request, obj))
+        writable = [
+            field.name
+            for field in (*self.opts.concrete_fields, *self.opts.many_to_many)
+            if field.editable and field.name in self.get_fields(request, obj) and field.name not in closed
+        ]
+        return modelform_factory(self.model, form=self.form or ModelForm, fields=writable)
+
+    def save_model(self, request: MCPRequest, obj: Model, form: Any, change: bool) -> None:
+        """Save a row that passed validation."""
+        obj.save()
+
+    def save_related(self, request: MCPRequest, form: Any, change: bool) -> None:
+        """Save the many-to-many values of a row that has been saved."""
+        form.save_m2m()
+
+    def delete_model(self, request: MCPRequest, obj: Model) -> None:
+        """Delete a row."""
+        obj.delete()
+
+    def get_actions(self, request: MCPRequest) -> Mapping[str, Action]:
+        """Return the actions that this caller may run, by name."""
+        found: dict[str, Action] = {}
+        for name in self.actions:
+            action = FunctionAction(self, name)
+            if action.has_permission(request):
+                found[name] = action
+        return found

@@ -1,0 +1,26 @@
+"""The methods of the protocol that this server answers, as a table."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from .base import Handler
+from .lifecycle import discover, initialize, ping
+from .prompts import get_prompt, list_prompts
+from .resources import list_resources, list_templates, read_resource
+from .tools import call_tool, list_tools
+
+__all__ = ["METHODS"]
+
+# Which revision has which method is decided by the schema of the revision, before the table is asked.
+METHODS: Final[Mapping[str, Handler]] = {
+    "initialize": initialize,
+    "ping": ping,
+    "server/discover": discover,
+    "tools/list": list_tools,
+    "tools/call": call_tool,
+    "resources/list": list_resources,
+    "resources/templates/list": list_templates,
+    "resources/read": read_resource,
+    "prompts/list": list_prompts,
+    "prompts/get": get_prompt,
+}

@@ -1,0 +1,33 @@
+"""What a method handler is, and how it puts off work that belongs elsewhere."""
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..context import MCPRequest
+
+__all__ = ["Handler", "Later", "log_failure"]
+
+logger = logging.getLogger("mcp_django")
+
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Work that may be slow: ``work()`` gives the result, or an awaitable of it when ``is_async``."""
+
+    work: Callable[[], Any]
+    is_async: bool = False
+
+
+# The caller's request and the validated ``params``; gives the neutral result, optional keys left out.
+Handler = Callable[[MCPRequest, Mapping[str, Any]], Mapping[str, Any] | Later]
+
+
+def log_failure(what: str, error: Exception) -> str:
+    """Log an exception that is nobody's input and return the opaque id under which an operator finds it."""
+    identifier = uuid.uuid4().hex[:12]
+    logger.error("%r failed (error %s)", what[:64], identifier, exc_info=error)
+    return identifier

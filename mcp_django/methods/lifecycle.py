@@ -1,0 +1,51 @@
+"""``initialize``, ``ping`` and ``server/discover``: who this is and what it can do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..conf import settings
+from ..context import MCPRequest
+from ..protocol.versions import SUPPORTED, negotiate
+
+__all__ = ["discover", "initialize", "ping"]
+
+
+def capabilities(request: MCPRequest) -> dict[str, Any]:
+    """Return the ``ServerCapabilities``: only what the site has anything to answer with."""
+    site = request.mcp.site
+    found: dict[str, Any] = {"tools": {}, "resources": {}}
+    if site.prompts:
+        found["prompts"] = {}
+    return found
+
+
+def identity() -> dict[str, Any]:
+    """Return the ``Implementation`` object of this server; it names no version of what it runs on."""
+    found = {"name": settings.SERVER_NAME, "version": settings.SERVER_VERSION}
+    if settings.SERVER_TITLE:
+        found["title"] = settings.SERVER_TITLE
+    return found
+
+
+def initialize(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer with the version asked for, or with the one this server offers instead (2025-11-25, lifecycle)."""
+    return {
+        "protocolVersion": negotiate(params.get("protocolVersion")),
+        "capabilities": capabilities(request),
+        "serverInfo": identity(),
+        "instructions": request.mcp.site.get_instructions(request),
+    }
+
+
+def ping(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer that the server is there."""
+    return {}
+
+
+def discover(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer what a client may ask before anything else (2026-07-28, server/discover)."""
+    return {
+        "supportedVersions": list(SUPPORTED),
+        "capabilities": capabilities(request),
+        "instructions": request.mcp.site.get_instructions(request),
+    }

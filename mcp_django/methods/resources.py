@@ -1,0 +1,46 @@
+"""``resources/list``, ``resources/templates/list`` and ``resources/read``."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..context import MCPRequest
+from ..exceptions import InsufficientScope, NotFound
+from ..protocol.errors import ResourceNotFound
+from .base import Later
+
+__all__ = ["list_resources", "list_templates", "read_resource"]
+
+SCOPES = frozenset({"mcp:read"})
+
+
+def list_resources(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer with one page of the resources that the caller may read: models, not rows."""
+    items, next_cursor = request.mcp.site.list_resources(request, params.get("cursor"))
+    page: dict[str, Any] = {"resources": items}
+    if next_cursor:
+        page["nextCursor"] = next_cursor
+    return page
+
+
+def list_templates(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer with the templates by which rows, pages and files are reached."""
+    return {"resourceTemplates": request.mcp.site.list_resource_templates(request)}
+
+
+def read_resource(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any] | Later:
+    """Answer with the contents behind a URI; missing, filtered out and forbidden are one answer."""
+    uri: str = params["uri"]
+    if not request.mcp.scopes >= SCOPES:
+        raise InsufficientScope(SCOPES)
+    site = request.mcp.site
+    function = site.get_function_resource(request, uri)
+    if function is not None:
+        return Later(lambda: _contents(uri, lambda: function.read(request, uri)))
+    return _contents(uri, lambda: site.read_resource(request, uri))
+
+
+def _contents(uri: str, read: Callable[[], list[dict[str, Any]]]) -> dict[str, Any]:
+    try:
+        return {"contents": read()}
+    except NotFound:
+        raise ResourceNotFound(uri) from None

@@ -1,0 +1,72 @@
+"""``tools/list`` and ``tools/call``."""
+
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+
+from ..context import MCPRequest
+from ..exceptions import InsufficientScope, NotFound, ToolError
+from ..protocol.errors import InvalidParams, ProtocolError
+from ..tools.base import Tool, ToolResult, error_result
+from .base import Later, log_failure
+
+__all__ = ["call_tool", "list_tools"]
+
+
+def list_tools(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer with every tool that the caller may use, in one page: half of the clients read no second one."""
+    if params.get("cursor"):
+        raise InvalidParams("Invalid params: cursor")
+    return {"tools": [tool.encoded for tool in request.mcp.site.get_tools(request)]}
+
+
+def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any] | Later:
+    """Run one tool. A tool that the caller may not use is answered as one that does not exist."""
+    name: str = params["name"]
+    tool = request.mcp.site.get_tool(request, name)
+    if tool is None:
+        raise InvalidParams(f"Unknown tool: {name[:64]}")
+    missing = frozenset(tool.scopes) - request.mcp.scopes
+    if missing:
+        raise InsufficientScope(tool.scopes)
+    arguments = dict(params.get("arguments") or {})
+    if tool.is_async:
+        return Later(lambda: _run_async(tool, request, arguments), is_async=True)
+    if tool.slow:
+        return Later(lambda: _run(tool, request, arguments))
+    return _run(tool, request, arguments)
+
+
+def _run(tool: Tool, request: MCPRequest, arguments: dict[str, Any]) -> dict[str, Any]:
+    try:
+        result = tool.call(request, arguments)
+        assert isinstance(result, ToolResult)
+        return result.to_wire()
+    except Exception as error:
+        return _failure(tool, error)
+
+
+async def _run_async(tool: Tool, request: MCPRequest, arguments: dict[str, Any]) -> dict[str, Any]:
+    try:
+        result = tool.call(request, arguments)
+        assert isinstance(result, Awaitable)
+        return (await result).to_wire()
+    except Exception as error:
+        return _failure(tool, error)
+
+
+def _failure(tool: Tool, error: Exception) -> dict[str, Any]:
+    """Tell the model what it can mend; anything else it learns only that it failed, and under which id."""
+    if isinstance(error, ProtocolError):
+        raise error
+    if isinstance(error, ToolError):
+        return error_result(error).to_wire()
+    if isinstance(error, NotFound):
+        return error_result(ToolError("Not found.")).to_wire()
+    if isinstance(error, PermissionDenied):
+        return error_result(ToolError("You may not do this.")).to_wire()
+    identifier = log_failure(tool.name, error)
+    return error_result(
+        ToolError(f"The tool failed; nothing was changed. Tell the operator the error id {identifier}.")
+    ).to_wire()

@@ -1,0 +1,109 @@
+"""The check of the bearer token, and the challenge that answers a bad one."""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.utils import timezone
+from oauth2_provider.settings import oauth2_settings
+from oauthlib.common import Request as OAuthRequest
+from rest_framework.authentication import BaseAuthentication
+
+from ..exceptions import AuthenticationFailed
+from .resource import same_resource
+from .scopes import expand, join
+from .tokenplan import TokenRow, find_token, plannable
+
+__all__ = ["BearerAuthentication", "Token", "challenge", "verify"]
+
+MAX_HEADER: Final = 8192
+# token68 of RFC 7235, section 2.1: neither a comma nor a space, so two joined credentials are none.
+CREDENTIALS: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
+UNQUOTABLE: Final = re.compile(r'[^\x20-\x7e]|["\\]')
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token that was accepted: ``scopes`` with all that they imply, the client it was given to, when it ends."""
+
+    scopes: frozenset[str]
+    client_id: str
+    expires: datetime
+
+
+class BearerAuthentication(BaseAuthentication):
+    """OAuth 2.1 bearer tokens for the endpoint, from the ``Authorization`` header and nowhere else (RFC 6750, 2.1)."""
+
+    def authenticate(self, request: Any) -> tuple[AbstractBaseUser, Token] | None:
+        """Return user and token, or None when the request carries no bearer credentials.
+
+        ``request`` is a Django request with ``request.mcp.resource``, the URL that the token must be for.
+
+        Raises:
+            AuthenticationFailed: the credentials are malformed, or the token is not good for this endpoint.
+        """
+        header = request.META.get("HTTP_AUTHORIZATION")
+        if header is None:
+            return None
+        if len(header) > MAX_HEADER or not header.strip():
+            raise AuthenticationFailed(invalid=True)
+        if header.split(maxsplit=1)[0].lower() != "bearer":
+            return None
+        match = CREDENTIALS.fullmatch(header.strip())
+        if match is None:
+            raise AuthenticationFailed(invalid=True)
+        return verify(match[1], request.mcp.resource)
+
+
+def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
+    """Return the user of a token and what it grants at ``resource``, the URL of an endpoint.
+
+    The token must be live, issued for exactly this resource (RFC 8707; basic/authorization, Access Token Privilege
+    Restriction) and to an active user.
+
+    Raises:
+        AuthenticationFailed: any of it does not hold; which, the caller is not told.
+    """
+    row = find_token(hashlib.sha256(token.encode()).hexdigest()) if plannable() else _ask_toolkit(token, resource)
+    if row is None or row.user is None or not row.user.is_active or timezone.now() >= row.expires:
+        raise AuthenticationFailed(invalid=True)
+    scopes = row.scope.split()
+    # A registration token manages a client: it is no one's permission to read data.
+    if oauth2_settings.DCR_REGISTRATION_SCOPE in scopes:
+        raise AuthenticationFailed(invalid=True)
+    if not any(same_resource(bound, resource) for bound in row.resource or ()):
+        raise AuthenticationFailed(invalid=True)
+    return row.user, Token(scopes=expand(scopes), client_id=row.client_id, expires=row.expires)
+
+
+def _ask_toolkit(token: str, resource: str) -> TokenRow | None:
+    """Return what the project's own validator accepts, introspection included."""
+    asked = OAuthRequest(resource, "POST", "", {})
+    if not oauth2_settings.OAUTH2_VALIDATOR_CLASS().validate_bearer_token(token, [], asked):
+        return None
+    found = asked.access_token
+    return TokenRow(
+        user=found.user,
+        expires=found.expires,
+        scope=found.scope,
+        resource=found.resource,
+        client_id=found.application.client_id if found.application else "",
+    )
+
+
+def challenge(
+    resource_metadata_url: str, scopes: Iterable[str], *, error: str | None = None, description: str | None = None
+) -> str:
+    """Return the value of ``WWW-Authenticate`` (RFC 6750, section 3; RFC 9728, section 5.1).
+
+    ``scopes`` are all that the operation needs; for ``error="insufficient_scope"`` those already granted belong to it,
+    or clients lose them. Give ``error="invalid_token"`` only when a token was sent.
+    """
+    params = {"resource_metadata": resource_metadata_url, "scope": join(scopes), "error": error}
+    params["error_description"] = description
+    # Clients split at commas and expect quotes around each value.
+    return "Bearer " + ", ".join(f'{key}="{UNQUOTABLE.sub("", value)}"' for key, value in params.items() if value)

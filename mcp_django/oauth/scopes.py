@@ -1,0 +1,38 @@
+"""The scopes of the endpoint and what they imply."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from ..conf import settings
+
+__all__ = ["ADMIN", "READ", "WRITE", "default_scopes", "expand", "join"]
+
+READ: Final = "mcp:read"
+WRITE: Final = "mcp:write"
+ADMIN: Final = "mcp:admin"
+
+# Weakest first: each implies those before it.
+HIERARCHY: Final = (READ, WRITE, ADMIN)
+
+
+def expand(scopes: Iterable[str]) -> frozenset[str]:
+    """Return the scopes with all that they imply (specification, basic/authorization, Scope Challenge Handling)."""
+    granted = set(scopes)
+    for rank, scope in enumerate(HIERARCHY):
+        if scope in granted:
+            granted.update(HIERARCHY[:rank])
+    return frozenset(granted)
+
+
+def default_scopes() -> tuple[str, ...]:
+    """Return what an ordinary user of the site needs, so that clients that cannot step up are not stuck."""
+    return (READ,) if settings.READ_ONLY else (READ, WRITE)
+
+
+def join(scopes: Iterable[str]) -> str:
+    """Return the scopes as one parameter, without repeats and in a stable order."""
+    return " ".join(sorted(set(scopes), key=lambda scope: (_rank(scope), scope)))
+
+
+def _rank(scope: str) -> int:
+    return HIERARCHY.index(scope) if scope in HIERARCHY else len(HIERARCHY)

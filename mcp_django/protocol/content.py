@@ -1,0 +1,93 @@
+"""Content blocks of results: text, image, audio, embedded resource, resource link (server/tools, Tool Result).
+
+Every class is a value with ``to_wire()``, the JSON object of the newest revision; :mod:`.legacy` turns what an older
+revision does not know into text.
+"""
+
+import base64
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Audio", "Content", "EmbeddedResource", "Image", "ResourceLink", "Text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Plain text."""
+
+    text: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        return {"type": "text", "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image: its bytes and its MIME type."""
+
+    data: bytes
+    mime_type: str = "image/png"
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object; the bytes are base64."""
+        return {"type": "image", "data": base64.b64encode(self.data).decode("ascii"), "mimeType": self.mime_type}
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """A sound: its bytes and its MIME type (since 2025-03-26)."""
+
+    data: bytes
+    mime_type: str = "audio/wav"
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object; the bytes are base64."""
+        return {"type": "audio", "data": base64.b64encode(self.data).decode("ascii"), "mimeType": self.mime_type}
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedResource:
+    """A resource with its contents: ``body`` is text (``str``) or a blob (``bytes``)."""
+
+    uri: str
+    body: str | bytes
+    mime_type: str = "text/plain"
+
+    def contents(self) -> dict[str, Any]:
+        """Return the resource contents object, as ``resources/read`` lists it."""
+        wire: dict[str, Any] = {"uri": self.uri, "mimeType": self.mime_type}
+        if isinstance(self.body, str):
+            wire["text"] = self.body
+        else:
+            wire["blob"] = base64.b64encode(self.body).decode("ascii")
+        return wire
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        return {"type": "resource", "resource": self.contents()}
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceLink:
+    """The URI of a resource that the client may read (since 2025-06-18)."""
+
+    uri: str
+    name: str
+    description: str = ""
+    mime_type: str = ""
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the JSON object, optional keys left out when they are empty."""
+        wire: dict[str, Any] = {"type": "resource_link", "uri": self.uri, "name": self.name}
+        if self.description:
+            wire["description"] = self.description
+        if self.mime_type:
+            wire["mimeType"] = self.mime_type
+        if self.meta:
+            wire["_meta"] = self.meta
+        return wire
+
+
+Content = Text | Image | Audio | EmbeddedResource | ResourceLink

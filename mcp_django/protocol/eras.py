@@ -1,0 +1,94 @@
+"""What differs between the two eras, as one object for each: handlers never see it.
+
+An era reads a message into a neutral :class:`Call` and shapes the neutral result for the wire.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import mcp_types.methods as surface
+from pydantic import ValidationError
+
+from .errors import InvalidParams, MethodNotFound, ProtocolError
+from .messages import Id, Message
+
+__all__ = ["Call", "Era", "Headers", "validate"]
+
+# Lower-case name to all the values that the request has for it.
+Headers = Mapping[str, list[str]]
+PROGRESS_TOKEN_CHARS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request or notification, whatever its era.
+
+    ``client`` and ``capabilities`` are what the client says of itself; ``log_level`` is what it asked to be told.
+    """
+
+    era: "Era"
+    version: str
+    method: str
+    params: Mapping[str, Any]
+    id: Id | None = None
+    client: Mapping[str, Any]
+    capabilities: Mapping[str, Any]
+    progress_token: str | int | None = None
+    log_level: str | None = None
+
+
+class Era(ABC):
+    """One era's rules for reading requests and shaping answers."""
+
+    modern: ClassVar[bool]
+    # Does closing the connection cancel the call? (2026-07-28: MUST; 2025-11-25: SHOULD NOT)
+    disconnect_cancels: ClassVar[bool]
+
+    @abstractmethod
+    def read(self, message: Message, headers: Headers) -> Call:
+        """Return the call that the message and its HTTP headers make.
+
+        Raises:
+            ProtocolError: the first rule that they break.
+        """
+
+    @abstractmethod
+    def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
+        """Return the result for the wire; ``server`` is the ``Implementation`` object of this server."""
+
+    @abstractmethod
+    def status(self, error: ProtocolError) -> int:
+        """Return the HTTP status that carries the error."""
+
+
+def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
+    """Check the parameters of a request against the schema of its revision.
+
+    Raises:
+        MethodNotFound: the revision has no such method.
+        InvalidParams: the parameters are not the method's; the message names the first member that is wrong.
+    """
+    try:
+        surface.validate_client_request(method, version, params)
+    except KeyError:
+        raise MethodNotFound(f"Method not found: {method}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "params"
+        raise InvalidParams(f"Invalid params: {where[:200]}: {first['msg']}") from None
+
+
+def progress_token(meta: Mapping[str, Any]) -> str | int | None:
+    """Return the progress token of a request's ``_meta``.
+
+    Raises:
+        InvalidParams: it is not a short string or an integer.
+    """
+    token = meta.get("progressToken")
+    if token is None or (isinstance(token, int) and not isinstance(token, bool)):
+        return token
+    if isinstance(token, str) and len(token) <= PROGRESS_TOKEN_CHARS:
+        return token
+    raise InvalidParams("Invalid params: _meta.progressToken must be a short string or an integer")

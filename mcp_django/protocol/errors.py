@@ -1,0 +1,133 @@
+"""JSON-RPC errors: what a client program got wrong.
+
+One class for each code, the code and the HTTP status being class attributes. Whatever a model could mend is not here:
+it is a tool result with ``isError`` (specification, server/tools, Error Handling).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from mcp_types.jsonrpc import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    PARSE_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+)
+
+__all__ = [
+    "HeaderMismatch",
+    "InternalError",
+    "InvalidParams",
+    "InvalidRequest",
+    "MethodNotFound",
+    "MissingClientCapability",
+    "ParseError",
+    "ProtocolError",
+    "ResourceNotFound",
+    "UnsupportedVersion",
+]
+
+# 2025-11-25 and older, server/resources, Error Handling; 2026-07-28 forbids it and uses INVALID_PARAMS.
+LEGACY_RESOURCE_NOT_FOUND = -32002
+
+
+class ProtocolError(Exception):
+    """A JSON-RPC error response: ``code``, ``message`` and, where there is some, ``data`` (a JSON object).
+
+    ``status`` is the HTTP status of the 2026-07-28 revision (basic/transports/streamable-http); the legacy era answers
+    200 for what a method handler refused.
+    """
+
+    code: ClassVar[int]
+    status: ClassVar[int] = 400
+    default_message: ClassVar[str] = ""
+
+    def __init__(self, message: str | None = None, *, data: Mapping[str, Any] | None = None) -> None:
+        self.message = message or self.default_message
+        self.data = data
+        super().__init__(self.message)
+
+    def code_for(self, *, modern: bool) -> int:
+        """Return the code that the era of the request uses for this error."""
+        return self.code
+
+
+class ParseError(ProtocolError):
+    """The body is not JSON as this server reads it."""
+
+    code = PARSE_ERROR
+    default_message = "Parse error"
+
+
+class InvalidRequest(ProtocolError):
+    """The JSON is not a JSON-RPC 2.0 request or notification."""
+
+    code = INVALID_REQUEST
+    default_message = "Invalid request"
+
+
+class MethodNotFound(ProtocolError):
+    """The revision of the request has no such method."""
+
+    code = METHOD_NOT_FOUND
+    status = 404
+    default_message = "Method not found"
+
+
+class InvalidParams(ProtocolError):
+    """The parameters are not those of the method."""
+
+    code = INVALID_PARAMS
+    default_message = "Invalid params"
+
+
+class ResourceNotFound(InvalidParams):
+    """No such resource for this caller: the one answer for missing, filtered out and forbidden."""
+
+    default_message = "Resource not found"
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(data={"uri": uri})
+
+    def code_for(self, *, modern: bool) -> int:
+        """Return -32602 on 2026-07-28, -32002 on older revisions."""
+        return self.code if modern else LEGACY_RESOURCE_NOT_FOUND
+
+
+class InternalError(ProtocolError):
+    """Something failed that is nobody's input; ``data.errorId`` finds it in the server's log."""
+
+    code = INTERNAL_ERROR
+    status = 200
+    default_message = "Internal error"
+
+
+class HeaderMismatch(ProtocolError):
+    """A mirrored header is missing, malformed or not equal to the body (2026-07-28, Server Validation)."""
+
+    code = HEADER_MISMATCH
+    default_message = "Header mismatch"
+
+
+class MissingClientCapability(ProtocolError):
+    """The request needs a capability that the client did not declare."""
+
+    code = MISSING_REQUIRED_CLIENT_CAPABILITY
+    default_message = "Missing required client capability"
+
+    def __init__(self, required: Mapping[str, Any]) -> None:
+        super().__init__(data={"requiredCapabilities": dict(required)})
+
+
+class UnsupportedVersion(ProtocolError):
+    """The server does not implement the requested revision."""
+
+    code = UNSUPPORTED_PROTOCOL_VERSION
+    default_message = "Unsupported protocol version"
+
+    def __init__(self, requested: str, supported: Iterable[str]) -> None:
+        super().__init__(data={"supported": list(supported), "requested": requested})

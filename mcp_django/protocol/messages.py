@@ -1,0 +1,165 @@
+"""Bytes to JSON-RPC messages and back (JSON-RPC 2.0; basic, Messages).
+
+One strict parse that every later step uses: UTF-8, no duplicate members, no NaN or infinity, integers and nesting
+bounded. Output is compact JSON; optional members are left out, never null.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from .errors import InvalidRequest, ParseError, ProtocolError
+
+__all__ = ["Message", "decode", "encode", "error_response", "notification", "read_message", "readable_id", "result_response"]
+
+MAX_DEPTH: Final = 64
+MAX_ITEMS: Final = 50_000
+MAX_ID_CHARS: Final = 256
+MAX_METHOD_CHARS: Final = 128
+# Integers that a JSON number carries exactly (RFC 8259, section 6).
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+
+Id = str | int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A request (``id`` set) or a notification (``id`` None)."""
+
+    method: str
+    params: Mapping[str, Any]
+    id: Id | None = None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ParseError("Parse error: an object has two members of the same name")
+    return found
+
+
+def _constant(literal: str) -> Any:
+    raise ParseError(f"Parse error: {literal} is not JSON")
+
+
+def _float(literal: str) -> float:
+    value = float(literal)
+    if value in (float("inf"), float("-inf")):
+        raise ParseError("Parse error: a number is out of range")
+    return value
+
+
+def _integer(literal: str) -> int:
+    if len(literal) > 400:
+        raise ParseError("Parse error: a number is out of range")
+    return int(literal)
+
+
+_decoder = json.JSONDecoder(
+    object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=_integer, strict=True
+)
+
+
+def _check_bounds(root: Any) -> None:
+    stack = [(root, 1)]
+    seen = 0
+    while stack:
+        node, depth = stack.pop()
+        if isinstance(node, (dict, list)):
+            seen += len(node)
+            if depth > MAX_DEPTH or seen > MAX_ITEMS:
+                raise ParseError("Parse error: the message is nested too deeply or has too many items")
+            stack.extend((child, depth + 1) for child in (node.values() if isinstance(node, dict) else node))
+        elif isinstance(node, str) and not node.isascii():
+            _check_text(node)
+
+
+def _check_text(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ParseError("Parse error: a string is not Unicode text") from None
+
+
+def decode(body: bytes) -> Any:
+    """Return the JSON value of ``body``.
+
+    Raises:
+        ParseError: the body is not UTF-8, not JSON, or over a bound.
+    """
+    try:
+        text = body.decode("utf-8")
+        value = _decoder.decode(text)
+    except (UnicodeDecodeError, ValueError, RecursionError):
+        raise ParseError("Parse error: the body is not one JSON document in UTF-8") from None
+    _check_bounds(value)
+    return value
+
+
+def encode(value: Any) -> bytes:
+    """Return the JSON of ``value``, UTF-8."""
+    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _read_id(value: Mapping[str, Any]) -> Id | None:
+    if "id" not in value:
+        return None
+    found = value["id"]
+    if isinstance(found, str) and len(found) <= MAX_ID_CHARS:
+        return found
+    if isinstance(found, int) and not isinstance(found, bool) and abs(found) <= MAX_SAFE_INTEGER:
+        return found
+    raise InvalidRequest("Invalid request: id must be a string or an integer")
+
+
+def readable_id(value: Any) -> Id | None:
+    """Return the id of what may not be a message, or None: an error echoes whatever id could be read."""
+    try:
+        return _read_id(value) if isinstance(value, dict) else None
+    except ProtocolError:
+        return None
+
+
+def read_message(value: Any) -> Message:
+    """Return the request or notification that the JSON value is.
+
+    Raises:
+        InvalidRequest: it is neither; a batch or a response is refused too.
+    """
+    if not isinstance(value, dict):
+        raise InvalidRequest("Invalid request: the body must be one JSON-RPC object")
+    identifier = _read_id(value)
+    if value.get("jsonrpc") != "2.0":
+        raise InvalidRequest('Invalid request: jsonrpc must be "2.0"')
+    method = value.get("method")
+    if not isinstance(method, str) or not 0 < len(method) <= MAX_METHOD_CHARS:
+        raise InvalidRequest("Invalid request: method must be a short string")
+    params = value.get("params", {})
+    if not isinstance(params, dict):
+        raise InvalidRequest("Invalid request: params must be an object")
+    return Message(method=method, params=params, id=identifier)
+
+
+def result_response(identifier: Id, result: Any) -> dict[str, Any]:
+    """Return a JSON-RPC result response."""
+    return {"jsonrpc": "2.0", "id": identifier, "result": result}
+
+
+def error_response(identifier: Id | None, error: ProtocolError, *, modern: bool) -> dict[str, Any]:
+    """Return a JSON-RPC error response; the id is left out, not null, where none could be read (basic, Responses)."""
+    body: dict[str, Any] = {"code": error.code_for(modern=modern), "message": error.message}
+    if error.data is not None:
+        body["data"] = error.data
+    wire: dict[str, Any] = {"jsonrpc": "2.0"}
+    if identifier is not None:
+        wire["id"] = identifier
+    wire["error"] = body
+    return wire
+
+
+def notification(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON-RPC notification."""
+    return {"jsonrpc": "2.0", "method": method, "params": params}

@@ -1,0 +1,25 @@
+"""The five revisions of the protocol, and which era each belongs to (2026-07-28, basic/versioning)."""
+
+from typing import Final
+
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+
+__all__ = ["ASSUMED", "LATEST_LEGACY", "LEGACY", "MODERN", "SUPPORTED", "is_at_least", "negotiate"]
+
+LEGACY: Final[tuple[str, ...]] = tuple(HANDSHAKE_PROTOCOL_VERSIONS)
+MODERN: Final[tuple[str, ...]] = tuple(MODERN_PROTOCOL_VERSIONS)
+# Newest first, as a client tries them.
+SUPPORTED: Final[tuple[str, ...]] = (*reversed(MODERN), *reversed(LEGACY))
+LATEST_LEGACY: Final = LEGACY[-1]
+# What a request means that names no revision (2025-06-18, basic/transports, Protocol Version Header).
+ASSUMED: Final = "2025-03-26"
+
+
+def negotiate(requested: object) -> str:
+    """Return the revision that ``initialize`` answers with: the one asked for, or the newest of the legacy era."""
+    return requested if isinstance(requested, str) and requested in LEGACY else LATEST_LEGACY
+
+
+def is_at_least(version: str, minimum: str) -> bool:
+    """Return whether ``version`` is ``minimum`` or newer; both are supported revisions."""
+    return SUPPORTED.index(version) <= SUPPORTED.index(minimum)

@@ -1,0 +1,129 @@
+"""The kernel: one call in, one reply out; the one sync/async boundary; the one error mapping.
+
+:func:`serve` runs a method in the calling thread. A method whose work belongs elsewhere gives back a :class:`Later`: a
+function tool or an admin action runs in the pool for the project's own code, so that no read waits behind it, and an
+async tool runs on the event loop. :func:`in_thread` is how coroutines get into a thread.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, TypeVar
+
+from django.core.exceptions import PermissionDenied
+from django.core.signals import request_finished, request_started
+
+from .conf import settings
+from .context import MCPRequest
+from .exceptions import InsufficientScope, NotFound, ToolError
+from .methods import METHODS
+from .methods.base import Later, log_failure
+from .methods.lifecycle import identity
+from .protocol.eras import Call
+from .protocol.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
+from .protocol.messages import error_response, result_response
+
+__all__ = ["Reply", "in_thread", "resume", "resume_async", "serve"]
+
+T = TypeVar("T")
+Pool = Literal["reads", "slow"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The JSON-RPC response of a call and the HTTP status that carries it."""
+
+    message: Mapping[str, Any]
+    status: int = 200
+
+
+def serve(request: MCPRequest, call: Call) -> Reply | Later:
+    """Answer a call, or say what has to run elsewhere first.
+
+    Raises:
+        InsufficientScope: the token lacks scopes; the transport makes the challenge.
+        Cancelled: the client has gone; there is nobody to answer.
+    """
+
+    def produce() -> Any:
+        handler = METHODS.get(call.method)
+        if handler is None:
+            raise MethodNotFound(f"Method not found: {call.method}")
+        return handler(request, call.params)
+
+    return _guarded(call, produce)
+
+
+def resume(call: Call, later: Later) -> Reply:
+    """Do the work of a ``Later`` in this thread and answer the call."""
+    outcome = _guarded(call, later.work)
+    assert isinstance(outcome, Reply)
+    return outcome
+
+
+async def resume_async(call: Call, later: Later) -> Reply:
+    """Do the work of a ``Later`` that is a coroutine function and answer the call."""
+    try:
+        return _reply(call, await later.work())
+    except Exception as error:
+        return _failed(call, error)
+
+
+def _guarded(call: Call, produce: Callable[[], Any]) -> Reply | Later:
+    try:
+        result = produce()
+    except InsufficientScope:
+        raise
+    except Exception as error:
+        return _failed(call, error)
+    return result if isinstance(result, Later) else _reply(call, result)
+
+
+def _reply(call: Call, result: Mapping[str, Any]) -> Reply:
+    assert call.id is not None
+    wire = call.era.shape(call, result, server=identity(), ttl_ms=settings.CACHE_TTL_MS)
+    return Reply(result_response(call.id, wire))
+
+
+def _failed(call: Call, error: Exception) -> Reply:
+    """Map an exception to the client's error; what is not the client's fault is logged under an opaque id."""
+    match error:
+        case ProtocolError():
+            mapped = error
+        case ToolError():
+            mapped = InvalidParams(error.message)
+        case NotFound() | PermissionDenied():
+            mapped = InvalidParams("Not found")
+        case _:
+            mapped = InternalError(data={"errorId": log_failure(call.method, error)})
+    return Reply(error_response(call.id, mapped, modern=call.era.modern), call.era.status(mapped))
+
+
+# The boundary
+
+
+@cache
+def _pool(name: Pool) -> ThreadPoolExecutor:
+    threads = settings.THREADS if name == "reads" else settings.SLOW_THREADS
+    return ThreadPoolExecutor(threads, thread_name_prefix=f"mcp-{name}")
+
+
+async def in_thread(pool: Pool, work: Callable[[], T]) -> T:
+    """Run ``work`` in a thread of the pool, with the context variables of the caller.
+
+    The threads keep their database connections as ``CONN_MAX_AGE`` says: the request signals, which Django sends
+    around each request of its own, are sent around each piece of work.
+    """
+    context = contextvars.copy_context()
+    return await asyncio.get_running_loop().run_in_executor(_pool(pool), context.run, _bracketed, work)
+
+
+def _bracketed(work: Callable[[], T]) -> T:
+    request_started.send(sender=in_thread)
+    try:
+        return work()
+    finally:
+        request_finished.send(sender=in_thread)

@@ -1,0 +1,105 @@
+"""A tool and its result (specification, server/tools)."""
+
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import orjson
+
+from ..context import MCPRequest
+from ..exceptions import ToolError
+from ..protocol.content import Content, Text
+
+__all__ = ["Tool", "ToolResult"]
+
+READ, WRITE = "mcp:read", "mcp:write"
+
+
+@dataclass(slots=True)
+class ToolResult:
+    """What a tool gives back: ``structured`` (a JSON object), or content blocks, or both.
+
+    With ``structured`` alone the first block is its JSON: half of the clients show the model only one of the two.
+    """
+
+    structured: Mapping[str, Any] | None = None
+    content: list[Content] = field(default_factory=list)
+    is_error: bool = False
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the ``CallToolResult``; the structured part is serialised once, for both places."""
+        wire: dict[str, Any] = {"content": [block.to_wire() for block in self.content]}
+        if self.structured is not None:
+            encoded = orjson.dumps(self.structured, default=str, option=orjson.OPT_NON_STR_KEYS)
+            wire["content"].insert(0, Text(encoded.decode()).to_wire())
+            wire["structuredContent"] = orjson.Fragment(encoded)
+        if self.is_error:
+            wire["isError"] = True
+        return wire
+
+
+class Tool:
+    """One tool. Subclasses set the attributes and write :meth:`call`.
+
+    ``input_schema`` and ``output_schema`` are JSON Schemas of type "object"; the four hints are always sent, because
+    clients read an absent one as the dangerous value. ``slow`` runs the call in the pool for the project's own code;
+    ``is_async`` says that :meth:`call` gives an awaitable, which runs on the event loop.
+    """
+
+    name: str
+    title: str = ""
+    description: str = ""
+    input_schema: Mapping[str, Any] = {"type": "object", "properties": {}}
+    output_schema: Mapping[str, Any] | None = None
+    read_only: bool = False
+    destructive: bool = True
+    idempotent: bool = False
+    open_world: bool = False
+    scopes: Iterable[str] = frozenset({READ})
+    meta: Mapping[str, Any] = {}
+    slow: bool = False
+    is_async: bool = False
+    # Sent by some clients with every call, whatever the schema says.
+    ignored_arguments: ClassVar[frozenset[str]] = frozenset({"wait_for_previous"})
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether this caller may see and call the tool."""
+        return True
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult | Awaitable[ToolResult]:
+        """Run the tool with the client's arguments, which :meth:`call` itself validates.
+
+        Raises:
+            ToolError: the model can mend it.
+        """
+        raise NotImplementedError
+
+    def definition(self) -> dict[str, Any]:
+        """Return the ``Tool`` object of ``tools/list``, without optional keys that are empty."""
+        wire: dict[str, Any] = {"name": self.name}
+        if self.title:
+            wire["title"] = self.title
+        wire["description"] = self.description
+        wire["inputSchema"] = dict(self.input_schema)
+        if self.output_schema is not None:
+            wire["outputSchema"] = dict(self.output_schema)
+        wire["annotations"] = {
+            "readOnlyHint": self.read_only,
+            "destructiveHint": self.destructive and not self.read_only,
+            "idempotentHint": self.idempotent or self.read_only,
+            "openWorldHint": self.open_world,
+        }
+        if self.meta:
+            wire["_meta"] = dict(self.meta)
+        return wire
+
+    @cached_property
+    def encoded(self) -> orjson.Fragment:
+        """The definition as JSON, made once."""
+        return orjson.Fragment(orjson.dumps(self.definition()))
+
+
+def error_result(error: ToolError) -> ToolResult:
+    """Return the tool result that tells a model what went wrong."""
+    return ToolResult(content=[Text(error.message[:1500])], is_error=True)

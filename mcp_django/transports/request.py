@@ -1,0 +1,74 @@
+"""An ASGI scope to the Django request that hooks get: the same facts, no cookie, no body."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import HttpRequest, QueryDict
+
+from ..context import MCPContext, MCPRequest
+from ..sites import MCPSite
+
+__all__ = ["build_request", "headers_of", "scope_from_wsgi"]
+
+# Never given to hooks: no cookie is authority here, and the token belongs to the authenticator alone.
+DROPPED = frozenset({"cookie", "cookie2"})
+
+
+def headers_of(scope: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the headers by lower-case name, each with all its values.
+
+    A name with an underscore is dropped: WSGI and CGI cannot tell it from the one with a dash, and some servers pass
+    it on (Django's security release for CVE-2015-0219 has the reason).
+    """
+    found: dict[str, list[str]] = {}
+    for name, value in scope["headers"]:
+        if b"_" not in name:
+            found.setdefault(name.decode("latin1").lower(), []).append(value.decode("latin1").strip())
+    return found
+
+
+def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], site: MCPSite) -> MCPRequest:
+    """Return the request of one call; ``user`` and the rest of ``mcp`` are filled in as they become known."""
+    request = MCPRequest()
+    request.method = scope["method"]
+    request.path = scope["path"]
+    request.path_info = scope["path"]
+    client = scope.get("client") or ("", 0)
+    server = scope.get("server") or ("unknown", 0)
+    request.META = {
+        "REQUEST_METHOD": scope["method"],
+        "PATH_INFO": scope["path"],
+        "SCRIPT_NAME": scope.get("root_path", ""),
+        "QUERY_STRING": "",
+        "REMOTE_ADDR": client[0],
+        "REMOTE_HOST": client[0],
+        "SERVER_NAME": server[0],
+        "SERVER_PORT": str(server[1] or 0),
+    }
+    for name, values in headers.items():
+        if name not in DROPPED:
+            key = name.upper().replace("-", "_")
+            request.META[key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"] = ",".join(values)
+    request.connection_scheme = scope.get("scheme", "http")
+    request.GET = QueryDict("")
+    request.mcp = MCPContext(site=site)
+    return request
+
+
+def scope_from_wsgi(original: HttpRequest) -> dict[str, Any]:
+    """Return the scope that a WSGI request amounts to, for the plain road under a WSGI server."""
+    found = {key[5:]: str(value) for key, value in original.META.items() if key.startswith("HTTP_")}
+    found |= {key: original.META[key] for key in ("CONTENT_TYPE", "CONTENT_LENGTH") if original.META.get(key)}
+    return {
+        "type": "http",
+        "method": original.method or "",
+        "path": original.path,
+        "root_path": original.META.get("SCRIPT_NAME", ""),
+        "scheme": original.scheme,
+        "client": (original.META.get("REMOTE_ADDR", ""), 0),
+        "server": (original.META.get("SERVER_NAME", ""), int(original.META.get("SERVER_PORT") or 0)),
+        "headers": [
+            (key.replace("_", "-").lower().encode("latin1"), value.encode("latin1", "replace"))
+            for key, value in found.items()
+        ],
+    }

@@ -1,0 +1,132 @@
+"""The plain road: the consumer inside Django's own handler, mounted by ``urls.py``.
+
+Django has checked, routed and run its middleware by then; the consumer gets the body Django has read and its messages
+become Django responses. Under WSGI the same exchange runs in the calling thread, without streams.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.contrib.auth.decorators import login_not_required
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.views.decorators.csrf import csrf_exempt
+
+from ..conf import settings
+from ..protocol.http import Response
+from ..sites import MCPSite
+from .exchange import Exchange, Pending
+from .http import as_application
+from .request import scope_from_wsgi
+
+__all__ = ["endpoint"]
+
+# What Django or its middleware puts on a request that is authority or belongs to that request alone.
+WITHHELD = frozenset({"user", "auser", "session", "_cached_user", "_acached_user", "_messages", "csrf_processing_done"})
+
+
+def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
+    """Return the view of a site's endpoint. Its ``mcp_site`` is how the fast road finds it."""
+
+    async def view(request: HttpRequest) -> HttpResponseBase:
+        attributes = middleware_attributes(request)
+        if isinstance(request, ASGIRequest):
+            return await run_consumer(site, request, attributes)
+        return await sync_to_async(answer_wsgi)(site, request, attributes)
+
+    view.mcp_site = site  # type: ignore[attr-defined]
+    return csrf_exempt(login_not_required(view))
+
+
+def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
+    """Return what the project's middleware added to the request, for hooks to find on theirs."""
+    own = vars(HttpRequest()).keys() | WITHHELD
+    return {
+        name: value
+        for name, value in vars(request).items()
+        if name not in own and not name.startswith("_") and name not in ASGI_ATTRIBUTES
+    }
+
+
+ASGI_ATTRIBUTES = frozenset({"scope", "environ", "script_name", "headers", "encoding", "urlconf"})
+
+
+async def run_consumer(site: MCPSite, request: ASGIRequest, attributes: Mapping[str, Any]) -> HttpResponseBase:
+    """Run the consumer on the request that Django has read; the body it gets is bounded as on the fast road."""
+    limit = settings.MAX_BODY_BYTES + 1
+    incoming: list[dict[str, Any]] = [{"type": "http.request", "body": request.read(limit), "more_body": False}]
+    outgoing: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    async def receive() -> dict[str, Any]:
+        if incoming:
+            return incoming.pop()
+        # Django cancels the view when the client goes, and the consumer with it.
+        return await asyncio.get_running_loop().create_future()
+
+    async def send(message: dict[str, Any]) -> None:
+        outgoing.put_nowait(message)
+
+    task = asyncio.ensure_future(as_application(site, attributes)(request.scope, receive, send))
+    task.add_done_callback(lambda _: outgoing.put_nowait({"type": "done"}))
+    try:
+        start = await outgoing.get()
+        if start["type"] == "done":
+            await task
+            return HttpResponse(status=499)
+        first = await outgoing.get()
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
+    if not first.get("more_body", False):
+        return _copy_headers(HttpResponse(first["body"], status=start["status"]), start)
+    stream = StreamingHttpResponse(_chunks(first, outgoing, task), status=start["status"])
+    # GZipMiddleware would hold events back; it leaves alone what is encoded already.
+    stream["Content-Encoding"] = "identity"
+    return _copy_headers(stream, start)
+
+
+async def _chunks(
+    first: dict[str, Any], outgoing: "asyncio.Queue[dict[str, Any]]", task: "asyncio.Future[None]"
+) -> AsyncIterator[bytes]:
+    try:
+        message = first
+        while message["type"] == "http.response.body":
+            yield message["body"]
+            if not message.get("more_body", False):
+                return
+            message = await outgoing.get()
+    finally:
+        task.cancel()
+
+
+def _copy_headers(response: Any, start: Mapping[str, Any]) -> Any:
+    del response["Content-Type"]
+    for name, value in start["headers"]:
+        response[name.decode("latin1").title()] = value.decode("latin1")
+    return response
+
+
+def answer_wsgi(site: MCPSite, request: HttpRequest, attributes: Mapping[str, Any]) -> HttpResponse:
+    """Answer in the calling thread."""
+    exchange = Exchange(site, scope_from_wsgi(request), attributes)
+    try:
+        response = exchange.front_door()
+        if response is None:
+            body = request.read(settings.MAX_BODY_BYTES + 1)
+            response = exchange.too_large() if len(body) > settings.MAX_BODY_BYTES else _whole(exchange, body)
+    finally:
+        exchange.close()
+    plain = HttpResponse(response.body, status=response.status)
+    del plain["Content-Type"]
+    for name, value in response.header_list():
+        plain[name] = value
+    return plain
+
+
+def _whole(exchange: Exchange, body: bytes) -> Response:
+    outcome = exchange.answer(body)
+    if isinstance(outcome, Response):
+        return outcome
+    return exchange.resume_now(outcome)
