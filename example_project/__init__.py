@@ -1,0 +1,1 @@
+"""A small shop with an admin, opened to MCP clients by `mcp_django`."""

@@ -1,0 +1,95 @@
+"""What the shop offers to MCP clients beyond its admin."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from django.contrib import admin
+from django.db.models import Count, QuerySet, Sum
+from django.db.models.functions import ExtractMonth
+from django.http import HttpRequest
+
+import mcp_django as mcp
+
+from .models import Order, Product, StockMovement
+
+
+@mcp.register(Product)
+class ProductExposure(mcp.ModelExposure):
+    fields = [
+        *["id", "sku", "name", "description", "category", "suppliers"],
+        *["price", "image", "attributes", "active", "created"],
+    ]
+    search_fields = ["name", "sku", "category__name"]
+    filter_fields = {
+        "sku": ["exact"],
+        "category": ["exact"],
+        "active": ["exact"],
+        "price": ["gte", "lte"],
+        "created": ["gte", "lt"],
+    }
+    ordering = ["name", "id"]
+    actions = ["adjust_price"]
+
+    @mcp.action(permissions=["change"], destructive=False)
+    def adjust_price(self, request: HttpRequest, queryset: QuerySet[Product], *, percent: Decimal) -> str:
+        """Raise prices by so many percent, or lower them by a negative percentage."""
+        if not -90 <= percent <= 100:
+            raise mcp.ToolError("percent must be between -90 and 100.")
+        factor = 1 + percent / 100
+        for product in queryset:
+            product.price = (product.price * factor).quantize(Decimal("0.01"))
+            product.save(update_fields=["price"])
+        return f"{len(queryset)} prices changed by {percent:+}%."
+
+
+@mcp.register(StockMovement)
+class StockMovementExposure(mcp.ModelExposure):
+    fields = ["id", "product", "quantity", "reason", "created"]
+    search_fields = ["product__name", "product__sku"]
+    filter_fields = {"product": ["exact"], "reason": ["exact", "in"], "created": ["gte", "lt"]}
+    ordering = ["-created", "-id"]
+
+
+@dataclass
+class MonthRevenue:
+    """What was sold in one month, without cancelled and refunded orders."""
+
+    month: int
+    orders: int
+    revenue: Decimal
+
+
+@mcp.tool(read_only=True)
+def revenue_by_month(request: HttpRequest, year: int) -> list[MonthRevenue]:
+    """Orders and revenue of each month of a year, of the orders that the caller may see."""
+    order_admin = admin.site.get_model_admin(Order)
+    if not order_admin.has_view_permission(request):
+        raise mcp.ToolError("You may not view orders.")
+    months = (
+        order_admin.get_queryset(request)
+        .filter(created__year=year, status__in=Order.EARNED)
+        .order_by()
+        .values(month=ExtractMonth("created"))
+        .annotate(orders=Count("id"), revenue=Sum("total"))
+        .order_by("month")
+    )
+    return [MonthRevenue(row["month"], row["orders"], round(row["revenue"], 2)) for row in months]
+
+
+@mcp.resource("shop://policy/returns")
+def returns_policy(request: HttpRequest) -> str:
+    """What customers may send back, and how long."""
+    return (
+        "Goods may be returned within 30 days of delivery, unused and in their box. "
+        "Orders that have not been sent are cancelled instead; the refund goes to the card that paid."
+    )
+
+
+@mcp.prompt
+def triage_order(request: HttpRequest, order: Order) -> str:
+    """Find out what an order needs next."""
+    return (
+        f"Order {order.number} is {order.get_status_display().lower()}, created {order.created:%Y-%m-%d}, "
+        f"total {order.total}. Read the order, its lines and its shipments, and shop://policy/returns. "
+        "Then say in three sentences what holds it up and what to do next. Change nothing."
+    )

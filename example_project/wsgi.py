@@ -1,0 +1,9 @@
+"""WSGI entry point: plain JSON answers work here, streams need `asgi.py`."""
+
+import os
+
+from django.core.wsgi import get_wsgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
+
+application = get_wsgi_application()
