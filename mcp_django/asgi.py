@@ -11,7 +11,6 @@ from django.core.asgi import get_asgi_application as django_asgi_application
 from django.urls import set_script_prefix
 
 from .sites import mounted_endpoints
-from .transports.http import as_application
 
 __all__ = ["get_asgi_application"]
 
@@ -24,12 +23,15 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
     ``django_application`` is what serves everything else; by default Django's own.
     """
     fallback: Application = django_application or django_asgi_application()
+    # Django is set up by now; before that the models behind the transport cannot be imported.
+    from .transports.http import as_application
 
     async def application(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            site = mounted_endpoints().get(scope["path"].removesuffix("/"))
+            root = scope.get("root_path", "")
+            site = mounted_endpoints().get(scope["path"].removeprefix(root).removesuffix("/"))
             if site is not None and not site.needs_middleware:
-                set_script_prefix(scope.get("root_path", "") or "/")
+                set_script_prefix(f"{root}/")
                 await as_application(site)(scope, receive, send)
                 return
         await fallback(scope, receive, send)

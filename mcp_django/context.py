@@ -1,6 +1,7 @@
 """What a hook finds at ``request.mcp``."""
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from .sites import MCPSite
 
 __all__ = ["Client", "MCPContext", "MCPRequest"]
+
+# Seconds between two progress reports of one call.
+PROGRESS_INTERVAL = 0.02
 
 Notify = Callable[[str, Mapping[str, Any]], None]
 
@@ -45,12 +49,13 @@ class MCPContext:
     notify: Notify | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     last_progress: float | None = None
+    told_at: float = 0.0
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Tell the client how far the call is, in units of the caller's choice.
 
-        Nothing is sent when the client did not ask for progress, or when ``done`` did not grow
-        (basic/patterns/progress: the value MUST increase).
+        Nothing is sent when the client did not ask for progress, when ``done`` did not grow (basic/patterns/progress:
+        the value MUST increase), or sooner than 20 ms after the last report, unless it is the end.
 
         Raises:
             Cancelled: the client has gone; let it pass.
@@ -60,7 +65,10 @@ class MCPContext:
         grew = self.last_progress is None or done > self.last_progress
         if self.progress_token is None or self.notify is None or not grew:
             return
-        self.last_progress = done
+        now = time.monotonic()
+        if done != total and now - self.told_at < PROGRESS_INTERVAL:
+            return
+        self.last_progress, self.told_at = done, now
         params: dict[str, Any] = {"progressToken": self.progress_token, "progress": done}
         if total is not None:
             params["total"] = total

@@ -29,14 +29,15 @@ class ModelExposure:
     """How one model is exposed by one site. Subclass it, set what differs, register it for the model.
 
     ``fields`` is an allow-list of model fields, properties and methods of the model or of the exposure; it is also what
-    may be filtered and sorted on. Left out, it is every concrete field of the model but the sensitive ones.
+    may be filtered and sorted on. Left out, only the primary key and the label of a row are shown; ``"__all__"`` is
+    every concrete field of the model but the sensitive ones.
     ``filter_fields`` narrows filtering to a mapping of field to lookups. ``list_display`` names the columns of a page
     when the caller does not choose. ``label_field`` names the model field that labels a row where ``__str__`` is not
     just that field. ``stable_queryset`` says that the shape of :meth:`get_queryset` is the same for every caller and
     call, so that its SQL may be compiled once.
     """
 
-    fields: Sequence[str] | None = None
+    fields: Sequence[str] | str | None = None
     exclude: Sequence[str] = ()
     readonly_fields: Sequence[str] = ()
     list_display: Sequence[str] = ()
@@ -71,9 +72,9 @@ class ModelExposure:
 
     @cached_property
     def default_fields(self) -> tuple[str, ...]:
-        """The allow-list as declared, or every concrete field that is not sensitive."""
-        declared = self.fields
-        if declared is None:
+        """The allow-list as declared; ``"__all__"`` leaves sensitive fields out."""
+        declared = self.fields or ()
+        if declared == "__all__":
             declared = [field.name for field in self.opts.concrete_fields if not is_sensitive(field.name)]
         return self.with_primary_key(name for name in declared if name not in self.exclude)
 
@@ -91,8 +92,9 @@ class ModelExposure:
 
     def get_computed(self, name: str) -> Callable[[Model], Any] | None:
         """Return what computes the column ``name`` from an instance, or None when the model itself has it."""
-        method = getattr(self, name, None) if name in self.default_fields else None
-        return method if callable(method) else None
+        # A column may bear the name of an option or hook of this class, such as ``model``.
+        own = name in self.default_fields and not hasattr(ModelExposure, name) and callable(getattr(type(self), name, None))
+        return getattr(self, name) if own else None
 
     # Rows
 

@@ -29,7 +29,7 @@ from .tools.query import GetRecord, QueryRecords
 from .tools.writes import CreateRecord, DeleteRecord, UpdateRecord
 from .visibility import get_row, visible_exposures
 
-__all__ = ["MCPSite", "mounted_endpoints", "site"]
+__all__ = ["MCPSite", "mounted_endpoints", "mounted_prefixes", "site"]
 
 # Apps that hold credentials or plumbing: never exposed unless a project registers one of their models itself.
 CLOSED_APPS = frozenset(
@@ -178,6 +178,15 @@ class MCPSite:
             raise AlreadyRegistered(f"A resource {uri!r} is already registered with {self.name!r}.")
         self._resources[uri] = FunctionResource(uri, function, **options)
 
+    def function_tools(self) -> list[Tool]:
+        """Return the tools that the project wrote as functions."""
+        return [tool for tool in self._tools.values() if isinstance(tool, FunctionTool)]
+
+    def all_tool_names(self) -> list[str]:
+        """Return the name of every tool that any caller may get, for the check that they are unique."""
+        actions = [name for exposure in self.exposures.values() for name in exposure.all_action_names()]
+        return [*self._tools, *actions]
+
     # What a caller finds
 
     def get_tools(self, request: MCPRequest) -> list[Tool]:
@@ -281,7 +290,7 @@ site = DefaultMCPSite()
 
 
 @lru_cache(maxsize=8)
-def _endpoints(urlconf: str) -> dict[str, MCPSite]:
+def _mounts(urlconf: str) -> dict[str, MCPSite]:
     found: dict[str, MCPSite] = {}
 
     def walk(patterns: Iterable[Any], prefix: str) -> None:
@@ -291,7 +300,7 @@ def _endpoints(urlconf: str) -> dict[str, MCPSite]:
                 if isinstance(pattern.pattern, RoutePattern) and not pattern.pattern.converters:
                     walk(pattern.url_patterns, prefix + pattern.pattern._route)
             elif isinstance(pattern, URLPattern) and (mounted := getattr(pattern.callback, "mcp_site", None)):
-                found[prefix.rstrip("/")] = mounted
+                found[prefix] = mounted
 
     walk(get_resolver(urlconf).url_patterns, "/")
     return found
@@ -299,13 +308,24 @@ def _endpoints(urlconf: str) -> dict[str, MCPSite]:
 
 def mounted_endpoints() -> dict[str, MCPSite]:
     """Return the endpoints that the project's URLconf mounts: path without a trailing slash, and its site."""
-    apps.check_models_ready()
     return _endpoints(django_settings.ROOT_URLCONF)
+
+
+def mounted_prefixes() -> list[str]:
+    """Return the paths at which endpoints are mounted, as ``urls.py`` spells them."""
+    return list(_mounts(django_settings.ROOT_URLCONF))
+
+
+@lru_cache(maxsize=8)
+def _endpoints(urlconf: str) -> dict[str, MCPSite]:
+    apps.check_models_ready()
+    return {prefix.rstrip("/"): mounted for prefix, mounted in _mounts(urlconf).items()}
 
 
 def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting == "ROOT_URLCONF":
         _endpoints.cache_clear()
+        _mounts.cache_clear()
     if setting == "MCP_DJANGO":
         site._forget()
 

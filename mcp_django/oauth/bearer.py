@@ -83,7 +83,10 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
 def _ask_toolkit(token: str, resource: str) -> TokenRow | None:
     """Return what the project's own validator accepts, introspection included."""
     asked = OAuthRequest(resource, "POST", "", {})
-    if not oauth2_settings.OAUTH2_VALIDATOR_CLASS().validate_bearer_token(token, [], asked):
+    try:
+        if not oauth2_settings.OAUTH2_VALIDATOR_CLASS().validate_bearer_token(token, [], asked):
+            return None
+    except ValueError:  # a stored resource that the toolkit cannot parse
         return None
     found = asked.access_token
     return TokenRow(

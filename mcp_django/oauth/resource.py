@@ -55,6 +55,9 @@ def same_resource(a: str, b: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _normalise(url: str) -> tuple[str, str, int | None, str] | None:
+    # urlsplit drops tabs, line ends and leading spaces without a word.
+    if not url.isprintable() or " " in url:
+        return None
     try:
         parts = urlsplit(url)
         port = parts.port

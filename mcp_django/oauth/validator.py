@@ -54,7 +54,7 @@ def check_resources(asked: Iterable[str], request: HttpRequest | None, state: st
 class MCPValidator(OAuth2Validator):
     """Codes with S256 for known endpoints, refresh tokens that rotate, and nothing else."""
 
-    # Within it a spent refresh token still works, so that parallel processes of one client and lost responses do no harm.
+    # Within it a spent refresh token still works: parallel processes of one client and lost responses do no harm.
     refresh_grace = timedelta(seconds=30)
 
     # Authorization codes
@@ -75,36 +75,37 @@ class MCPValidator(OAuth2Validator):
         # The view has checked both; the consent form could have been changed since.
         check_challenge(request.code_challenge, request.code_challenge_method, request.state)
         asked = getattr(request, "resource", None) or []
+        asked = [asked] if isinstance(asked, str) else asked
         request.resource = check_resources(asked, _django_request(request), request.state)
         return super()._create_authorization_code(request, code, expires)
 
-    def validate_code(self, client_id: str, code: str, client: Any, request: OAuthRequest, *args: Any, **kw: Any) -> bool:
+    def validate_code(self, client_id: str, code: str, client: Any, request: OAuthRequest, *args: Any) -> bool:
         """Accept a live code of an active user; a code used before takes the tokens made from it with it."""
-        if not super().validate_code(client_id, code, client, request, *args, **kw):
+        if not super().validate_code(client_id, code, client, request, *args):
             _revoke_tokens_of(code)
             return False
         verifier = request.code_verifier
         return bool(request.user.is_active and (verifier is None or VERIFIER.fullmatch(verifier)))
 
-    def invalidate_authorization_code(self, client_id: str, code: str, request: OAuthRequest, *args: Any, **kw: Any) -> None:
+    def invalidate_authorization_code(self, client_id: str, code: str, request: OAuthRequest, *args: Any) -> None:
         """Use the code up.
 
         Raises:
             InvalidGrantError: another request used it meanwhile; the tokens of both are revoked.
         """
         try:
-            super().invalidate_authorization_code(client_id, code, request, *args, **kw)
+            super().invalidate_authorization_code(client_id, code, request, *args)
         except errors.InvalidGrantError:
             _revoke_tokens_of(code)
             raise
 
     # Refresh tokens
 
-    def validate_refresh_token(self, refresh_token: str, client: Any, request: OAuthRequest, *args: Any, **kw: Any) -> bool:
+    def validate_refresh_token(self, refresh_token: str, client: Any, request: OAuthRequest, *args: Any) -> bool:
         """Accept a live token of an active user, or one spent a moment ago; any other spent one revokes its family."""
         spent = self._just_spent(refresh_token)
         if spent is None:
-            valid = super().validate_refresh_token(refresh_token, client, request, *args, **kw)
+            valid = super().validate_refresh_token(refresh_token, client, request, *args)
             return bool(valid and request.user.is_active)
         request.user = spent.user
         request.refresh_token = refresh_token
@@ -194,5 +195,3 @@ def _django_request(request: OAuthRequest) -> HttpRequest:
     if request.headers.get("X_DJANGO_OAUTH_TOOLKIT_SECURE"):
         django_request._get_scheme = lambda: "https"  # type: ignore[method-assign]
     return django_request
-
-

@@ -12,13 +12,14 @@ import mcp_types.methods as surface
 from pydantic import ValidationError
 
 from .errors import InvalidParams, MethodNotFound, ProtocolError
-from .messages import Id, Message
+from .messages import MAX_ID_CHARS, MAX_SAFE_INTEGER, Id, Message
 
 __all__ = ["Call", "Era", "Headers", "validate"]
 
 # Lower-case name to all the values that the request has for it.
 Headers = Mapping[str, list[str]]
-PROGRESS_TOKEN_CHARS = 256
+# More mistakes than this are not spelled out: naming them costs as much again as finding them.
+MAX_NAMED_MISTAKES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,8 @@ def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
     except KeyError:
         raise MethodNotFound(f"Method not found: {method}") from None
     except ValidationError as error:
+        if error.error_count() > MAX_NAMED_MISTAKES:
+            raise InvalidParams("Invalid params: too many mistakes to name") from None
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "params"
         raise InvalidParams(f"Invalid params: {where[:200]}: {first['msg']}") from None
@@ -84,11 +87,11 @@ def progress_token(meta: Mapping[str, Any]) -> str | int | None:
     """Return the progress token of a request's ``_meta``.
 
     Raises:
-        InvalidParams: it is not a short string or an integer.
+        InvalidParams: it is not a short string or an integer that JSON carries exactly.
     """
     token = meta.get("progressToken")
-    if token is None or (isinstance(token, int) and not isinstance(token, bool)):
+    if token is None or (isinstance(token, str) and len(token) <= MAX_ID_CHARS):
         return token
-    if isinstance(token, str) and len(token) <= PROGRESS_TOKEN_CHARS:
+    if isinstance(token, int) and not isinstance(token, bool) and abs(token) <= MAX_SAFE_INTEGER:
         return token
     raise InvalidParams("Invalid params: _meta.progressToken must be a short string or an integer")

@@ -4,10 +4,9 @@ Streamable HTTP, Security & Endpoint and Sending Messages; the functions take he
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.parse import urlsplit
 
 __all__ = ["ALLOWED_METHODS", "Response", "accepts", "body_length", "is_json", "origin_allowed"]
 
@@ -36,13 +35,15 @@ class Response:
         found = [*BASE_HEADERS, *self.headers.items()]
         if self.body:
             found.append(("Content-Type", self.content_type))
-        found.append(("Content-Length", str(len(self.body))))
+        # RFC 9110, section 8.6: a 204 has none.
+        if self.status != 204:
+            found.append(("Content-Length", str(len(self.body))))
         return found
 
 
 def is_json(content_type: str | None) -> bool:
     """Return whether the ``Content-Type`` is ``application/json``, with or without parameters."""
-    return content_type is not None and content_type.partition(";")[0].strip().lower() == "application/json"
+    return content_type is not None and content_type.partition(";")[0].strip(" \t").lower() == "application/json"
 
 
 def accepts(accept: str | None, media_type: str) -> bool:
@@ -82,12 +83,6 @@ def body_length(value: str | None) -> int | None:
     return int(value)
 
 
-def origin_allowed(origin: str | None, allowed: Iterable[str]) -> bool:
+def origin_allowed(origin: str | None, allowed: Collection[str]) -> bool:
     """Return whether a request with this ``Origin`` may be served; programs that are not browsers send none."""
     return origin is None or origin in allowed
-
-
-def origin_of(url: str) -> str:
-    """Return ``scheme://host[:port]`` of an absolute URL, as browsers write it in ``Origin``."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}".lower()

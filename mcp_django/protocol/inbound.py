@@ -29,8 +29,10 @@ def era_of(message: Message, headers: Headers) -> Era:
     Never the method's name, nor ``Mcp-Method``, which clients of the legacy era send too.
     """
     meta = message.params.get("_meta")
-    if isinstance(meta, dict) and VERSION_KEY in meta:
-        return MODERN_ERA
+    return MODERN_ERA if isinstance(meta, dict) and VERSION_KEY in meta else _era_of_headers(headers)
+
+
+def _era_of_headers(headers: Headers) -> Era:
     return MODERN_ERA if any(value in MODERN for value in headers.get(VERSION_HEADER, [])) else LEGACY_ERA
 
 
@@ -40,7 +42,7 @@ def classify(body: bytes, headers: Headers) -> Call:
     Raises:
         Rejected: the first rule that body and headers break.
     """
-    era = MODERN_ERA if any(value in MODERN for value in headers.get(VERSION_HEADER, [])) else LEGACY_ERA
+    era = _era_of_headers(headers)
     identifier: Id | None = None
     try:
         value = decode(body)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from .eras import Call, Era, Headers, progress_token, validate
-from .errors import InvalidRequest, MethodNotFound, ParseError, ProtocolError, UnsupportedVersion
+from .errors import InvalidRequest, ParseError, ProtocolError, UnsupportedVersion
 from .messages import Message
 from .modern import VERSION_HEADER
 from .versions import ASSUMED, LEGACY, SUPPORTED, is_at_least, negotiate
@@ -13,6 +13,7 @@ __all__ = ["LegacyEra"]
 
 STRUCTURED_SINCE: Final = "2025-06-18"
 AUDIO_SINCE: Final = "2025-03-26"
+MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 
 
 class LegacyEra(Era):
@@ -23,15 +24,14 @@ class LegacyEra(Era):
 
     def read(self, message: Message, headers: Headers) -> Call:
         """Find the version, then check the parameters; ``initialize`` is never refused for its version."""
-        meta = message.params.get("_meta")
-        meta = meta if isinstance(meta, dict) else {}
-        if message.method == "initialize":
-            version = negotiate(message.params.get("protocolVersion"))
-        else:
-            version = self._version(headers)
+        opens = message.method == "initialize"
+        version = negotiate(message.params.get("protocolVersion")) if opens else self._version(headers)
+        client: Mapping[str, Any] = {}
+        token = None
         if message.id is not None:
             validate(message.method, version, message.params)
-        client = message.params.get("clientInfo", {}) if message.method == "initialize" else {}
+            client = message.params["clientInfo"] if opens else {}
+            token = progress_token(message.params.get("_meta") or {})
         return Call(
             era=self,
             version=version,
@@ -40,7 +40,7 @@ class LegacyEra(Era):
             id=message.id,
             client=client,
             capabilities={},
-            progress_token=progress_token(meta),
+            progress_token=token,
         )
 
     def _version(self, headers: Headers) -> str:
@@ -53,14 +53,12 @@ class LegacyEra(Era):
 
     def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
         """Turn what the revision does not know into what it does."""
-        wire = dict(result)
+        wire = {name: value for name, value in result.items() if name not in MODERN_MEMBERS}
         downgrade = DOWNGRADES.get(call.method)
         return downgrade(wire, call.version) if downgrade else wire
 
     def status(self, error: ProtocolError) -> int:
         """Return 400 for what is not a message of this era; a method's own errors are answers, 200."""
-        if isinstance(error, MethodNotFound):
-            return 200
         return 400 if isinstance(error, (ParseError, InvalidRequest, UnsupportedVersion)) else 200
 
 

@@ -64,22 +64,20 @@ _decoder = json.JSONDecoder(
 
 
 def _check_bounds(root: Any) -> None:
-    stack = [(root, 1)]
-    seen = 0
-    while stack:
-        node, depth = stack.pop()
-        if isinstance(node, (dict, list)):
-            seen += len(node)
-            if depth > MAX_DEPTH or seen > MAX_ITEMS:
-                raise ParseError("Parse error: the message is nested too deeply or has too many items")
-            stack.extend((child, depth + 1) for child in (node.values() if isinstance(node, dict) else node))
-        elif isinstance(node, str) and not node.isascii():
-            _check_text(node)
+    level = [root] if isinstance(root, (dict, list)) else []
+    depth = seen = 0
+    while level:
+        depth += 1
+        seen += sum(map(len, level))
+        if depth > MAX_DEPTH or seen > MAX_ITEMS:
+            raise ParseError("Parse error: the message is nested too deeply or has too many items")
+        children = (child for node in level for child in (node.values() if isinstance(node, dict) else node))
+        level = [child for child in children if isinstance(child, (dict, list))]
 
 
-def _check_text(text: str) -> None:
+def _check_text(value: Any) -> None:
     try:
-        text.encode()
+        json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise ParseError("Parse error: a string is not Unicode text") from None
 
@@ -96,11 +94,18 @@ def decode(body: bytes) -> Any:
     except (UnicodeDecodeError, ValueError, RecursionError):
         raise ParseError("Parse error: the body is not one JSON document in UTF-8") from None
     _check_bounds(value)
+    # Only an escape can bring half of a surrogate pair, which could not be written again.
+    if "\\u" in text:
+        _check_text(value)
     return value
 
 
 def encode(value: Any) -> bytes:
-    """Return the JSON of ``value``, UTF-8."""
+    """Return the JSON of ``value``, UTF-8, on one line.
+
+    Raises:
+        TypeError: ``value`` holds what JSON cannot: an unknown class, half a surrogate pair, an integer over 64 bits.
+    """
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
 
 
@@ -116,11 +121,20 @@ def _read_id(value: Mapping[str, Any]) -> Id | None:
 
 
 def readable_id(value: Any) -> Id | None:
-    """Return the id of what may not be a message, or None: an error echoes whatever id could be read."""
+    """Return the id that an error about ``value`` echoes: that of a request, even a malformed one, otherwise None.
+
+    The id of a response is the other side's: the client would take the error as the answer to a request of its own.
+    """
+    if not isinstance(value, dict) or _is_response(value):
+        return None
     try:
-        return _read_id(value) if isinstance(value, dict) else None
+        return _read_id(value)
     except ProtocolError:
         return None
+
+
+def _is_response(value: Mapping[str, Any]) -> bool:
+    return "method" not in value and ("result" in value or "error" in value)
 
 
 def read_message(value: Any) -> Message:
@@ -131,6 +145,8 @@ def read_message(value: Any) -> Message:
     """
     if not isinstance(value, dict):
         raise InvalidRequest("Invalid request: the body must be one JSON-RPC object")
+    if _is_response(value):
+        raise InvalidRequest("Invalid request: a response to a request that was not made")
     identifier = _read_id(value)
     if value.get("jsonrpc") != "2.0":
         raise InvalidRequest('Invalid request: jsonrpc must be "2.0"')

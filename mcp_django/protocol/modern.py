@@ -32,15 +32,15 @@ class ModernEra(Era):
 
     def read(self, message: Message, headers: Headers) -> Call:
         """Climb the ladder: ``_meta``, version header, version, mirrored headers, method, parameters."""
+        if message.id is None:
+            return self._read_notification(message, headers)
         meta = self._meta(message)
-        version = meta[VERSION_KEY]
-        if message.id is not None:
-            self._check_version_header(version, headers)
-        if version not in MODERN:
-            raise UnsupportedVersion(version[:64], SUPPORTED)
-        if message.id is not None:
-            check_mirrored(message.method, message.params, headers)
-            validate(message.method, version, message.params)
+        version: str = meta[VERSION_KEY]
+        if headers.get(VERSION_HEADER) != [version]:
+            raise HeaderMismatch("Header mismatch: MCP-Protocol-Version must be given once and equal _meta")
+        self._check_version(version)
+        check_mirrored(message.method, message.params, headers)
+        validate(message.method, version, message.params)
         return Call(
             era=self,
             version=version,
@@ -69,16 +69,32 @@ class ModernEra(Era):
                 raise InvalidParams(f"Invalid params: _meta {key} has the wrong type")
         return meta
 
-    def _check_version_header(self, version: str, headers: Headers) -> None:
-        values = headers.get(VERSION_HEADER, [])
-        if len(values) != 1 or values[0] != version:
-            raise HeaderMismatch("Header mismatch: MCP-Protocol-Version must be given once and equal _meta")
+    def _read_notification(self, message: Message, headers: Headers) -> Call:
+        """Only requests need ``_meta`` and mirrored headers; wherever a notification names its version, it is one."""
+        meta = message.params.get("_meta")
+        named = list(headers.get(VERSION_HEADER, []))
+        if isinstance(meta, dict) and VERSION_KEY in meta:
+            named.append(meta[VERSION_KEY])
+        if not named or any(version != named[0] for version in named):
+            raise HeaderMismatch("Header mismatch: MCP-Protocol-Version must be given and equal _meta")
+        if not isinstance(named[0], str):
+            raise InvalidParams(f"Invalid params: _meta {VERSION_KEY} has the wrong type")
+        self._check_version(named[0])
+        return Call(
+            era=self, version=named[0], method=message.method, params=message.params, client={}, capabilities={}
+        )
+
+    def _check_version(self, version: str) -> None:
+        if version not in MODERN:
+            # A version of the other era is supported, but not in this form.
+            raise UnsupportedVersion(version[:64], MODERN if version in SUPPORTED else SUPPORTED)
 
     def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
         """Add ``resultType``, the server's identity and, where the method has them, the caching hints."""
         wire = {"resultType": "complete", **result}
         wire["_meta"] = {**result.get("_meta", {}), SERVER_KEY: server}
-        if call.method in CACHEABLE_METHODS:
+        # An answer that asks for input first is not one to keep.
+        if call.method in CACHEABLE_METHODS and wire["resultType"] == "complete":
             wire.setdefault("ttlMs", ttl_ms)
             wire.setdefault("cacheScope", CACHE_SCOPE)
         return wire

@@ -2,12 +2,11 @@
 
 from typing import Final
 
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
-
 __all__ = ["ASSUMED", "LATEST_LEGACY", "LEGACY", "MODERN", "SUPPORTED", "is_at_least", "negotiate"]
 
-LEGACY: Final[tuple[str, ...]] = tuple(HANDSHAKE_PROTOCOL_VERSIONS)
-MODERN: Final[tuple[str, ...]] = tuple(MODERN_PROTOCOL_VERSIONS)
+# Named here and not taken from mcp_types: a newer release of it must not make this server claim a newer revision.
+LEGACY: Final[tuple[str, ...]] = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+MODERN: Final[tuple[str, ...]] = ("2026-07-28",)
 # Newest first, as a client tries them.
 SUPPORTED: Final[tuple[str, ...]] = (*reversed(MODERN), *reversed(LEGACY))
 LATEST_LEGACY: Final = LEGACY[-1]

@@ -1,20 +1,14 @@
 """How much one caller may ask: calls in a period, shared by all workers, and calls at once, in this worker."""
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import Final
-
-from django.core.cache import cache
 
 from ..conf import settings
+from ..oauth.rates import hit
 
-__all__ = ["LimitExceeded", "concurrent", "count_call", "parse_rate"]
-
-PERIODS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+__all__ = ["LimitExceeded", "concurrent", "count_call"]
 
 
 class LimitExceeded(Exception):
@@ -25,40 +19,15 @@ class LimitExceeded(Exception):
         self.retry_after = retry_after
 
 
-@lru_cache(maxsize=32)
-def parse_rate(rate: str) -> tuple[int, int]:
-    """Return the number of calls and the period in seconds of a rate such as ``"600/m"``.
-
-    Raises:
-        ValueError: it is not a rate.
-    """
-    number, _, period = rate.partition("/")
-    if period[:1] not in PERIODS:
-        raise ValueError(f"{rate!r} is not a rate such as 600/m")
-    return int(number), PERIODS[period[:1]]
-
-
 def count_call(who: str) -> None:
-    """Count one call of a caller in the shared cache.
-
-    A cache that is out of order limits nothing: tokens and permissions are checked all the same.
+    """Count one call of a caller against ``CALL_RATE``.
 
     Raises:
-        LimitExceeded: the caller has used up ``CALL_RATE``.
+        LimitExceeded: the calls of this period are used up.
     """
-    if settings.CALL_RATE is None:
-        return
-    number, period = parse_rate(settings.CALL_RATE)
-    now = int(time.time())
-    key = f"mcp_django:calls:{who}:{now // period}"
-    try:
-        cache.add(key, 0, timeout=period * 2)
-        used = cache.incr(key)
-    except ValueError:
-        # Evicted between the two: the count begins again.
-        return
-    if used > number:
-        raise LimitExceeded(period - now % period)
+    retry_after = hit("calls", who, settings.CALL_RATE)
+    if retry_after is not None:
+        raise LimitExceeded(retry_after)
 
 
 _running: Counter[str] = Counter()

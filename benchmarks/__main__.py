@@ -1,0 +1,155 @@
+"""The command: makes the data, starts the contenders, measures, prints the table and writes the JSON."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from . import load, report
+from .calls import LEGACY, MODERN, Call, calls, checker
+from .counting import HEADER
+from .servers import CONTENDERS, Contender, Server, cores, running
+
+WARM_UP_PART = 0.25
+CALL_NAMES = ("tools_list", "query_records", "get_record", "first_page", "deep_page")
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=2, help="of load for each contender, call and round")
+    parser.add_argument("--rounds", type=int, default=3, help="of which the medians are shown")
+    parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--rows", type=int, default=100_000, help="articles")
+    parser.add_argument("--events", type=int, default=1_000_200, help="rows of the long table")
+    parser.add_argument("--revision", choices=(LEGACY, MODERN), default=MODERN, help="of the protocol")
+    parser.add_argument("--json", type=Path, default=Path("build/benchmarks.json"), help="file to write")
+    names = [*CALL_NAMES, *(contender.name for contender in CONTENDERS)]
+    parser.add_argument("--only", nargs="+", choices=names, default=[], help="these calls and these contenders")
+    return parser.parse_args(arguments)
+
+
+def say(text: str) -> None:
+    """Tell whoever waits what goes on."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def prepare(database: Path, rows: int, events: int) -> tuple[list[Call], str]:
+    """Make the database; return the calls and the token."""
+    os.environ |= {"BENCH_DATABASE": str(database), "DJANGO_SETTINGS_MODULE": "benchmarks.project.settings"}
+    import django
+
+    django.setup()
+    from .project import data, pages
+
+    started = time.perf_counter()
+    say(f"Making {rows:,} articles and {events:,} events ...")
+    data.create(rows, events)
+    deep_row = events - 2 * pages.SIZE
+    uri = pages.uri_at(deep_row)
+    say(f"... in {time.perf_counter() - started:.1f} s")
+    return calls(rows, uri, deep_row), data.TOKEN
+
+
+class Harness:
+    """One run: what is asked of whom, and what came of it."""
+
+    def __init__(self, options: argparse.Namespace, database: Path, measured: list[Call], token: str) -> None:
+        only = set(options.only)
+        self.options, self.database, self.token = options, database, token
+        self.calls = [call for call in measured if call.name in only or not only.intersection(CALL_NAMES)]
+        chosen = {contender.name for contender in CONTENDERS} & only
+        self.contenders = [item for item in CONTENDERS if item.name in chosen or not chosen]
+        self.cells: dict[report.Key, report.Cell] = {}
+
+    def request(self, call: Call, server: Server) -> bytes:
+        """Return the bytes of a call to a server."""
+        return call.request(server.contender, server.port, self.token, self.options.revision)
+
+    async def count(self, contender: Contender) -> None:
+        """Count the queries of each call, in a server that does so."""
+        with running(contender, self.database, counting=True) as server:
+            for call in self.calls:
+                if call.has(contender):
+                    # The first call of a process fills its caches.
+                    await load.fetch(server.port, self.request(call, server))
+                    answer = await load.fetch(server.port, self.request(call, server))
+                    call.read(contender, answer)
+                    cell = self.cells[call.name, contender.name] = report.Cell()
+                    cell.queries, cell.size = int(answer.headers[HEADER]), len(answer.body)
+
+    async def measure(self, call: Call, servers: Sequence[Server]) -> None:
+        """Measure one call: one contender after the other, in rounds."""
+        requests, checks, essences = {}, {}, {}
+        for server in servers:
+            requests[server] = self.request(call, server)
+            answer = await load.fetch(server.port, requests[server])
+            essences[server.contender.title] = call.read(server.contender, answer)
+            checks[server] = checker(answer)
+        if len({repr(essence) for essence in essences.values()}) > 1:
+            raise load.BadAnswer(f"{call.name}: the answers are not the same: {essences}")
+        connections, seconds = self.options.connections, self.options.seconds
+        for server in servers:
+            warm_up = max(seconds * WARM_UP_PART, 0.01)
+            await load.run(server.port, requests[server], checks[server], connections=connections, seconds=warm_up)
+        for _ in range(self.options.rounds):
+            for server in servers:
+                before = server.cpu_seconds()
+                sample = await load.run(
+                    server.port, requests[server], checks[server], connections=connections, seconds=seconds
+                )
+                after = server.cpu_seconds()
+                self.record(self.cells[call.name, server.contender.name], sample, before, after)
+
+    def record(self, cell: report.Cell, sample: load.Sample, before: float | None, after: float | None) -> None:
+        """Add one round."""
+        cell.rates.append(sample.rate)
+        cell.p50.append(sample.quantile(0.5))
+        cell.p99.append(sample.quantile(0.99))
+        cell.calls += len(sample.latencies)
+        if before is not None and after is not None:
+            cell.cpu.append((after - before) / len(sample.latencies))
+
+    async def run(self) -> dict[str, Any]:
+        """Do all of it and return the document."""
+        say("Counting queries ...")
+        for contender in self.contenders:
+            await self.count(contender)
+        server_core, load_core = cores()
+        with ExitStack() as stack:
+            servers = [
+                stack.enter_context(running(contender, self.database, cpu=server_core))
+                for contender in self.contenders
+            ]
+            if load_core is not None:
+                os.sched_setaffinity(0, {load_core})
+            for call in self.calls:
+                say(f"Measuring {call.title} ...")
+                await self.measure(call, [server for server in servers if call.has(server.contender)])
+        names = ("seconds", "rounds", "connections", "rows", "events", "revision")
+        return report.document(self.cells, {name: getattr(self.options, name) for name in names})
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    options = parse(arguments)
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as directory:
+        database = Path(directory) / "db.sqlite3"
+        measured, token = prepare(database, options.rows, options.events)
+        harness = Harness(options, database, measured, token)
+        result = asyncio.run(harness.run())
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+    print(report.table(harness.calls, result))
+    say(f"Written to {options.json}")
+
+
+if __name__ == "__main__":
+    main()

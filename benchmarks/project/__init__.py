@@ -1,0 +1,1 @@
+"""The Django project that is measured, and what else serves its rows."""

@@ -1,0 +1,97 @@
+"""The official SDK's server over the same rows: ten tools like those of the endpoint, no token, no permission.
+
+Its tools are plain functions, which the SDK runs in worker threads that keep their database connections.
+"""
+
+from typing import Annotated, Any
+
+from mcp.server.mcpserver import MCPServer
+from mcp.types import ToolAnnotations
+from pydantic import Field
+from starlette.applications import Starlette
+
+from . import rows
+
+READ = ToolAnnotations(readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False)
+WRITE = ToolAnnotations(readOnlyHint=False, destructiveHint=True, idempotentHint=False, openWorldHint=False)
+
+Model = Annotated[str, Field(description="Label of a model, such as shop.order")]
+Pk = Annotated[int, Field(description="Primary key of the record")]
+Values = Annotated[dict[str, Any], Field(description="Values by field name")]
+
+server = MCPServer("bench", log_level="WARNING")
+
+
+@server.tool(annotations=READ)
+def list_models(search: str = "") -> dict[str, Any]:
+    """List the models that you may see. Start here."""
+    return {"models": []}
+
+
+@server.tool(annotations=READ)
+def describe_model(model: Model) -> dict[str, Any]:
+    """Describe the fields, filters, ordering and actions of one model."""
+    return {"model": model}
+
+
+@server.tool(annotations=READ)
+def query_records(
+    model: Model,
+    filters: Annotated[dict[str, Any] | None, Field(description="Values by field and lookup")] = None,
+    search: str = "",
+    ordering: list[str] | None = None,
+    fields: list[str] | None = None,
+    limit: Annotated[int, Field(ge=1, le=200)] = 20,
+    cursor: str | None = None,
+) -> dict[str, Any]:
+    """Return one page of the records of a model; pages end with a cursor."""
+    return rows.page(str((filters or {})["status"]), limit)
+
+
+@server.tool(annotations=READ)
+def get_record(model: Model, pk: Pk, fields: list[str] | None = None) -> dict[str, Any]:
+    """Return one record by its primary key."""
+    return rows.record(pk)
+
+
+@server.tool(annotations=READ)
+def aggregate_records(
+    model: Model, aggregates: dict[str, str], group_by: list[str] | None = None, filters: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Count, sum and average records, in groups."""
+    return {"model": model}
+
+
+@server.tool(annotations=WRITE)
+def create_record(model: Model, values: Values) -> dict[str, Any]:
+    """Create a record."""
+    return {"model": model}
+
+
+@server.tool(annotations=WRITE)
+def update_record(model: Model, pk: Pk, values: Values) -> dict[str, Any]:
+    """Change fields of a record."""
+    return {"model": model}
+
+
+@server.tool(annotations=WRITE)
+def delete_record(model: Model, pk: Pk, confirmation: str = "") -> dict[str, Any]:
+    """Delete a record; the first call returns what goes with it and a confirmation token."""
+    return {"model": model}
+
+
+@server.tool(annotations=WRITE)
+def run_action(model: Model, action: str, pks: list[int], arguments: Values | None = None) -> dict[str, Any]:
+    """Run an action of the admin on records."""
+    return {"model": model}
+
+
+@server.tool(annotations=WRITE)
+def publish_bench_article(pks: list[int]) -> dict[str, Any]:
+    """Publish the selected articles."""
+    return {"model": "bench.article"}
+
+
+def application() -> Starlette:
+    """Return the ASGI application: Streamable HTTP without sessions, answers as JSON."""
+    return server.streamable_http_app(stateless_http=True, json_response=True)

@@ -1,0 +1,72 @@
+"""Settings of the measured project.
+
+`BENCH_DATABASE` names the SQLite file, `BENCH_MIDDLEWARE=default` puts Django's default middleware in front.
+"""
+
+import os
+
+from mcp_django.oauth.settings import provider_settings
+
+BASE_URL = "https://bench.example"
+ENDPOINT = f"{BASE_URL}/mcp"
+
+DEBUG = False
+SECRET_KEY = "not-a-secret-only-for-the-benchmarks-of-this-project"
+ALLOWED_HOSTS = ["127.0.0.1"]
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "channels",
+    "oauth2_provider",
+    "rest_framework",
+    "mcp_django",
+    "benchmarks.project.apps.BenchConfig",
+]
+
+DEFAULT_MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+MIDDLEWARE = DEFAULT_MIDDLEWARE if os.environ.get("BENCH_MIDDLEWARE") == "default" else []
+
+ROOT_URLCONF = "benchmarks.project.urls"
+LOGIN_URL = "admin:login"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": os.environ.get("BENCH_DATABASE", ":memory:"),
+        "CONN_MAX_AGE": 60,
+    }
+}
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+
+TIME_ZONE = "UTC"
+USE_TZ = True
+STATIC_URL = "static/"
+
+# The rate is counted as in production, and never reached.
+MCP_DJANGO = {"BASE_URL": BASE_URL, "CALL_RATE": "1000000000/d"}
+OAUTH2_PROVIDER = provider_settings(base_url=BASE_URL)

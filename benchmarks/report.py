@@ -1,0 +1,160 @@
+"""What was measured, as a table for people and as JSON for programs."""
+
+import os
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from .calls import Call
+from .servers import CONTENDERS, load_average
+
+PACKAGES = ("django", "channels", "django-oauth-toolkit", "mcp", "mcp-types", "orjson", "uvicorn")
+
+
+@dataclass
+class Cell:
+    """One contender's rounds of one call: calls a second, times in seconds; queries and bytes of one answer."""
+
+    rates: list[float] = field(default_factory=list)
+    p50: list[float] = field(default_factory=list)
+    p99: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    calls: int = 0
+    queries: int | None = None
+    size: int = 0
+
+    def summary(self) -> dict[str, Any]:
+        """Return the medians of the rounds, times in milliseconds."""
+        return {
+            "calls_per_second": round(statistics.median(self.rates), 1),
+            "p50_ms": round(statistics.median(self.p50) * 1000, 3),
+            "p99_ms": round(statistics.median(self.p99) * 1000, 3),
+            "server_cpu_ms": round(statistics.median(self.cpu) * 1000, 3) if self.cpu else None,
+            "sql_queries": self.queries,
+            "answer_bytes": self.size,
+            "calls": self.calls,
+            "rounds": [round(rate, 1) for rate in self.rates],
+        }
+
+
+Cells = Mapping[tuple[str, str], Cell]
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A ratio of the calls a second of two cells, and the least that it should be."""
+
+    title: str
+    above: Key
+    below: Key
+    least: float | None = None
+
+
+TARGETS = (
+    Target("query_records: fast road / official SDK", ("query_records", "fast"), ("query_records", "sdk"), 2.0),
+    Target("tools/list: fast road / official SDK", ("tools_list", "fast"), ("tools_list", "sdk"), 1.0),
+    Target(
+        "query_records: plain road / bare view, both behind default middleware",
+        ("query_records", "plain_mw"),
+        ("query_records", "bare_mw"),
+        1.0,
+    ),
+    Target(
+        "get_record: plain road / bare view, both behind default middleware",
+        ("get_record", "plain_mw"),
+        ("get_record", "bare_mw"),
+        1.0,
+    ),
+    # A time of at most 1.1 is a rate of at least 1 / 1.1.
+    Target("deep page / first page, fast road", ("deep_page", "fast"), ("first_page", "fast"), 1 / 1.1),
+    Target("get_record: fast road / official SDK", ("get_record", "fast"), ("get_record", "sdk")),
+    Target("query_records: plain road / official SDK", ("query_records", "plain"), ("query_records", "sdk")),
+    Target("query_records: fast road / bare view", ("query_records", "fast"), ("query_records", "bare")),
+    Target("query_records: fast road / plain road", ("query_records", "fast"), ("query_records", "plain")),
+    Target(
+        "query_records: fast road / plain road behind default middleware",
+        ("query_records", "fast"),
+        ("query_records", "plain_mw"),
+    ),
+)
+
+
+def ratios(cells: Cells) -> list[dict[str, Any]]:
+    """Return the ratios whose two cells were measured.
+
+    Rounds of the two that followed each other are compared, so that a machine that slows down slows both.
+    """
+    found = []
+    for target in TARGETS:
+        above, below = cells.get(target.above), cells.get(target.below)
+        if above and below and above.rates and below.rates:
+            value = statistics.median(a / b for a, b in zip(above.rates, below.rates, strict=True))
+            reached = None if target.least is None else value >= target.least
+            least = target.least and round(target.least, 3)
+            found.append({"ratio": target.title, "value": round(value, 3), "target": least, "reached": reached})
+    return found
+
+
+def document(cells: Cells, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return everything, for JSON."""
+    measured: dict[str, dict[str, Any]] = {}
+    for (call, contender), cell in cells.items():
+        measured.setdefault(call, {})[contender] = cell.summary()
+    return {
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "machine": {
+            "system": platform.platform(),
+            "processor": processor(),
+            "cores": os.cpu_count(),
+            "load_average": load_average(),
+        },
+        "options": dict(options),
+        "calls": measured,
+        "ratios": ratios(cells),
+    }
+
+
+def processor() -> str:
+    """Return the model of the processor, as far as the system tells."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def table(calls: Sequence[Call], result: Mapping[str, Any]) -> str:
+    """Return the document as text."""
+    versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
+    machine, options = result["machine"], result["options"]
+    lines = [
+        versions,
+        f"{machine['processor']}, {machine['cores']} cores, load {machine['load_average']:.1f}; one worker, "
+        f"{options['connections']} connections, MCP {options['revision']}, "
+        f"{options['rounds']} rounds of {options['seconds']:g} s",
+    ]
+    for call in calls:
+        if call.name in result["calls"]:
+            lines += ["", f"{call.title:<56}{'calls/s':>9}{'p50 ms':>9}{'p99 ms':>9}{'CPU ms':>9}{'bytes':>8}{'SQL':>5}"]
+            cells = result["calls"][call.name]
+            lines += [row(item.title, cells[item.name]) for item in CONTENDERS if item.name in cells]
+    if result["ratios"]:
+        lines += ["", f"{'ratios':<74}{'value':>8}{'target':>9}"]
+    for ratio in result["ratios"]:
+        mark = "" if ratio["target"] is None else f"  ≥ {ratio['target']:.2f} {'✓' if ratio['reached'] else '✗'}"
+        lines.append(f"  {ratio['ratio']:<72}{ratio['value']:>8.2f}{mark}")
+    return "\n".join(lines)
+
+
+def row(title: str, cell: Mapping[str, Any]) -> str:
+    """Return one line of the table."""
+    cpu = "-" if cell["server_cpu_ms"] is None else f"{cell['server_cpu_ms']:.2f}"
+    queries = "-" if cell["sql_queries"] is None else str(cell["sql_queries"])
+    return (
+        f"  {title:<54}{cell['calls_per_second']:>9,.0f}{cell['p50_ms']:>9.2f}{cell['p99_ms']:>9.2f}"
+        f"{cpu:>9}{cell['answer_bytes']:>8,}{queries:>5}"
+    )

@@ -1,0 +1,119 @@
+"""URIs of models, rows, pages and files: ``django://{app_label}/{model_name}[/{pk}[/{field}]]``.
+
+One thing has one URI: labels are lower case, and a primary key is spelt as :func:`pk_text` writes it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from .exceptions import NotFound
+from .protocol.uris import UriTemplate, percent_decode, percent_encode
+
+if TYPE_CHECKING:
+    from .exposures import ModelExposure
+
+__all__ = [
+    "FILE_TEMPLATE",
+    "PAGE_TEMPLATE",
+    "RECORD_TEMPLATE",
+    "SCHEMA_TEMPLATE",
+    "Address",
+    "page_uri",
+    "parse_uri",
+    "pk_text",
+    "row_uri",
+    "row_uri_pattern",
+    "schema_uri",
+]
+
+SCHEME: Final = "django://"
+RECORD_TEMPLATE: Final = "django://{app_label}/{model_name}/{pk}"
+PAGE_TEMPLATE: Final = "django://{app_label}/{model_name}{?cursor,search,ordering,fields}"
+SCHEMA_TEMPLATE: Final = "django://{app_label}/{model_name}/schema"
+FILE_TEMPLATE: Final = "django://{app_label}/{model_name}/{pk}/{field}"
+SCHEMA: Final = "schema"
+# Longer ones cannot come from this server: a cursor is the longest part.
+MAX_URI: Final = 8192
+_PAGE: Final = UriTemplate(PAGE_TEMPLATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """What a URI names: a model's page (``query``), its schema, a row (``pk``), or a file of a row (``field_name``)."""
+
+    label: str
+    pk: str | None = None
+    field_name: str | None = None
+    is_schema: bool = False
+    query: Mapping[str, str] = field(default_factory=dict)
+
+
+def pk_text(value: Any) -> str:
+    """Return the one spelling of a primary key; a composite one is a JSON array of the spellings of its parts."""
+    if isinstance(value, tuple):
+        return orjson.dumps([pk_text(part) for part in value]).decode()
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _model_uri(exposure: "ModelExposure") -> str:
+    return f"{SCHEME}{exposure.opts.app_label}/{exposure.opts.model_name}"
+
+
+def row_uri(exposure: "ModelExposure", pk: Any) -> str:
+    """Return the URI of the row with this primary key."""
+    text = percent_encode(pk_text(pk))
+    # These would be read as something else than a key.
+    if text in (".", "..", SCHEMA):
+        text = f"%{ord(text[0]):02X}{text[1:]}"
+    return f"{_model_uri(exposure)}/{text}"
+
+
+def row_uri_pattern(exposure: "ModelExposure") -> str:
+    """Return the URI of a row of the model with a variable for the primary key."""
+    return f"{_model_uri(exposure)}/{{{exposure.opts.pk.name}}}"
+
+
+def schema_uri(exposure: "ModelExposure") -> str:
+    """Return the URI of the model's description."""
+    return f"{_model_uri(exposure)}/{SCHEMA}"
+
+
+def page_uri(exposure: "ModelExposure", **query: str | None) -> str:
+    """Return the URI of a page of the model's rows."""
+    values = {"app_label": exposure.opts.app_label, "model_name": exposure.opts.model_name, **query}
+    return _PAGE.expand({name: value for name, value in values.items() if value})
+
+
+def parse_uri(uri: Any) -> Address:
+    """Return what a URI names, without asking whether it is there.
+
+    Raises:
+        NotFound: it is not a URI that this server gives.
+    """
+    if not isinstance(uri, str) or len(uri) > MAX_URI or not uri.startswith(SCHEME):
+        raise NotFound
+    path, mark, _ = uri.partition("?")
+    parts = path[len(SCHEME) :].split("/", 4)
+    if len(parts) == 2:
+        return _page_address(uri)
+    if len(parts) not in (3, 4) or mark or "#" in uri:
+        raise NotFound
+    app_label, model_name, pk, *rest = parts
+    label = f"{app_label}.{model_name}"
+    if pk == SCHEMA and not rest:
+        return Address(label, is_schema=True)
+    try:
+        return Address(label, pk=percent_decode(pk), field_name=percent_decode(rest[0]) if rest else None)
+    except ValueError:
+        raise NotFound from None
+
+
+def _page_address(uri: str) -> Address:
+    found = _PAGE.match(uri)
+    if found is None:
+        raise NotFound
+    label = f"{found.pop('app_label')}.{found.pop('model_name')}"
+    return Address(label, query=found)

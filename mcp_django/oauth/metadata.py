@@ -1,0 +1,91 @@
+"""The well-known documents: of the endpoint (RFC 9728) and of the authorization server (RFC 8414).
+
+Clients look for them in many places, and take anything but JSON for a broken server; so every path below
+``/.well-known/`` that could be one of them answers in JSON.
+"""
+
+from typing import Any, Final
+
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
+from django.urls import reverse
+from oauth2_provider.settings import oauth2_settings
+
+from ..conf import settings
+from .cors import cors
+from .resource import endpoints, origin, resource_url
+from .scopes import default_scopes, join
+
+__all__ = ["resource_document", "server_document", "well_known"]
+
+# Long enough to spare a client's start the round trips, short enough for a change of settings.
+MAX_AGE: Final = 300
+# A client of 2025-03-26 takes the token endpoint for the issuer.
+TOKEN_PATHS: Final = frozenset({"/token", "/oauth/token", "/oauth"})
+
+
+def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
+    """Return the metadata of the endpoint at ``path``, its slash echoed, or None when there is no such endpoint.
+
+    "" and "/" stand for the first endpoint where none is mounted there.
+    """
+    known = endpoints()
+    if path.removesuffix("/") not in known:
+        if path not in ("", "/") or not known:
+            return None
+        path = next(iter(known))
+    return {
+        "resource": resource_url(request, path),
+        "resource_name": settings.SERVER_TITLE or settings.SERVER_NAME,
+        "authorization_servers": [origin(request)],
+        "scopes_supported": join(default_scopes()).split(),
+        "bearer_methods_supported": ["header"],
+    }
+
+
+def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | None:
+    """Return the metadata of the authorization server, or None when ``path`` is nothing a client could ask it of."""
+    asked = path.removesuffix("/")
+    if asked and asked not in endpoints() and asked not in TOKEN_PATHS:
+        return None
+    methods = list(oauth2_settings.OAUTH2_TOKEN_ENDPOINT_AUTH_METHODS_SUPPORTED)
+    document = {
+        "issuer": origin(request),
+        "authorization_endpoint": _url(request, "authorize"),
+        "token_endpoint": _url(request, "token"),
+        "revocation_endpoint": _url(request, "revoke-token"),
+        "scopes_supported": join(oauth2_settings.SCOPES).split(),
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "code_challenge_methods_supported": ["S256"],
+        "token_endpoint_auth_methods_supported": methods,
+        "revocation_endpoint_auth_methods_supported": methods,
+        "authorization_response_iss_parameter_supported": True,
+    }
+    if settings.REGISTRATION != "off":
+        document["registration_endpoint"] = _url(request, "register")
+    return document
+
+
+def _url(request: HttpRequest, name: str) -> str:
+    return origin(request) + reverse(f"mcp_oauth:{name}")
+
+
+DOCUMENTS: Final = {
+    "oauth-protected-resource": resource_document,
+    "oauth-authorization-server": server_document,
+    "openid-configuration": server_document,
+}
+
+
+@login_not_required
+@cors("GET", "HEAD")
+def well_known(request: HttpRequest, name: str, path: str = "") -> HttpResponseBase:
+    """Answer with the document ``name`` for ``path``: JSON, also when there is none."""
+    if request.method not in ("GET", "HEAD"):
+        return JsonResponse({"error": "method_not_allowed"}, status=405, headers={"Allow": "GET, HEAD, OPTIONS"})
+    document = DOCUMENTS[name](request, path)
+    if document is None:
+        return JsonResponse({"error": "not_found"}, status=404, headers={"Cache-Control": "no-store"})
+    return JsonResponse(document, headers={"Cache-Control": f"public, max-age={MAX_AGE}"})

@@ -1,0 +1,38 @@
+"""``path("", include("mcp_django.oauth.urls"))``: it belongs at the root, where clients look for the documents.
+
+The endpoints answer with and without their last slash: a redirect would lose the body of a POST.
+"""
+
+from django.urls import include, path, re_path
+
+from . import registration, views
+from .metadata import DOCUMENTS, well_known
+
+__all__ = ["urlpatterns"]
+
+DOCUMENT = "(?P<name>" + "|".join(DOCUMENTS) + ")"
+# A line end too, which would be left to the project's HTML page otherwise.
+ANYTHING = r"[\s\S]"
+
+authorize = views.ConsentView.as_view()
+token = views.TokenView.as_view()
+revoke = views.RevokeView.as_view()
+
+endpoints = [
+    path("authorize/", authorize, name="authorize"),
+    path("authorize", authorize),
+    path("token/", token, name="token"),
+    path("token", token),
+    path("revoke_token/", revoke, name="revoke-token"),
+    path("revoke_token", revoke),
+    path("register/", registration.register, name="register"),
+    path("register", registration.register),
+    path("authorized_tokens/", views.TokenListView.as_view(), name="authorized-token-list"),
+    path("authorized_tokens/<int:pk>/delete/", views.TokenDeleteView.as_view(), name="authorized-token-delete"),
+]
+
+urlpatterns = [
+    path("oauth/", include((endpoints, "mcp_oauth"))),
+    re_path(rf"^\.well-known/{DOCUMENT}(?P<path>/{ANYTHING}*)?\Z", well_known),
+    re_path(rf"^(?P<path>{ANYTHING}+)/\.well-known/{DOCUMENT}/?\Z", views.appended_well_known),
+]

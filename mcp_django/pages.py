@@ -1,0 +1,339 @@
+"""One page of rows, by the shortest of three roads that give the same rows.
+
+A page of plain columns is read as tuples: from a plan that was compiled before, where the exposure's rows have one shape
+for all callers and the filters have one SQL for all values; otherwise from SQL compiled for this call. A page with a
+computed column, or of an exposure with its own serializer, is read as instances.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal
+
+from django.db.models import Model, QuerySet
+
+from .addresses import pk_text, row_uri
+from .context import MCPRequest
+from .lookups import kind_of
+from .plans import Plan, cached_plan, compile_plan, condition_shape, is_plannable
+from .queries import PageQuery, params_of, rows_of, slots_of, using_of
+from .relations import MAX_RELATED, joined_label, labels_for, related_lists
+from .serializers import (
+    MAX_LABEL,
+    Column,
+    clean_text,
+    field_renderer,
+    label_of,
+    label_relations,
+    render,
+    render_column,
+)
+from .visibility import has_every_row, is_sensitive, related_exposure, visible_fields
+
+if TYPE_CHECKING:
+    from .exposures import ModelExposure
+
+__all__ = ["Page", "read_instances", "read_page", "show_row"]
+
+logger = logging.getLogger("mcp_django")
+Road = Literal["plan", "tuples", "instances"]
+Renderer = Callable[[Any], Any] | None
+
+
+@dataclass(slots=True)
+class Page:
+    """Rows as JSON values, in the order of ``names``; ``keys`` are their sort values, ``more`` tells of a next page."""
+
+    names: list[str]
+    rows: list[list[Any]]
+    keys: list[tuple[Any, ...]]
+    more: bool
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Where a column's values stand in the tuples that were read, and what makes JSON of them."""
+
+    column: Column
+    position: int
+    label: int | None
+    renderer: Renderer
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What is read for a page: the paths of its columns, and which of them are key, sort values and cells."""
+
+    paths: tuple[str, ...]
+    pk: tuple[int, ...]
+    keys: tuple[int, ...]
+    cells: tuple[Cell, ...]
+
+
+def needs_instances(columns: Sequence[Column]) -> bool:
+    """Return whether a column takes more than what the database gives."""
+    return any(column.kind in ("computed", "serialized") for column in columns)
+
+
+def read_page(request: MCPRequest, query: PageQuery, road: Road | None = None) -> Page:
+    """Read a page; ``road`` is for tests, which compare them.
+
+    Raises:
+        ToolError: the database has no such value as a filter names.
+    """
+    if road is None:
+        road = "instances" if needs_instances(query.columns) else _tuple_road(query)
+    if road == "instances":
+        return read_instances(request, query)
+    joins = tuple(
+        joined_label(request, column.field) if column.kind == "relation" else None for column in query.columns
+    )
+    layout = _layout(query.exposure, query.columns, query.ordering, joins, query.text_limit)
+    rows = _read_tuples(request, query, layout, joins, road)
+    return _assemble(request, query, layout, rows, None)
+
+
+def _tuple_road(query: PageQuery) -> Road:
+    planned = query.exposure.has_stable_queryset and not query.search and all(map(is_plannable, query.conditions))
+    return "plan" if planned else "tuples"
+
+
+# Tuples
+
+
+@lru_cache(maxsize=2048)
+def _layout(
+    exposure: "ModelExposure",
+    columns: tuple[Column, ...],
+    ordering: tuple[Any, ...],
+    joins: tuple[str | None, ...],
+    text_limit: int | None,
+) -> Layout:
+    paths: dict[str, int] = {}
+
+    def place(path: str) -> int:
+        return paths.setdefault(path, len(paths))
+
+    pk = tuple(place(part.attname) for part in exposure.opts.pk_fields)
+    cells = []
+    for column, join in zip(columns, joins, strict=True):
+        plain = column.kind in ("field", "relation") and column.name != exposure.opts.pk.name
+        position = place(column.path) if plain else 0
+        label = place(join) if join is not None else None
+        cells.append(Cell(column, position, label, _renderer(exposure, column, text_limit)))
+    keys = tuple(place(key.path) for key in ordering)
+    return Layout(tuple(paths), pk, keys, tuple(cells))
+
+
+def _renderer(exposure: "ModelExposure", column: Column, limit: int | None) -> Renderer:
+    if column.name == exposure.opts.pk.name and len(exposure.opts.pk_fields) > 1:
+        return pk_text
+    hint = f'use get_record fields=["{column.name}"]'
+    if column.kind in ("field", "relation"):
+        return field_renderer(column.field, limit, hint)
+    return lambda value: render(value, limit, hint)
+
+
+def _read_tuples(
+    request: MCPRequest, query: PageQuery, layout: Layout, joins: tuple[str | None, ...], road: Road
+) -> list[tuple[Any, ...]]:
+    exposure = query.exposure
+    queryset = None if exposure.has_stable_queryset else exposure.get_queryset(request)
+    using = using_of(exposure, queryset)
+    params = params_of(query, using)
+
+    def build() -> Plan:
+        base = queryset if queryset is not None else exposure.get_queryset(request)
+        rows = rows_of(request, query, base, slots_of(params), using)
+        return compile_plan(rows.values_list(*layout.paths), using)
+
+    if road == "tuples":
+        return build().run(using, params)
+    shapes = tuple(map(condition_shape, query.conditions))
+    nulls = None if query.after is None else tuple(value is None for value in query.after)
+    order = tuple((key.path, key.descending) for key in query.ordering)
+    return cached_plan((exposure, using, layout.paths, shapes, order, nulls, query.limit), build).run(using, params)
+
+
+# Instances
+
+
+def read_instances(request: MCPRequest, query: PageQuery) -> Page:
+    """Read a page as instances, whatever its columns."""
+    exposure = query.exposure
+    layout = _layout(exposure, query.columns, query.ordering, (None,) * len(query.columns), query.text_limit)
+    queryset = exposure.get_queryset(request)
+    rows = rows_of(request, query, queryset, params_of(query, queryset.db), queryset.db)
+    instances = list(_with_related(request, exposure, rows, layout, query.columns))
+    getters = [_getter(path) for path in layout.paths]
+    return _assemble(request, query, layout, [tuple(get(row) for get in getters) for row in instances], instances)
+
+
+def show_row(request: MCPRequest, exposure: "ModelExposure", row: Model, columns: tuple[Column, ...]) -> Page:
+    """Return the one row that an instance is, as a page in which no text is cut."""
+    query = PageQuery(exposure, columns, (), 1)
+    layout = _layout(exposure, columns, (), (None,) * len(columns), None)
+    values = tuple(_getter(path)(row) for path in layout.paths)
+    return _assemble(request, query, layout, [values], [row])
+
+
+def _with_related(
+    request: MCPRequest, exposure: "ModelExposure", rows: QuerySet[Any], layout: Layout, columns: Sequence[Column]
+) -> QuerySet[Any]:
+    """Return the rows with what their columns follow, so that no column costs a query for each row."""
+    admin = getattr(exposure, "model_admin", None)
+    followed = admin.get_list_select_related(request) if admin is not None else False
+    prefixes = {path.rpartition("__")[0] for path in layout.paths if "__" in path}
+    if followed is True:
+        rows = rows.select_related()
+    elif followed:
+        prefixes.update(followed)
+    else:
+        prefixes.update(column.name for column in columns if column.kind == "relation")
+    if prefixes:
+        rows = rows.select_related(*sorted(prefixes))
+    shown = visible_fields(request, exposure)
+    hidden = [f.attname for f in exposure.opts.concrete_fields if is_sensitive(f.name) and f.name not in shown]
+    return rows.defer(*hidden) if hidden else rows
+
+
+@lru_cache(maxsize=4096)
+def _getter(path: str) -> Callable[[Any], Any]:
+    if "__" not in path:
+        return attrgetter(path)
+    names = path.split("__")
+
+    def follow(row: Any) -> Any:
+        for name in names:
+            row = getattr(row, name) if row is not None else None
+        return row
+
+    return follow
+
+
+# Assembly
+
+
+@dataclass(slots=True)
+class _Work:
+    """What the columns of one page are made of."""
+
+    request: MCPRequest
+    exposure: "ModelExposure"
+    columns: list[tuple[Any, ...]]
+    pks: list[Any]
+    instances: list[Any]
+    notes: list[str] = field(default_factory=list)
+    shown: list[Any] | None = None
+
+
+def _assemble(
+    request: MCPRequest, query: PageQuery, layout: Layout, rows: list[tuple[Any, ...]], instances: list[Any] | None
+) -> Page:
+    more = len(rows) > query.limit
+    rows = rows[: query.limit]
+    columns = list(zip(*rows, strict=True))
+    pks: list[Any] = []
+    if rows:
+        pks = list(columns[layout.pk[0]]) if len(layout.pk) == 1 else [tuple(r[i] for i in layout.pk) for r in rows]
+    work = _Work(request, query.exposure, columns, pks, (instances or [])[: query.limit])
+    cells = [_values(work, cell) for cell in layout.cells] if rows else []
+    keys = [tuple(row[position] for position in layout.keys) for row in rows]
+    shown = [list(values) for values in zip(*cells, strict=True)]
+    return Page([column.name for column in query.columns], shown, keys, more, work.notes)
+
+
+def _values(work: _Work, cell: Cell) -> list[Any]:
+    column = cell.column
+    if column.name == work.exposure.opts.pk.name:
+        return _rendered(work, cell, work.pks)
+    if column.kind == "relation":
+        return _relation(work, cell)
+    if column.kind == "many":
+        lists, cut = related_lists(work.request, column.field, work.pks)
+        if cut:
+            work.notes.append(f"{column.name} lists {MAX_RELATED} at most")
+        return [lists.get(pk, []) for pk in work.pks]
+    if column.kind == "computed":
+        return _rendered(work, cell, [_compute(work, column, row) for row in work.instances])
+    if column.kind == "serialized":
+        return _rendered(work, cell, [shown.get(column.name) for shown in _serialized(work)])
+    values = _rendered(work, cell, work.columns[cell.position])
+    if kind_of(column.field).word in ("file", "image"):
+        return [
+            f"{row_uri(work.exposure, pk)}/{column.name}" if name else None
+            for pk, name in zip(work.pks, values, strict=True)
+        ]
+    return values
+
+
+def _rendered(work: _Work, cell: Cell, values: Sequence[Any]) -> list[Any]:
+    found, failed = render_column(cell.column.name, cell.renderer, values)
+    if failed:
+        _note_failure(work, cell.column)
+    return found
+
+
+def _note_failure(work: _Work, column: Column) -> None:
+    note = f"{column.name}: a value could not be made and is null"
+    if note not in work.notes:
+        work.notes.append(note)
+
+
+def _compute(work: _Work, column: Column, row: Any) -> Any:
+    assert column.compute is not None
+    try:
+        return column.compute(row)
+    except Exception:
+        logger.warning("The column %s of %s failed", column.name, work.exposure.label, exc_info=True)
+        _note_failure(work, column)
+        return None
+
+
+def _serialized(work: _Work) -> list[Any]:
+    if work.shown is None:
+        serializer_class = work.exposure.serializer_class
+        assert serializer_class is not None
+        serializer = serializer_class(context={"request": work.request})
+        work.shown = [_represent(work, serializer, row) for row in work.instances]
+    return work.shown
+
+
+def _represent(work: _Work, serializer: Any, row: Any) -> Any:
+    try:
+        return serializer.to_representation(row)
+    except Exception:
+        logger.warning("A row of %s could not be serialized", work.exposure.label, exc_info=True)
+        work.notes.append("a row could not be made; all but its key is null")
+        return {}
+
+
+def _relation(work: _Work, cell: Cell) -> list[Any]:
+    keys = _rendered(work, cell, work.columns[cell.position])
+    if cell.label is not None:
+        labels: Sequence[Any] = [clean_text(text, MAX_LABEL) if text else text for text in work.columns[cell.label]]
+    else:
+        found = _loaded_labels(work, cell.column)
+        if found is None:
+            found = labels_for(work.request, cell.column.field, work.columns[cell.position])
+        labels = [found.get(key) for key in work.columns[cell.position]]
+    return [None if key is None else [key, label] for key, label in zip(keys, labels, strict=True)]
+
+
+def _loaded_labels(work: _Work, column: Column) -> dict[Any, Any] | None:
+    """Return the labels of related rows that came with the instances, where every row is the caller's to see."""
+    related = related_exposure(work.request, column.field)
+    if not work.instances or related is None or not has_every_row(related) or label_relations(related.model):
+        return None
+    relation = column.field
+    loaded: dict[Any, Any] = {}
+    for row in work.instances:
+        key = getattr(row, relation.attname)
+        if key is not None:
+            if not relation.is_cached(row):
+                return None
+            loaded.setdefault(key, relation.get_cached_value(row))
+    return {key: label_of(related, target) for key, target in loaded.items() if target is not None}

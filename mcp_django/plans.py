@@ -1,0 +1,272 @@
+"""Plans: a queryset compiled once by Django, run many times with other parameters.
+
+Building a queryset, its SQL and model instances is most of what a page costs. A plan keeps the SQL that Django's
+compiler wrote for one shape (columns, filters, order, limit) with numbered slots where the values go; a call binds
+its values, runs the SQL by cursor and applies Django's own converters. No SQL is written here.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from django.core.exceptions import EmptyResultSet
+from django.core.signals import setting_changed
+from django.db import connections
+from django.db.models import Q, QuerySet
+from django.db.models.expressions import Expression, F
+from django.db.models.lookups import (
+    Exact,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Lookup,
+)
+
+from .exceptions import ToolError
+from .lookups import Condition, stored_field
+
+__all__ = [
+    "Bind",
+    "Plan",
+    "Slot",
+    "bound_condition",
+    "cached_plan",
+    "clear",
+    "compile_plan",
+    "condition_shape",
+    "condition_values",
+    "is_plannable",
+    "places",
+    "prepare",
+]
+
+MAX_PLANS: Final = 1000
+
+_COMPARISONS: Final[Mapping[str, type[Lookup[Any]]]] = {
+    "exact": Exact,
+    "gt": GreaterThan,
+    "gte": GreaterThanOrEqual,
+    "lt": LessThan,
+    "lte": LessThanOrEqual,
+}
+
+
+class Slot(int):
+    """The place of one parameter: an index into the values of a call."""
+
+
+class Bind(Expression):
+    """One SQL parameter: a :class:`Slot` that each call fills, or a value that is prepared for the database already."""
+
+    def __init__(self, param: Any) -> None:
+        super().__init__(output_field=None)
+        self.param = param
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
+        """Return the placeholder and the parameter."""
+        return "%s", [self.param]
+
+
+class BoundIn(In):  # type: ignore[type-arg]
+    """``IN`` with as many parameters as ``rhs`` has items, each as :class:`Bind` takes it."""
+
+    prepare_rhs = False
+
+    def get_prep_lookup(self) -> Any:
+        """Return the parameters as they are."""
+        return self.rhs
+
+    def process_rhs(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:  # type: ignore[override]
+        """Return the placeholders and the parameters."""
+        return "(" + ", ".join(["%s"] * len(self.rhs)) + ")", list(self.rhs)
+
+    def get_rhs_op(self, connection: Any, rhs: str) -> str:
+        """Return the operator."""
+        return f"IN {rhs}"
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Plan:
+    """One compiled query: ``sql`` with ``params``, of which a :class:`Slot` is replaced for each call.
+
+    ``expressions`` are the columns of the result, which know how a value of the driver becomes a Python value.
+    ``sql`` None stands for a query that Django proved to have no rows. ``has_own_params`` says that the queryset
+    brought values of its own, which may be the caller's.
+    """
+
+    sql: str | None
+    params: tuple[Any, ...]
+    expressions: tuple[Any, ...]
+    has_own_params: bool
+
+    def run(self, using: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Return the rows, as tuples of Python values; ``values`` are prepared for the database by :func:`prepare`."""
+        if self.sql is None:
+            return []
+        params = [values[param] if type(param) is Slot else param for param in self.params]
+        connection = connections[using]
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql, params)
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return _convert(self, connection, rows)
+
+
+def compile_plan(queryset: QuerySet[Any], using: str) -> Plan:
+    """Return the plan of a queryset of ``values_list`` rows, whose filters may hold :class:`Bind` expressions."""
+    compiler = queryset.query.get_compiler(using=using)
+    try:
+        sql, params = compiler.as_sql()
+    except EmptyResultSet:
+        return Plan(None, (), (), False)
+    expressions = tuple(item[0] for item in compiler.select[: compiler.col_count])
+    return Plan(sql, tuple(params), expressions, any(type(param) is not Slot for param in params))
+
+
+# Values
+
+
+def prepare(field: Any, value: Any, using: str) -> Any:
+    """Return the value as the database driver takes it for a column of the field.
+
+    Raises:
+        ToolError: the database has no such value.
+    """
+    connection = connections[using]
+    try:
+        return stored_field(field).get_db_prep_value(value, connection, prepared=False)
+    except (ValueError, ArithmeticError, TypeError):
+        raise ToolError(f"{str(value)[:60]!r} is out of range.") from None
+
+
+Converters = list[tuple[int, list[Callable[..., Any]], Any]]
+# Converters are bound to a connection, so that each thread has its own and none outlives its thread.
+_local = threading.local()
+
+
+def _converters(plan: Plan, connection: Any) -> Converters:
+    kept: WeakKeyDictionary[Plan, tuple[Any, Converters]] | None = getattr(_local, "converters", None)
+    if kept is None:
+        kept = _local.converters = WeakKeyDictionary()
+    entry = kept.get(plan)
+    if entry is None or entry[0] is not connection:
+        found: Converters = []
+        for position, expression in enumerate(plan.expressions):
+            functions = [*connection.ops.get_db_converters(expression), *expression.get_db_converters(connection)]
+            if functions:
+                found.append((position, functions, expression))
+        entry = kept[plan] = (connection, found)
+    return entry[1]
+
+
+def _convert(plan: Plan, connection: Any, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    converters = _converters(plan, connection)
+    if not converters or not rows:
+        return rows
+    columns: list[Any] = list(zip(*rows, strict=True))
+    for position, functions, expression in converters:
+        for function in functions:
+            columns[position] = _apply(function, columns[position], expression, connection)
+    return list(zip(*columns, strict=True))
+
+
+def _apply(function: Callable[..., Any], values: Sequence[Any], expression: Any, connection: Any) -> list[Any]:
+    try:
+        return [function(value, expression, connection) for value in values]
+    except Exception:
+        return [_or_null(function, value, expression, connection) for value in values]
+
+
+def _or_null(function: Callable[..., Any], value: Any, expression: Any, connection: Any) -> Any:
+    """Return null for what the column cannot hold, such as a text in a date column of SQLite: it costs one value."""
+    try:
+        return function(value, expression, connection)
+    except Exception:
+        return None
+
+
+# Conditions
+
+
+def is_plannable(condition: Condition) -> bool:
+    """Return whether the condition has the same SQL for all of its values."""
+    plain = condition.lookup in _COMPARISONS or condition.lookup in ("in", "range", "isnull")
+    return plain and not condition.path.many
+
+
+def places(condition: Condition) -> int:
+    """Return the number of slots: lists are filled up to a power of two, which bounds the number of shapes."""
+    if condition.lookup == "isnull":
+        return 0
+    count = len(condition.values)
+    return 1 << (count - 1).bit_length() if condition.lookup == "in" else count
+
+
+def condition_shape(condition: Condition) -> Hashable:
+    """Return what the SQL of the condition depends on."""
+    detail = condition.values[0] if condition.lookup == "isnull" else places(condition)
+    return condition.path.column, condition.lookup, detail
+
+
+def condition_values(condition: Condition, using: str) -> list[Any]:
+    """Return the values of the condition's slots."""
+    if condition.lookup == "isnull":
+        return []
+    found = [prepare(condition.path.field, value, using) for value in condition.values]
+    return found + found[-1:] * (places(condition) - len(found))
+
+
+def bound_condition(condition: Condition, params: Sequence[Any]) -> Q:
+    """Return the condition with these parameters: slots, or the values that :func:`condition_values` gave."""
+    column = F(condition.path.column)
+    if condition.lookup == "isnull":
+        return Q(IsNull(column, condition.values[0]))
+    if condition.lookup == "in":
+        return Q(BoundIn(column, tuple(params)))
+    if condition.lookup == "range":
+        first, last = params
+        return Q(GreaterThanOrEqual(column, Bind(first))) & Q(LessThanOrEqual(column, Bind(last)))
+    return Q(_COMPARISONS[condition.lookup](column, Bind(params[0])))
+
+
+# The cache
+
+_plans: OrderedDict[Hashable, Plan] = OrderedDict()
+_lock = threading.Lock()
+
+
+def cached_plan(key: Hashable, build: Callable[[], Plan]) -> Plan:
+    """Return the plan of the shape, compiled by ``build`` when it is not there.
+
+    A plan that holds values which are not slots is not kept: they may be those of one caller.
+    """
+    with _lock:
+        plan = _plans.get(key)
+        if plan is not None:
+            _plans.move_to_end(key)
+            return plan
+    plan = build()
+    if not plan.has_own_params:
+        with _lock:
+            _plans[key] = plan
+            while len(_plans) > MAX_PLANS:
+                _plans.popitem(last=False)
+    return plan
+
+
+def clear() -> None:
+    """Forget every plan. A registry that changes makes new exposures, which are part of the key, so this frees memory."""
+    with _lock:
+        _plans.clear()
+
+
+def _clear(**kwargs: Any) -> None:
+    clear()
+
+
+setting_changed.connect(_clear)

@@ -1,0 +1,218 @@
+"""Headers that repeat the body, so that proxies can route without reading it, and their comparison with the body.
+
+2026-07-28, basic/transports/streamable-http, Request Metadata: ``Mcp-Method``, ``Mcp-Name`` and one ``Mcp-Param-*``
+for each parameter that a tool's schema marks with ``x-mcp-header``. Header names here are in lower case.
+"""
+
+import base64
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from .errors import HeaderMismatch
+
+__all__ = [
+    "ANNOTATION",
+    "ParamHeader",
+    "check_mirrored",
+    "check_param_headers",
+    "decode_value",
+    "encode_value",
+    "param_headers",
+    "validate_annotations",
+]
+
+ANNOTATION: Final = "x-mcp-header"
+METHOD_HEADER: Final = "mcp-method"
+NAME_HEADER: Final = "mcp-name"
+PARAM_PREFIX: Final = "mcp-param-"
+# The member of ``params`` that Mcp-Name repeats.
+NAME_SOURCES: Final[Mapping[str, str]] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+}
+PRIMITIVES: Final = ("string", "integer", "boolean")
+# Keywords whose value is data, or maps names to schemas; whatever else holds an object or array holds schemas.
+DATA_KEYWORDS: Final = frozenset({"const", "default", "enum", "examples", "required", "type"})
+MAP_KEYWORDS: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties"})
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+
+_PREFIX, _SUFFIX = "=?base64?", "?="
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_PLAIN: Final = re.compile(r"[\x20-\x7e\t]*")
+# One spelling of a number: no leading zeros, no exponent, as intermediaries would compare it.
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]{0,19})(\.[0-9]{1,20})?")
+
+
+def encode_value(text: str) -> str:
+    """Return the header value for ``text``: itself, or Base64 in the sentinel where a header cannot carry it."""
+    looks_encoded = text.startswith(_PREFIX) and text.endswith(_SUFFIX)
+    if _PLAIN.fullmatch(text) and text == text.strip(" \t") and not looks_encoded:
+        return text
+    return f"{_PREFIX}{base64.b64encode(text.encode()).decode('ascii')}{_SUFFIX}"
+
+
+def decode_value(value: str) -> str:
+    """Return the text that a header value stands for; white space around it is not part of it (RFC 9110, 5.5).
+
+    Raises:
+        ValueError: a character that no header may hold, or a sentinel whose content is not the one Base64 form of
+            UTF-8 text (RFC 4648, 3.5).
+    """
+    text = value.strip(" \t")
+    if not _PLAIN.fullmatch(text):
+        raise ValueError("invalid characters")
+    if not (text.startswith(_PREFIX) and text.endswith(_SUFFIX) and len(text) >= len(_PREFIX) + len(_SUFFIX)):
+        return text
+    payload = text[len(_PREFIX) : -len(_SUFFIX)]
+    raw = base64.b64decode(payload, validate=True)
+    if base64.b64encode(raw).decode("ascii") != payload:
+        raise ValueError("Base64 that is not canonical")
+    return raw.decode("utf-8")
+
+
+# Schemas
+
+
+@dataclass(frozen=True, slots=True)
+class ParamHeader:
+    """One mirrored parameter: the name of its header, the way to its value in ``arguments``, its JSON type."""
+
+    header: str
+    path: tuple[str, ...]
+    type: str
+
+    def value(self, arguments: Mapping[str, Any]) -> Any:
+        """Return the value in the arguments, None when there is none."""
+        found: Any = arguments
+        for step in self.path:
+            found = found.get(step) if isinstance(found, Mapping) else None
+        return found
+
+
+def _positions(schema: Any, path: tuple[str, ...] | None) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
+    """Every subschema with its chain of ``properties``, or None where another keyword is on the way to it."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from _positions(item, None)
+    if not isinstance(schema, Mapping):
+        return
+    yield path, schema
+    for keyword, value in schema.items():
+        if keyword in DATA_KEYWORDS:
+            continue
+        if keyword == "properties" and isinstance(value, Mapping):
+            for name, child in value.items():
+                yield from _positions(child, None if path is None else (*path, name))
+        elif keyword in MAP_KEYWORDS and isinstance(value, Mapping):
+            for child in value.values():
+                yield from _positions(child, None)
+        elif isinstance(value, (Mapping, list)):
+            yield from _positions(value, None)
+
+
+def param_headers(schema: Mapping[str, Any]) -> tuple[ParamHeader, ...]:
+    """Return the parameters of an ``inputSchema`` that clients repeat in headers.
+
+    Raises:
+        ValueError: an annotation breaks a rule of "Schema Extension"; clients would drop the whole tool.
+    """
+    found: dict[str, ParamHeader] = {}
+    for path, position in _positions(schema, ()):
+        if ANNOTATION not in position:
+            continue
+        name, kind = position[ANNOTATION], position.get("type")
+        if not path:
+            raise ValueError(f"{ANNOTATION} {name!r} is not on a property that properties alone lead to")
+        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+            raise ValueError(f"{ANNOTATION} {name!r} is not a token that a header's name can hold")
+        if kind not in PRIMITIVES:
+            raise ValueError(f"{ANNOTATION} {name!r} is on a parameter that is no string, integer or boolean")
+        header = PARAM_PREFIX + name.lower()
+        if header in found:
+            raise ValueError(f"{ANNOTATION} {name!r} is used twice")
+        found[header] = ParamHeader(header, path, kind)
+    return tuple(found.values())
+
+
+def validate_annotations(schema: Mapping[str, Any]) -> None:
+    """Check the ``x-mcp-header`` annotations of a tool's ``inputSchema``.
+
+    Raises:
+        ValueError: clients would drop the tool because of one of them.
+    """
+    param_headers(schema)
+
+
+# Requests
+
+
+def _read(headers: Mapping[str, list[str]], header: str) -> str | None:
+    values = headers.get(header, [])
+    if not values:
+        return None
+    # Two readers of a repeated header may each take another copy.
+    if len(values) > 1:
+        raise HeaderMismatch(f"Header mismatch: {header} is given more than once")
+    try:
+        return decode_value(values[0])
+    except ValueError:
+        raise HeaderMismatch(f"Header mismatch: {header} has a value that cannot be decoded") from None
+
+
+def check_mirrored(method: str, params: Mapping[str, Any], headers: Mapping[str, list[str]]) -> None:
+    """Compare ``Mcp-Method`` and, for methods that name something, ``Mcp-Name`` with the body of a request.
+
+    ``headers`` maps lower-case names to all their values.
+
+    Raises:
+        HeaderMismatch: one is missing, given twice, malformed or not what the body says.
+    """
+    # The method's header is always plain: only Mcp-Name and Mcp-Param-* may be encoded.
+    given = headers.get(METHOD_HEADER, [])
+    if len(given) != 1 or given[0].strip(" \t") != method:
+        raise HeaderMismatch("Header mismatch: Mcp-Method must be given once and equal the method in the body")
+    source = NAME_SOURCES.get(method)
+    if source is None:
+        return
+    name = _read(headers, NAME_HEADER)
+    if name is None:
+        raise HeaderMismatch("Header mismatch: Mcp-Name is missing")
+    if name != params.get(source):
+        raise HeaderMismatch(f"Header mismatch: Mcp-Name does not equal params.{source}")
+
+
+def check_param_headers(
+    schema: Mapping[str, Any], arguments: Mapping[str, Any], headers: Mapping[str, list[str]]
+) -> None:
+    """Compare the ``Mcp-Param-*`` headers of a ``tools/call`` with its arguments, as ``schema`` marks them.
+
+    A parameter that is absent or null has no header; headers that the schema does not know are left alone.
+
+    Raises:
+        HeaderMismatch: a header is missing, superfluous, given twice, malformed or not what the argument says.
+        ValueError: the schema's annotations are invalid, which registration has ruled out.
+    """
+    for param in param_headers(schema):
+        value, given = param.value(arguments), _read(headers, param.header)
+        if value is None and given is None:
+            continue
+        if given is None:
+            raise HeaderMismatch(f"Header mismatch: {param.header} is missing")
+        if value is None:
+            raise HeaderMismatch(f"Header mismatch: {param.header} is given, but the argument is not")
+        if not _agrees(param, value, given):
+            raise HeaderMismatch(f"Header mismatch: {param.header} does not equal the argument")
+
+
+def _agrees(param: ParamHeader, value: Any, given: str) -> bool:
+    if isinstance(value, bool):
+        return given == ("true" if value else "false")
+    if isinstance(value, str):
+        return given == value
+    if param.type != "integer" or not isinstance(value, (int, float)) or not abs(value) <= MAX_SAFE_INTEGER:
+        return False
+    return bool(_NUMBER.fullmatch(given)) and Decimal(given) == Decimal(value)

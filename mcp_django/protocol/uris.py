@@ -1,0 +1,182 @@
+"""URI templates of resources: a subset of RFC 6570 that can be matched in linear time.
+
+Three expressions: ``{var}`` (one segment), ``{+var}`` (anything, slashes too) and, at the end, ``{?a,b}`` (a query
+whose members are all optional). Text between two variables keeps a match unambiguous, so that matching walks the URI
+once and never goes back: no regular expression sees the whole of a client's URI.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes
+
+__all__ = ["UriTemplate", "percent_decode", "percent_encode"]
+
+RESERVED: Final = ":/?#[]@!$&'()*+,;="
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{0,63}:")
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_OUTSIDE_SEGMENT: Final = re.compile(r"[/?#]")
+
+
+def percent_encode(text: str, safe: str = "") -> str:
+    """Return the text with everything but unreserved characters and ``safe`` percent-encoded (RFC 3986, 2.1)."""
+    return quote(text, safe=safe, errors="replace")
+
+
+def percent_decode(text: str) -> str:
+    """Return the text behind the percent-encoding.
+
+    Raises:
+        ValueError: an escape is not two hexadecimal digits, the bytes are not UTF-8, or one of them is NUL.
+    """
+    if _BAD_ESCAPE.search(text):
+        raise ValueError("bad percent-encoding")
+    decoded = unquote_to_bytes(text).decode("utf-8")
+    if "\0" in decoded:
+        raise ValueError("NUL in a URI")
+    return decoded
+
+
+@dataclass(frozen=True, slots=True)
+class _Variable:
+    name: str
+    reserved: bool
+
+
+class UriTemplate:
+    """A compiled template.
+
+    ``variables`` are the names in the path, which a match always binds; ``query`` are those of ``{?a,b}``.
+
+    Raises:
+        ValueError: the template has no literal scheme, uses an operator outside the subset, names a variable twice, or
+            has two variables with no text between them.
+    """
+
+    def __init__(self, template: str) -> None:
+        self.template = template
+        self.query: tuple[str, ...] = ()
+        self._parts: list[str | _Variable] = []
+        self._compile(template)
+        self.variables = tuple(part.name for part in self._parts if isinstance(part, _Variable))
+        if len({*self.variables, *self.query}) != len(self.variables) + len(self.query):
+            raise ValueError(f"{template!r} names a variable twice")
+
+    @property
+    def is_template(self) -> bool:
+        """Whether there is anything to fill in."""
+        return bool(self.variables or self.query)
+
+    def _compile(self, template: str) -> None:
+        rest = template
+        while rest:
+            literal, brace, rest = rest.partition("{")
+            if "}" in literal:
+                raise ValueError(f"{template!r} has a brace that closes nothing")
+            if literal:
+                self._parts.append(literal)
+            if brace:
+                expression, closed, rest = rest.partition("}")
+                if not closed:
+                    raise ValueError(f"{template!r} has a brace that is not closed")
+                self._add_expression(expression, is_last=not rest)
+        if not self._parts or not isinstance(self._parts[0], str) or not _SCHEME.match(self._parts[0]):
+            raise ValueError(f"{template!r} must begin with a literal scheme")
+
+    def _add_expression(self, expression: str, *, is_last: bool) -> None:
+        operator = expression[:1] if expression[:1] in ("+", "?") else ""
+        names = expression.removeprefix(operator).split(",")
+        if not all(_NAME.fullmatch(name) for name in names):
+            raise ValueError(f"{self.template!r} uses {{{expression}}}: only {{var}}, {{+var}} and {{?a,b}} are supported")
+        if operator == "?":
+            if not is_last:
+                raise ValueError(f"{self.template!r} must have its query at the end")
+            self.query = tuple(names)
+            return
+        if len(names) > 1 or (self._parts and isinstance(self._parts[-1], _Variable)):
+            raise ValueError(f"{self.template!r} needs text between two variables")
+        self._parts.append(_Variable(names[0], operator == "+"))
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """Return the decoded value of each variable in the URI, or None when the URI is not of this template.
+
+        Values in the path are never empty; members of the query may be absent, not unknown and not repeated.
+        """
+        path, found = uri, {}
+        if self.query:
+            path, mark, text = uri.partition("?")
+            members = self._match_query(text) if mark else {}
+            if members is None:
+                return None
+            found = members
+        raw = self._match_path(path)
+        if raw is None:
+            return None
+        try:
+            return {**{name: percent_decode(value) for name, value in raw.items()}, **found}
+        except ValueError:
+            return None
+
+    def _match_path(self, path: str) -> dict[str, str] | None:
+        found: dict[str, str] = {}
+        position = 0
+        pending: _Variable | None = None
+        last = len(self._parts) - 1
+        for index, part in enumerate(self._parts):
+            if isinstance(part, _Variable):
+                pending = part
+                continue
+            if pending is None:
+                start = 0 if path.startswith(part) else -1
+            elif index == last:
+                start = len(path) - len(part) if path.endswith(part) else -1
+            else:
+                # The first place is the only one to try: whatever follows accepts what a later place would leave out.
+                start = path.find(part, position + 1)
+            if start < position or (pending is not None and not _bind(found, pending, path[position:start])):
+                return None
+            position, pending = start + len(part), None
+        if pending is not None:
+            return found if _bind(found, pending, path[position:]) else None
+        return found if position == len(path) else None
+
+    def _match_query(self, text: str) -> dict[str, str] | None:
+        found: dict[str, str] = {}
+        # One more than there are names, so that a query of thousands of members is not split into them.
+        for member in text.split("&", len(self.query)):
+            name, equals, value = member.partition("=")
+            if not equals or name not in self.query or name in found:
+                return None
+            try:
+                # A client's URL library may write a space as "+"; RFC 6570 writes a plus sign as "%2B".
+                found[name] = percent_decode(value.replace("+", " "))
+            except ValueError:
+                return None
+        return found
+
+    def expand(self, values: Mapping[str, object]) -> str:
+        """Return the URI with the values filled in; members of the query that are absent or None are left out.
+
+        Raises:
+            ValueError: a variable of the path has no value, or an empty one.
+        """
+        written = []
+        for part in self._parts:
+            if isinstance(part, str):
+                written.append(part)
+                continue
+            value = str(values.get(part.name, ""))
+            if not value:
+                raise ValueError(f"{self.template!r} needs a value for {part.name!r}")
+            written.append(percent_encode(value, RESERVED if part.reserved else ""))
+        query = [f"{name}={percent_encode(str(values[name]))}" for name in self.query if values.get(name) is not None]
+        return "".join(written) + ("?" + "&".join(query) if query else "")
+
+
+def _bind(found: dict[str, str], variable: _Variable, text: str) -> bool:
+    if not text or (not variable.reserved and _OUTSIDE_SEGMENT.search(text)):
+        return False
+    found[variable.name] = text
+    return True

@@ -1,0 +1,120 @@
+"""``MCPClient``: the endpoint as a client sees it, in the process of a test and with a real token.
+
+It posts to the mounted endpoint through Django's test client, so that routing, authentication, scopes and the
+protocol are all in play. Use it in a ``TestCase``: everything runs in the test's own thread and transaction.
+"""
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.test import Client
+
+from .oauth.resource import resource_url
+from .oauth.scopes import READ, WRITE
+from .oauth.tokens import issue_token
+from .protocol.modern import CAPABILITIES_KEY, CLIENT_KEY, VERSION_KEY
+from .protocol.versions import MODERN
+
+__all__ = ["MCPClient", "MCPError", "ToolCall"]
+
+
+class MCPError(AssertionError):
+    """The server answered with a JSON-RPC error, or with no JSON-RPC at all."""
+
+    def __init__(self, status: int, error: Mapping[str, Any]) -> None:
+        super().__init__(f"HTTP {status}: {error}")
+        self.status = status
+        self.code = error.get("code")
+        self.data = error.get("data")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """The result of a tool: ``text`` of its first block, ``structured`` content, and whether it is an error."""
+
+    text: str
+    structured: Any
+    is_error: bool
+    content: list[Any]
+
+
+class MCPClient:
+    """A client that is signed in as ``user`` with ``scopes``, or not signed in at all when there is no user.
+
+    ``version`` is the protocol revision to speak; ``path`` is where the endpoint is mounted.
+    """
+
+    def __init__(
+        self,
+        user: AbstractBaseUser | None = None,
+        *,
+        scopes: Iterable[str] = (READ, WRITE),
+        path: str = "/mcp",
+        version: str = MODERN[-1],
+        capabilities: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.path = path
+        self.version = version
+        self.capabilities = dict(capabilities or {})
+        self.headers: dict[str, str] = {"Accept": "application/json, text/event-stream"}
+        if user is not None:
+            token = issue_token(user, scopes=scopes, resource=resource_url(None, path))
+            self.headers["Authorization"] = f"Bearer {token}"
+        self.http = Client()
+        self._ids = itertools.count(1)
+
+    def post(self, body: bytes | str, **headers: str) -> Any:
+        """Send a body as it is and return Django's response."""
+        return self.http.post(
+            self.path, body, content_type="application/json", headers={**self.headers, **headers}
+        )
+
+    def request(self, method: str, **params: Any) -> dict[str, Any]:
+        """Call a method and return its result.
+
+        Raises:
+            MCPError: the answer is not a result.
+        """
+        response = self.send(method, params)
+        message = json.loads(response.content) if response.content else {}
+        if "result" not in message:
+            raise MCPError(response.status_code, message.get("error", {}))
+        result: dict[str, Any] = message["result"]
+        return result
+
+    def send(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Call a method and return Django's response, whatever it is."""
+        headers = {"MCP-Protocol-Version": self.version}
+        sent = dict(params)
+        if self.version in MODERN:
+            meta = {VERSION_KEY: self.version, CAPABILITIES_KEY: self.capabilities, CLIENT_KEY: CLIENT}
+            sent["_meta"] = {**meta, **sent.get("_meta", {})}
+            headers["Mcp-Method"] = method
+            if name := params.get("name") or params.get("uri"):
+                headers["Mcp-Name"] = str(name)
+        body = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": sent}
+        return self.post(json.dumps(body), **headers)
+
+    def tools(self) -> list[dict[str, Any]]:
+        """Return the definitions of the tools that the user may use."""
+        found: list[dict[str, Any]] = self.request("tools/list")["tools"]
+        return found
+
+    def call(self, tool: str, **arguments: Any) -> ToolCall:
+        """Call a tool and return its result, errors for the model included."""
+        result = self.request("tools/call", name=tool, arguments=arguments)
+        content = result["content"]
+        text = content[0].get("text", "") if content else ""
+        return ToolCall(text, result.get("structuredContent"), result.get("isError", False), content)
+
+    def read(self, uri: str) -> list[dict[str, Any]]:
+        """Read a resource and return its contents."""
+        contents: list[dict[str, Any]] = self.request("resources/read", uri=uri)["contents"]
+        return contents
+
+
+CLIENT = {"name": "mcp_django.testing", "version": "1"}

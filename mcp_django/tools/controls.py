@@ -1,0 +1,187 @@
+"""What a browser would post: the controls of an HTML form, and the names and values of a form field's widget.
+
+Pages and widgets are the project's own, so that their HTML is read rather than guessed at (HTML, section 4.10.22.4,
+"Constructing the entry list").
+"""
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from typing import Any, Final
+
+from django.forms import CheckboxInput, ChoiceWidget, FileInput, MultiWidget, Widget
+
+__all__ = ["Button", "Control", "HtmlForm", "Pair", "posted", "read_forms", "unwrapped"]
+
+Pair = tuple[str, str]
+Attrs = dict[str, str | None]
+# Text inside these is no part of what a page says.
+SILENT: Final = frozenset({"script", "style", "select", "textarea", "button", "label", "title", "nav", "header", "footer"})
+UNPOSTED_INPUTS: Final = frozenset({"reset", "button", "file", "image", "submit"})
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """A button with a name, which is posted when it is pressed."""
+
+    name: str
+    value: str
+    label: str
+
+
+@dataclass(slots=True)
+class Control:
+    """A control that a person may change: ``choices`` are the values of a select or of radio buttons."""
+
+    required: bool = False
+    many: bool = False
+    choices: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class HtmlForm:
+    """A form: where it posts to, the entries it posts untouched, its visible controls and its named buttons."""
+
+    action: str = ""
+    method: str = "get"
+    entries: list[Pair] = field(default_factory=list)
+    controls: dict[str, Control] = field(default_factory=dict)
+    buttons: list[Button] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+
+
+class _FormReader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        # Controls and text outside of any form belong to the first one, which nobody posts.
+        self.forms = [HtmlForm()]
+        self.form = self.forms[0]
+        self.silent: list[str] = []
+        self.field: Attrs | None = None
+        self.field_text = ""
+        self.options: list[tuple[str, bool]] = []
+        self.option: tuple[str | None, bool] | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found: Attrs = dict(attrs)
+        if tag in SILENT:
+            self.silent.append(tag)
+        if tag == "form":
+            self.form = HtmlForm(found.get("action") or "", (found.get("method") or "get").lower())
+            self.forms.append(self.form)
+        elif tag == "input" and "disabled" not in found:
+            self._input(found)
+        elif tag in ("select", "textarea", "button"):
+            self.field, self.field_text, self.options, self.option = found, "", [], None
+        elif tag == "option":
+            self._close_option()
+            self.option, self.field_text = (found.get("value"), "selected" in found), ""
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.silent:
+            del self.silent[len(self.silent) - 1 - self.silent[::-1].index(tag) :]
+        if tag == "form":
+            self.form = self.forms[0]
+        elif tag == "option":
+            self._close_option()
+        elif tag in ("select", "textarea", "button") and self.field is not None:
+            self._close_option()
+            attrs, self.field = self.field, None
+            if attrs.get("name") and "disabled" not in attrs:
+                getattr(self, f"_{tag}")(str(attrs["name"]), attrs)
+
+    def handle_data(self, data: str) -> None:
+        if self.field is not None:
+            self.field_text += data
+        elif not self.silent and data.strip():
+            self.form.text.append(" ".join(data.split()))
+
+    def _close_option(self) -> None:
+        if self.option is not None:
+            value, selected = self.option
+            self.options.append((self.field_text.strip() if value is None else value, selected))
+        self.option = None
+
+    def _input(self, attrs: Attrs) -> None:
+        name, kind = attrs.get("name"), (attrs.get("type") or "text").lower()
+        if not name:
+            return
+        value = attrs.get("value")
+        if kind == "submit":
+            self.form.buttons.append(Button(name, value or "", value or name))
+        if kind in UNPOSTED_INPUTS:
+            return
+        checkable = kind in ("checkbox", "radio")
+        if not checkable or "checked" in attrs:
+            self.form.entries.append((name, ("on" if checkable else "") if value is None else value))
+        if kind != "hidden":
+            control = self._control(name, attrs)
+            control.many = control.many or (kind == "checkbox" and bool(control.choices))
+            if checkable:
+                control.choices.append(value or "on")
+
+    def _control(self, name: str, attrs: Attrs) -> Control:
+        control = self.form.controls.setdefault(name, Control())
+        control.required = control.required or "required" in attrs
+        return control
+
+    def _select(self, name: str, attrs: Attrs) -> None:
+        control = self._control(name, attrs)
+        control.many = "multiple" in attrs
+        control.choices += [value for value, _ in self.options]
+        chosen = [value for value, selected in self.options if selected]
+        if not chosen and not control.many:
+            chosen = control.choices[:1]
+        self.form.entries += [(name, value) for value in chosen]
+
+    def _textarea(self, name: str, attrs: Attrs) -> None:
+        self._control(name, attrs)
+        # The first newline is not part of the value (HTML, section 13.2.6.4.7).
+        self.form.entries.append((name, self.field_text.removeprefix("\n")))
+
+    def _button(self, name: str, attrs: Attrs) -> None:
+        if (attrs.get("type") or "submit").lower() == "submit":
+            value = attrs.get("value") or ""
+            self.form.buttons.append(Button(name, value, " ".join(self.field_text.split()) or value or name))
+
+
+def read_forms(html: str) -> list[HtmlForm]:
+    """Return the forms of a page in their order; the first one stands for what is outside of all forms."""
+    reader = _FormReader()
+    reader.feed(html)
+    reader.close()
+    return reader.forms
+
+
+def unwrapped(widget: Widget) -> Widget:
+    """Return the widget itself where the admin has put its links around it."""
+    inner = getattr(widget, "widget", None)
+    return inner if isinstance(inner, Widget) else widget
+
+
+def posted(widget: Widget, name: str, value: Any) -> list[Pair]:
+    """Return the entries that a browser posts for a widget that shows ``value``, a prepared value of its field.
+
+    A select is not rendered: its options may be all rows of a table.
+    """
+    widget = unwrapped(widget)
+    match widget:
+        case FileInput():
+            return []
+        case CheckboxInput():
+            return [(name, "on")] if widget.check_test(value) else []
+        case MultiWidget():
+            return _posted_parts(widget, name, value)
+        case ChoiceWidget():
+            shown = widget.format_value(value)
+            return [(name, str(item)) for item in (shown if isinstance(shown, (list, tuple)) else [shown])]
+    if type(widget).value_from_datadict is Widget.value_from_datadict:
+        shown = widget.format_value(value)
+        return [(name, "" if shown is None else str(shown))]
+    return read_forms(str(widget.render(name, value)))[0].entries
+
+
+def _posted_parts(widget: MultiWidget, name: str, value: Any) -> list[Pair]:
+    parts = list(value if isinstance(value, (list, tuple)) else widget.decompress(value))
+    parts += [None] * (len(widget.widgets) - len(parts))
+    suffixed = zip(widget.widgets, widget.widgets_names, parts, strict=False)
+    return [pair for part, suffix, item in suffixed for pair in posted(part, name + suffix, item)]

@@ -1,0 +1,235 @@
+"""Django forms filled from JSON: the admin's own form gets what its page would post, and says what is wrong.
+
+Fields that the caller does not name keep their values exactly: they are not posted and parsed again, which would cost
+the microseconds of a time or the blanks around a text, and would refuse a relation that this caller may not choose.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from django.core.exceptions import NON_FIELD_ERRORS, FieldDoesNotExist, ValidationError
+from django.db.models import Model
+from django.forms import (
+    BaseForm,
+    BooleanField,
+    CharField,
+    ChoiceField,
+    DecimalField,
+    Field,
+    FileField,
+    FloatField,
+    JSONField,
+    ModelChoiceField,
+    ModelForm,
+    ModelMultipleChoiceField,
+    MultipleChoiceField,
+    MultiValueField,
+    SplitDateTimeField,
+)
+from django.http import QueryDict
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+
+from ..context import MCPRequest
+from ..exceptions import NotFound
+from .controls import Pair, posted
+from .inputs import json_or_text, pick_rows
+
+__all__ = ["bind", "error_lines", "field_entries", "keep", "writable_names"]
+
+MAX_CHOICES: Final = 20
+# What is wrong with a field that the caller does not see is not told.
+HIDDEN_ERROR: Final = "(another field): its value is missing or not valid, and you cannot set it here"
+TRUTH: Final = {"true": True, "false": False, "1": True, "0": False, 1: True, 0: False}
+
+
+def writable_names(form: BaseForm, visible: Collection[str]) -> list[str]:
+    """Return the fields of the form that a caller who sees ``visible`` may set; files cannot be written."""
+    return [
+        name
+        for name, field in form.fields.items()
+        if name in visible and not field.disabled and not isinstance(field, FileField)
+    ]
+
+
+def field_entries(request: MCPRequest, field: Field, html_name: str, value: Any) -> list[Pair]:
+    """Return what a browser posts when a person enters ``value``, which is JSON, in the field.
+
+    Raises:
+        ValidationError: the JSON is of a type that the field does not take, or a row that the caller may not see.
+    """
+    value = _incoming(request, field, value)
+    return posted(field.widget, html_name, field.prepare_value(value))
+
+
+def _incoming(request: MCPRequest, field: Field, value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(field, JSONField):
+        return json_or_text(value)
+    if isinstance(field, BooleanField):
+        return _truth(value)
+    if isinstance(field, (ModelChoiceField, ModelMultipleChoiceField)):
+        return _keys(request, field, value)
+    takes_list = isinstance(field, (MultipleChoiceField, MultiValueField)) or hasattr(field, "base_field")
+    value = json_or_text(value) if takes_list else value
+    if isinstance(value, dict) or (isinstance(value, list) and not takes_list):
+        raise ValidationError("Give one value, not a list or an object.")
+    if isinstance(field, MultipleChoiceField) and not isinstance(value, list):
+        raise ValidationError("Give a list of values.")
+    if isinstance(value, bool) and isinstance(field, CharField) and not isinstance(field, ChoiceField):
+        raise ValidationError("Give a text.")
+    if isinstance(field, SplitDateTimeField) and isinstance(value, str):
+        return _split_datetime(value)
+    return _localized(field, value)
+
+
+def _truth(value: Any) -> bool:
+    key = value.lower() if isinstance(value, str) else value
+    if not isinstance(key, (str, int)) or key not in TRUTH:
+        raise ValidationError("Give true or false.")
+    return TRUTH[key]
+
+
+def _split_datetime(value: str) -> Any:
+    """Return the two texts of a date and a time in the current time zone, with the microseconds."""
+    try:
+        moment = parse_datetime(value.strip())
+    except ValueError:
+        moment = None
+    if moment is None:
+        return [*value.strip().split(None, 1), ""][:2]
+    if isinstance(moment, datetime) and timezone.is_aware(moment):
+        moment = timezone.make_naive(moment)
+    return [moment.date().isoformat(), moment.time().isoformat()]
+
+
+def _localized(field: Field, value: Any) -> Any:
+    # JSON has one way to write a number; a localised field reads the way of the language.
+    if field.localize and isinstance(field, (DecimalField, FloatField)):
+        try:
+            return Decimal(str(value))
+        except InvalidOperation:
+            return value
+    return value
+
+
+def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
+    """Return the keys that the field takes for the primary keys that the caller gave."""
+    value = json_or_text(value)
+    many = isinstance(field, ModelMultipleChoiceField)
+    if many and not isinstance(value, list):
+        raise ValidationError("Give a list of primary keys.")
+    given = [_bare_key(item) for item in (value if many else [value])]
+    if any(isinstance(item, (bool, float, dict, list)) for item in given):
+        raise ValidationError("Give a primary key, as a text or an integer.")
+    exposure = request.mcp.site.exposures.get(field.queryset.model)
+    if exposure is not None:
+        try:
+            rows = pick_rows(request, exposure, given)[1] if exposure.has_view_permission(request) else None
+        except NotFound:
+            rows = None
+        if rows is None:
+            raise ValidationError(f"No {exposure.label} has this primary key.")
+        given = [row.serializable_value(field.to_field_name or "pk") for row in rows]
+    return given if many else given[0]
+
+
+def _bare_key(item: Any) -> Any:
+    """Return the key of a relation as results show it: with its label."""
+    item = json_or_text(item)
+    if isinstance(item, dict):
+        return item.get("pk", item)
+    return item[0] if isinstance(item, list) and len(item) == 2 else item
+
+
+def bind(
+    request: MCPRequest, form_class: Callable[..., ModelForm[Any]], obj: Model | None, values: Mapping[str, Any]
+) -> ModelForm[Any]:
+    """Return the form of an add page (``obj`` None) or a change page, posted with ``values`` and validated.
+
+    ``values`` are JSON by field name, all of them names of the form's fields. Fields that are not among them post what
+    the page shows at first; on a change page they keep the values of ``obj``.
+    """
+    draft = form_class(instance=obj)
+    data = QueryDict(mutable=True)
+    wrong: dict[str, ValidationError] = {}
+    for name, field in draft.fields.items():
+        initial = draft.get_initial_for_field(field, name)
+        entries = posted(field.widget, draft.add_prefix(name), field.prepare_value(initial))
+        if name in values:
+            try:
+                entries = field_entries(request, field, draft.add_prefix(name), values[name])
+            except ValidationError as error:
+                wrong[name] = error
+        if field.show_hidden_initial:
+            entries += posted(field.hidden_widget(), draft.add_initial_prefix(name), field.prepare_value(initial))
+        for key, value in entries:
+            data.appendlist(key, value)
+    form = form_class(data, instance=obj)
+    if obj is not None:
+        keep(form, obj, values)
+    form.full_clean()
+    for name, error in wrong.items():
+        form.errors.pop(name, None)
+        form.add_error(name, error)
+    return form
+
+
+def keep(form: BaseForm, obj: Model, mentioned: Collection[str]) -> None:
+    """Let every field of the model that is not mentioned come out of validation as ``obj`` has it."""
+    for name, field in form.fields.items():
+        if name not in mentioned and _is_stored(obj, name):
+            field.disabled = True
+            field.clean = _constant(_current(obj, name))  # type: ignore[method-assign]
+
+
+def _is_stored(obj: Model, name: str) -> bool:
+    try:
+        return not obj._meta.get_field(name).auto_created
+    except FieldDoesNotExist:
+        return False
+
+
+def _current(obj: Model, name: str) -> Any:
+    value = getattr(obj, name)
+    return list(value.all()) if obj._meta.get_field(name).many_to_many else value
+
+
+def _constant(value: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: value
+
+
+def error_lines(form: BaseForm, writable: Collection[str]) -> list[str]:
+    """Return what is wrong, a line for each error: ``field: message (valid: …)``."""
+    lines: list[str] = []
+    for name, errors in form.errors.as_data().items():
+        for error in errors:
+            text = " ".join(str(message) for message in error.messages)
+            if name == NON_FIELD_ERRORS:
+                lines.append(f"(row): {text}")
+            elif name in writable:
+                lines.append(f"{name}: {text}{_valid(form.fields[name], error)}")
+            else:
+                lines.append(HIDDEN_ERROR)
+    return list(dict.fromkeys(lines))
+
+
+def _valid(field: Field, error: ValidationError) -> str:
+    if isinstance(field, (ModelChoiceField, ModelMultipleChoiceField)) or not isinstance(field, ChoiceField):
+        return ""
+    if error.code not in ("invalid_choice", "required"):
+        return ""
+    choices = [str(value) for value in _flat(field.choices) if value not in (None, "")]
+    more = ", …" if len(choices) > MAX_CHOICES else ""
+    return f" (valid: {', '.join(choices[:MAX_CHOICES])}{more})"
+
+
+def _flat(choices: Iterable[Any]) -> Iterable[Any]:
+    for value, label in choices:
+        if isinstance(label, (list, tuple)):
+            yield from _flat(label)
+        else:
+            yield value

@@ -1,0 +1,110 @@
+"""What tools that write read of their arguments, the rows that primary keys stand for, and how databases refuse."""
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import DataError, IntegrityError, OperationalError
+from django.db.models import Model, ProtectedError, QuerySet, RestrictedError
+
+from ..context import MCPRequest
+from ..exceptions import NotFound, ToolError
+from ..visibility import parse_pk
+from .arguments import alternatives, check_names
+from .base import Tool
+
+if TYPE_CHECKING:
+    from ..exposures import ModelExposure
+
+__all__ = ["MAX_ROWS", "as_object", "as_pks", "json_or_text", "pick_rows", "refusals", "taken"]
+
+logger = logging.getLogger("mcp_django.tools")
+
+MAX_ROWS: Final = 1000
+
+
+def taken(arguments: Mapping[str, Any], known: Iterable[str], required: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the arguments that are set.
+
+    Raises:
+        ToolError: one is unknown, or a required one is missing or null.
+    """
+    names = list(known)
+    found = check_names(arguments, names, Tool.ignored_arguments)
+    missing = [name for name in required if name not in found]
+    if missing:
+        raise ToolError(f"Missing argument: {', '.join(missing)}. {alternatives(None, names)}")
+    return found
+
+
+def json_or_text(value: Any) -> Any:
+    """Return what the text of a JSON object or array stands for; some clients send those as text."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def as_object(value: Any, name: str) -> dict[str, Any]:
+    """Return an argument that is a JSON object, or an empty one for null.
+
+    Raises:
+        ToolError: it is something else.
+    """
+    value = {} if value is None else json_or_text(value)
+    if not isinstance(value, dict):
+        raise ToolError(f"{name} must be an object, such as {{'field': value}}.")
+    return value
+
+
+def as_pks(value: Any) -> list[str | int]:
+    """Return an argument that is a list of primary keys.
+
+    Raises:
+        ToolError: it is something else, empty, or longer than :data:`MAX_ROWS`.
+    """
+    value = json_or_text(value)
+    if not isinstance(value, list) or not 1 <= len(value) <= MAX_ROWS:
+        raise ToolError(f"pks must be a list of 1 to {MAX_ROWS} primary keys, as query_records shows them.")
+    if not all(isinstance(item, (str, int, list)) and not isinstance(item, bool) for item in value):
+        raise ToolError("Each of pks must be a string or an integer, as query_records shows it.")
+    return value
+
+
+def pick_rows(request: MCPRequest, exposure: "ModelExposure", pks: Iterable[Any]) -> tuple[QuerySet[Any], list[Model]]:
+    """Return the rows with these primary keys, as a queryset of the exposure's and as instances.
+
+    Raises:
+        NotFound: the caller may not know of one of them.
+    """
+    keys = dict.fromkeys(parse_pk(exposure, pk) for pk in pks)
+    queryset = exposure.get_queryset(request).filter(pk__in=list(keys))
+    found: dict[Any, Model] = {row.pk: row for row in queryset}
+    if found.keys() != keys.keys() or not all(exposure.has_view_permission(request, row) for row in found.values()):
+        raise NotFound
+    return queryset, [found[key] for key in keys]
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn what Django says against a write into a ``ToolError`` without SQL; whatever else fails passes."""
+    try:
+        yield
+    except ValidationError as error:
+        raise ToolError(f"Refused, nothing was changed: {' '.join(error.messages)}") from None
+    except PermissionDenied:
+        raise ToolError("You may not do this. Nothing was changed.") from None
+    except (ProtectedError, RestrictedError):
+        raise ToolError("Nothing was changed: other rows still refer to a row that would be deleted.") from None
+    except IntegrityError:
+        raise ToolError("Nothing was changed: the values break a constraint of the database.") from None
+    except DataError:
+        raise ToolError("Nothing was changed: a value does not fit its column in the database.") from None
+    except OperationalError:
+        logger.warning("A write failed in the database", exc_info=True)
+        raise ToolError("Nothing was changed: the database is busy. Repeat the call.") from None

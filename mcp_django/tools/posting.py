@@ -1,0 +1,120 @@
+"""The request that an admin action gets: that of a person who posts the admin's list, on behalf of the caller."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.messages.storage.base import BaseStorage, Message
+from django.contrib.sessions.backends.base import SessionBase
+from django.http import HttpRequest, QueryDict
+from django.urls import NoReverseMatch, Resolver404, resolve, reverse
+from django.utils.datastructures import MultiValueDict
+from django.utils.html import strip_tags
+from django.utils.safestring import SafeString
+
+from ..context import MCPRequest
+from .controls import Pair
+
+if TYPE_CHECKING:
+    from ..exposures import ModelExposure
+
+__all__ = ["changelist_entries", "changelist_request", "said"]
+
+# Of the caller's own request: how it arrived, and what could be taken for authority.
+LEFT_OUT: Final = frozenset(vars(HttpRequest())) | {
+    *("session", "_messages", "scope", "headers", "environ", "body", "auth", "accepted_types"),
+    *("_body", "_post", "_files", "_stream", "_read_started", "_post_parse_error", "_upload_handlers", "_encoding"),
+    *("_cached_user", "_acached_user", "csrf_processing_done", "_dont_enforce_csrf_checks"),
+}
+LEFT_OUT_META: Final = frozenset({"HTTP_AUTHORIZATION", "HTTP_COOKIE", "QUERY_STRING", "CONTENT_TYPE", "CONTENT_LENGTH"})
+
+
+class MemoryMessages(BaseStorage):
+    """Messages that live as long as the request."""
+
+    def _get(self, *args: Any, **kwargs: Any) -> tuple[list[Message], bool]:
+        return [], True
+
+    def _store(self, messages: Sequence[Any], response: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        return []
+
+
+class MemorySession(SessionBase):
+    """A session that is never saved; it starts empty."""
+
+    def exists(self, session_key: Any) -> bool:
+        return False
+
+    def create(self) -> None:
+        self.modified = True
+
+    def save(self, must_create: bool = False) -> None:
+        self.modified = True
+
+    def delete(self, session_key: Any = None) -> None:
+        self.modified = True
+
+    def load(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def clear_expired(cls) -> None:
+        pass
+
+
+def changelist_entries(action: str, rows: Iterable[Any]) -> list[Pair]:
+    """Return what the admin's list posts for an action on the rows."""
+    selected = [(ACTION_CHECKBOX_NAME, str(row.pk)) for row in rows]
+    return [("action", action), ("select_across", "0"), ("index", "0"), *selected]
+
+
+def changelist_request(request: MCPRequest, exposure: "ModelExposure", entries: Iterable[Pair]) -> MCPRequest:
+    """Return a request of the same caller that posts ``entries`` to the admin's list of the model.
+
+    Its messages and its session are its own and are never stored. ``mcp`` is the same object, so that progress reaches
+    the client; attributes that the project's middleware set are kept, tokens and cookies are not.
+    """
+    copy = MCPRequest()
+    copy.__dict__.update({name: value for name, value in vars(request).items() if name not in LEFT_OUT})
+    copy.method = "POST"
+    copy.META = {name: value for name, value in request.META.items() if name not in LEFT_OUT_META}
+    copy.META.update(REQUEST_METHOD="POST", SCRIPT_NAME=request.META.get("SCRIPT_NAME", ""))
+    copy.META.setdefault("SERVER_NAME", "localhost")
+    copy.META.setdefault("SERVER_PORT", "80")
+    # There is no cookie that another site could have used.
+    copy._dont_enforce_csrf_checks = True
+    copy.path = _changelist_path(exposure)
+    copy.path_info = "/" + copy.path.removeprefix(copy.META["SCRIPT_NAME"]).lstrip("/")
+    try:
+        copy.resolver_match = resolve(copy.path_info)
+    except Resolver404:
+        copy.resolver_match = None
+    data = QueryDict(mutable=True)
+    for name, value in entries:
+        data.appendlist(name, value)
+    data._mutable = False
+    copy.POST = cast(Any, data)
+    copy.FILES = MultiValueDict()
+    copy.session = MemorySession()
+    copy._messages = MemoryMessages(copy)
+    return copy
+
+
+def _changelist_path(exposure: "ModelExposure") -> str:
+    admin = getattr(exposure, "model_admin", None)
+    site = admin.admin_site.name if admin is not None else "admin"
+    try:
+        return reverse(f"{site}:{exposure.opts.app_label}_{exposure.opts.model_name}_changelist")
+    except NoReverseMatch:
+        return "/"
+
+
+def said(request: MCPRequest) -> list[dict[str, str]]:
+    """Return the messages that an action left on its request, without markup."""
+    messages = []
+    for message in request._messages:
+        text = str(message.message)
+        if isinstance(message.message, SafeString):
+            text = strip_tags(text)
+        messages.append({"level": message.level_tag, "text": text})
+    return messages

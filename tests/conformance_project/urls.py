@@ -1,0 +1,5 @@
+from django.urls import path
+
+import mcp_django
+
+urlpatterns = [path("mcp", mcp_django.site.urls)]

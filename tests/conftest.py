@@ -1,0 +1,95 @@
+"""Fixtures for all tests.
+
+`postgres` and `redis` need servers, named by `TEST_POSTGRES_URL` and `TEST_REDIS_URL`. Where one does not answer its
+tests are skipped, but fail where `CI` is set.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+from django.conf import settings
+from django.core.cache import cache
+
+POSTGRES_URL = os.environ.get("TEST_POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/postgres")
+REDIS_URL = os.environ.get("TEST_REDIS_URL", "redis://127.0.0.1:6379/15")
+TIMEOUT = 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever lies in `tests/e2e/` is marked so."""
+    for item in items:
+        if (Path(__file__).parent / "e2e") in item.path.parents:
+            item.add_marker("e2e")
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Keep the SQLite file of this run apart from those of others that run at the same time."""
+    database = settings.DATABASES["default"]
+    if database["ENGINE"].endswith("sqlite3"):
+        test_settings = database.setdefault("TEST", {})
+        test_settings["NAME"] = str(tmp_path_factory.mktemp("database") / "test.sqlite3")
+
+
+@pytest.fixture(autouse=True)
+def empty_cache() -> Iterator[None]:
+    """Limits count in the cache: no test starts with what another one used up."""
+    cache.clear()
+    yield
+    cache.clear()
+
+
+def unavailable(what: str, url: str, error: Exception) -> None:
+    parts = urlsplit(url)
+    reason = f"{what} does not answer at {parts.hostname}:{parts.port}: {str(error).strip() or type(error).__name__}"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> str:
+    """The URL of a PostgreSQL server on which databases can be created."""
+    import psycopg
+
+    try:
+        psycopg.connect(POSTGRES_URL, connect_timeout=TIMEOUT).close()
+    except psycopg.OperationalError as error:
+        unavailable("PostgreSQL", POSTGRES_URL, error)
+    return POSTGRES_URL
+
+
+@pytest.fixture
+def postgres_database(postgres: str) -> Iterator[str]:
+    """The URL of an empty PostgreSQL database of the test's own."""
+    import psycopg
+    from psycopg import sql
+
+    name = f"mcp_django_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        yield urlunsplit(urlsplit(postgres)._replace(path=f"/{name}"))
+        # The servers of the test may still hold connections.
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture(scope="session")
+def redis() -> str:
+    """The URL of a Redis database that tests may write to."""
+    from redis import Redis, RedisError
+
+    client: Any = Redis.from_url(REDIS_URL, socket_connect_timeout=TIMEOUT, socket_timeout=TIMEOUT)
+    try:
+        client.ping()
+    except RedisError as error:
+        unavailable("Redis", REDIS_URL, error)
+    finally:
+        client.close()
+    return REDIS_URL

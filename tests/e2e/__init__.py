@@ -1,0 +1,1 @@
+"""Tests through running servers: official clients, the conformance suite, the roads of the transport."""

@@ -1,0 +1,45 @@
+"""The example project, prepared once and served from a copy of its own."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.database import Database
+from tests.e2e.servers import ROOT, Server, prepare_example, run_example
+
+NODE_MODULES = ROOT / "tests" / "node_modules"
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the example project's database and media, never served itself."""
+    return prepare_example(tmp_path_factory.mktemp("prepared"))
+
+
+@pytest.fixture(scope="module")
+def example(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The example project as `asgi.py` serves it, under uvicorn."""
+    directory = tmp_path_factory.mktemp("example")
+    with run_example(prepared, directory, "uvicorn", "example_project.asgi:application") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def database(example: Server) -> Database:
+    """What the server has stored."""
+    assert example.database is not None
+    return Database(example.database)
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    """The Node that the official TypeScript programs run on; `make tests/node_modules/.installed` installs it."""
+    binary = NODE_MODULES / "node" / "bin" / "node"
+    if not binary.exists():
+        reason = f"{binary} is not installed"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return str(binary)

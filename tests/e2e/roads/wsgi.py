@@ -1,0 +1,5 @@
+"""The plain road without asynchronous I/O."""
+
+from django.core.wsgi import get_wsgi_application
+
+application = get_wsgi_application()

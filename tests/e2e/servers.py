@@ -1,0 +1,130 @@
+"""The servers that the tests talk to: each a process of its own, on a port and a database of its own."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+
+ROOT = Path(__file__).resolve().parents[2]
+HOST = "127.0.0.1"
+START_TIMEOUT = 30
+STOP_TIMEOUT = 10
+# Fills an empty database: small, but with several pages of everything.
+PREPARE = """
+import django
+django.setup()
+from django.core.management import call_command
+call_command("migrate", verbosity=0)
+call_command("load_places", min_population=300_000)
+call_command("load_shop", orders=200)
+call_command("create_accounts")
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that is running."""
+
+    origin: str
+    database: Path | None = None
+
+    @property
+    def url(self) -> str:
+        """The MCP endpoint."""
+        return f"{self.origin}/mcp"
+
+
+def free_port() -> int:
+    """A port that nothing listened on a moment ago."""
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        return listener.getsockname()[1]
+
+
+def command(server: str, application: str, port: int) -> list[str]:
+    """The command line of a server program: `uvicorn`, `daphne` or `gunicorn`."""
+    address = {
+        "uvicorn": ["--host", HOST, "--port", str(port), "--lifespan", "off", "--log-level", "warning"],
+        "daphne": ["-b", HOST, "-p", str(port), "-v", "0"],
+        "gunicorn": ["--bind", f"{HOST}:{port}", "--threads", "4", "--log-level", "warning"],
+    }
+    return [sys.executable, "-m", server, *address[server], application]
+
+
+def environment(settings: str, **more: str) -> dict[str, str]:
+    """The environment of a process of a project with these settings."""
+    return {**os.environ, "DJANGO_SETTINGS_MODULE": settings, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **more}
+
+
+def prepare_example(directory: Path) -> Path:
+    """Fill the example project's database and media in `directory`."""
+    env = environment(
+        "example_project.settings",
+        EXAMPLE_DATABASE=str(directory / "example.sqlite3"),
+        EXAMPLE_MEDIA=str(directory / "media"),
+    )
+    made = subprocess.run([sys.executable, "-c", PREPARE], env=env, cwd=ROOT, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    return directory
+
+
+@contextmanager
+def run_example(
+    prepared: Path, directory: Path, server: str, application: str, settings: str = "example_project.settings"
+) -> Iterator[Server]:
+    """Serve a copy of the prepared data until the block ends."""
+    shutil.copytree(prepared, directory, dirs_exist_ok=True)
+    port = free_port()
+    database = directory / "example.sqlite3"
+    env = environment(
+        settings,
+        EXAMPLE_DATABASE=str(database),
+        EXAMPLE_MEDIA=str(directory / "media"),
+        MCP_BASE_URL=f"http://{HOST}:{port}",
+        E2E_MARKERS=str(directory),
+    )
+    with run(command(server, application, port), port, env, directory / "server.log") as origin:
+        yield Server(origin, database)
+
+
+@contextmanager
+def run(command_line: Sequence[str], port: int, env: Mapping[str, str], log: Path) -> Iterator[str]:
+    """Run a server until the block ends, and give its origin. It must not have logged a traceback by then."""
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command_line, env=env, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT) as process,
+    ):
+        try:
+            origin = f"http://{HOST}:{port}"
+            _wait_until_ready(process, f"{origin}/mcp", log)
+            yield origin
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+    text = log.read_text(errors="replace")
+    assert "Traceback" not in text, text
+
+
+def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, log: Path) -> None:
+    """Wait for the first answer, which warms the server up as well."""
+    deadline = time.monotonic() + START_TIMEOUT
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text(errors="replace")
+        try:
+            httpx2.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "ping"}, timeout=START_TIMEOUT)
+        except httpx2.TransportError:
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError(f"{url} did not answer within {START_TIMEOUT} s\n{log.read_text(errors='replace')}")

@@ -1,0 +1,87 @@
+"""OAuth as the official Python client does it, against the example project."""
+
+import pytest
+from mcp import MCPError
+
+from tests.e2e.database import Database
+from tests.e2e.pythonclient import Person, call, expire
+from tests.e2e.servers import Server
+
+MODES = {"auto": "2026-07-28", "legacy": "2025-11-25", "2026-07-28": "2026-07-28"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_from_nothing_to_a_token(example: Server, database: Database, mode: str) -> None:
+    person = Person(example, "admin")
+    async with person.connect(mode) as client:
+        assert client.protocol_version == MODES[mode]
+        assert (await client.list_tools()).tools
+    assert person.sign_ins == 1
+    assert person.wallet.scopes == {"mcp:read", "mcp:write"}
+    assert person.wallet.client is not None
+    registered = "SELECT name FROM oauth2_provider_application WHERE client_id = ?"
+    assert database.value(registered, person.wallet.client.client_id) == "Python client"
+
+
+async def test_the_consent_page_names_user_client_resource_and_scopes(example: Server) -> None:
+    person = Person(example, "auditor")
+    async with person.connect("auto") as client:
+        await client.list_tools()
+    page = person.browser.pages[-1]
+    for shown in ("auditor", "Python client", "127.0.0.1", example.url, "mcp:read", "mcp:write"):
+        assert shown in page
+
+
+async def test_a_client_started_again_signs_in_with_what_it_kept(example: Server) -> None:
+    person = Person(example, "admin")
+    for _ in range(2):
+        async with person.connect("auto") as client:
+            assert (await client.list_tools()).tools
+    assert person.sign_ins == 1
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_expired_token_is_refreshed_without_the_person(example: Server, mode: str) -> None:
+    person = Person(example, "admin")
+    provider = person.provider()
+    async with person.connect(mode, provider) as client:
+        await client.list_tools()
+        first = person.wallet.access_token
+        expire(provider)
+        assert (await client.list_resources()).resources
+    assert person.wallet.access_token != first
+    assert person.sign_ins == 1
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_missing_scope_is_asked_for_when_it_is_needed(example: Server, database: Database, mode: str) -> None:
+    person = Person(example, "admin", scopes={"mcp:read"})
+    async with person.connect(mode) as client:
+        assert "create_record" not in {tool.name for tool in (await client.list_tools()).tools}
+        assert person.wallet.scopes == {"mcp:read"}
+        person.browser.scopes = None
+        values = {"name": f"Stepped up {mode}", "slug": f"stepped-up-{mode}"}
+        await call(client, "create_record", model="shop.category", values=values)
+    assert person.wallet.scopes == {"mcp:read", "mcp:write"}
+    assert person.sign_ins == 2
+    assert database.value("SELECT count(*) FROM shop_category WHERE slug = ?", values["slug"]) == 1
+
+
+async def test_a_scope_that_is_withheld_stays_missing(example: Server, database: Database) -> None:
+    person = Person(example, "admin", scopes={"mcp:read"})
+    async with person.connect("auto") as client:
+        values = {"name": "Withheld", "slug": "withheld"}
+        with pytest.raises(MCPError):
+            await client.call_tool("create_record", {"model": "shop.category", "values": values})
+    assert database.value("SELECT count(*) FROM shop_category WHERE slug = 'withheld'") == 0
+
+
+async def test_a_token_of_another_server_is_worth_nothing(example: Server) -> None:
+    person = Person(example, "admin")
+    async with person.connect("auto") as client:
+        await client.list_tools()
+    assert person.wallet.tokens is not None
+    person.wallet.tokens = person.wallet.tokens.model_copy(update={"access_token": "of-another-server"})
+    async with person.connect("auto") as client:
+        assert (await client.list_tools()).tools
+    assert person.sign_ins == 2

@@ -1,0 +1,36 @@
+"""Rows that many tests start from."""
+
+import itertools
+from typing import Any
+
+from django.contrib.auth.models import Permission, User
+
+from tests.testapp.models import Author, Book
+
+_numbers = itertools.count(1)
+
+
+def make_user(name: str, *permissions: str, staff: bool = True) -> User:
+    """Make an active user with permissions such as `testapp.view_book`."""
+    user = User.objects.create_user(name, password=name, is_staff=staff)
+    for permission in permissions:
+        app_label, codename = permission.split(".")
+        user.user_permissions.add(Permission.objects.get(content_type__app_label=app_label, codename=codename))
+    return user
+
+
+def make_superuser(name: str = "root") -> User:
+    return User.objects.create_superuser(name, password=name)
+
+
+def make_author(name: str = "Ursula", **values: Any) -> Author:
+    return Author.objects.create(name=name, **values)
+
+
+def make_book(title: str | None = None, **values: Any) -> Book:
+    number = next(_numbers)
+    values.setdefault("author", None)
+    author = values.pop("author") or make_author(f"Author {number}")
+    values.setdefault("isbn", f"{number:013}")
+    values.setdefault("price", "9.90")
+    return Book.objects.create(title=title or f"Book {number}", author=author, **values)

@@ -1,0 +1,147 @@
+import logging
+from dataclasses import dataclass
+
+import pytest
+from django.core.exceptions import PermissionDenied
+from mcp_types.methods import validate_server_result
+
+from mcp_django import MCPSite, ToolError, site
+from mcp_django.exceptions import NotFound
+from mcp_django.protocol.errors import MissingClientCapability
+from mcp_django.testing import MCPClient, MCPError
+from tests.factories import make_superuser, make_user
+
+pytestmark = pytest.mark.django_db
+ALL = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+
+
+@dataclass
+class Greeting:
+    text: str
+
+
+@pytest.fixture
+def tools():
+    """Functions that are tools of the default site while a test runs."""
+    added = []
+
+    def add(function, **options):
+        site.add_tool(function, **options)
+        added.append(options.get("name", function.__name__))
+
+    yield add
+    for name in added:
+        del site._tools[name]
+
+
+def greet(request, name: str) -> Greeting:
+    """Say hello."""
+    return Greeting(f"Hello {name}")
+
+
+@pytest.mark.parametrize("version", ALL)
+def test_the_list_is_one_page_that_validates_in_every_revision(version):
+    result = MCPClient(make_superuser(), version=version).request("tools/list")
+    validate_server_result("tools/list", version, result)
+    assert "nextCursor" not in result
+    assert all(tool["inputSchema"]["type"] == "object" for tool in result["tools"])
+
+
+def test_R18_no_schema_of_ours_has_what_model_providers_refuse():
+    for tool in MCPClient(make_superuser()).tools():
+        schema = tool["inputSchema"]
+        assert not {"oneOf", "anyOf", "allOf", "$ref", "$defs"} & set(schema)
+        assert "properties" in schema
+
+
+def test_D68_a_cursor_that_this_list_never_gave_is_refused():
+    with pytest.raises(MCPError) as caught:
+        MCPClient(make_superuser()).request("tools/list", cursor="x")
+    assert caught.value.code == -32602
+
+
+@pytest.mark.parametrize("version", ALL)
+def test_a_call_gives_a_result_that_validates_in_every_revision(version, tools):
+    tools(greet, read_only=True)
+    result = MCPClient(make_superuser(), version=version).request("tools/call", name="greet", arguments={"name": "Ada"})
+    validate_server_result("tools/call", version, result)
+    assert "Hello Ada" in result["content"][0]["text"]
+    assert ("structuredContent" in result) == (version >= "2025-06-18")
+
+
+def test_an_unknown_tool_and_a_hidden_one_are_answered_alike():
+    client = MCPClient(make_user("viewer", "testapp.view_author"))
+    answers = []
+    for name in ("no_such_tool", "publish_testapp_book"):
+        response = client.send("tools/call", {"name": name, "arguments": {}})
+        answers.append((response.status_code, response.json()["error"]["message"].replace(name, "…")))
+    assert answers[0] == answers[1] == (400, "Unknown tool: …")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ToolError("Give a year."), "Give a year."),
+        (NotFound(), "Not found."),
+        (PermissionDenied("secret"), "You may not do this."),
+    ],
+)
+def test_R26_what_a_model_can_mend_is_a_result_with_the_flag(error, text, tools):
+    def fail(request) -> str:
+        """Fail."""
+        raise error
+
+    tools(fail, read_only=True)
+    found = MCPClient(make_superuser()).call("fail")
+    assert (found.is_error, found.text) == (True, text)
+
+
+def test_K190_an_exception_reaches_the_model_as_an_opaque_id_and_the_log_in_full(tools, caplog):
+    def fail(request) -> str:
+        """Fail."""
+        raise RuntimeError("SELECT secret FROM table")
+
+    tools(fail, read_only=True)
+    with caplog.at_level(logging.ERROR, "mcp_django"):
+        found = MCPClient(make_superuser()).call("fail")
+    assert found.is_error
+    assert "secret" not in found.text
+    identifier = found.text.rstrip(".").split()[-1]
+    assert identifier in caplog.text
+
+
+def test_a_missing_client_capability_is_an_error_for_the_program(tools):
+    def ask(request) -> str:
+        """Ask."""
+        raise MissingClientCapability({"sampling": {}})
+
+    tools(ask, read_only=True)
+    response = MCPClient(make_superuser()).send("tools/call", {"name": "ask", "arguments": {}})
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == -32021
+    assert response.json()["error"]["data"] == {"requiredCapabilities": {"sampling": {}}}
+
+
+def test_an_async_tool_is_called_like_any_other(tools):
+    async def greet_later(request, name: str) -> Greeting:
+        """Say hello."""
+        return Greeting(f"Hello {name}")
+
+    tools(greet_later, read_only=True)
+    assert MCPClient(make_superuser()).call("greet_later", name="Ada").structured == {"text": "Hello Ada"}
+
+
+def test_arguments_may_be_left_out_or_null(tools):
+    def now(request) -> str:
+        """Tell the time."""
+        return "noon"
+
+    tools(now, read_only=True)
+    client = MCPClient(make_superuser(), version="2025-11-25")
+    assert client.request("tools/call", name="now")["content"][0]["text"] == "noon"
+
+
+def test_a_site_without_models_lists_its_functions_alone():
+    own = MCPSite("own")
+    own.add_tool(greet, read_only=True)
+    assert [tool.name for tool in own.function_tools()] == ["greet"]

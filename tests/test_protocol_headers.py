@@ -1,0 +1,278 @@
+"""Mirrored headers (2026-07-28): their encoding, their annotations, their agreement with the body."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_django.protocol.errors import HeaderMismatch
+from mcp_django.protocol.headers import (
+    check_mirrored,
+    check_param_headers,
+    decode_value,
+    encode_value,
+    param_headers,
+    validate_annotations,
+)
+
+
+def schema(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+def marked(kind: str, name: Any = "Value", **keywords: Any) -> dict[str, Any]:
+    return {"type": kind, "x-mcp-header": name, **keywords}
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("text", "header"),
+    [
+        ("us-west1", "us-west1"),
+        ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+        (" padded ", "=?base64?IHBhZGRlZCA=?="),
+        ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+        ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+        ("", ""),
+    ],
+)
+def test_values_are_encoded_as_the_examples_of_the_specification(text: str, header: str) -> None:
+    assert encode_value(text) == header
+    assert decode_value(header) == text
+
+
+@given(st.text())
+def test_every_text_survives_the_header(text: str) -> None:
+    header = encode_value(text)
+    assert header.isascii()
+    assert not set(header) & {"\r", "\n", "\0"}
+    assert decode_value(header) == text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "=?base64?SGVsbG8?=",
+        "=?base64?SGVsbG8==?=",
+        "=?base64?SGVsbG9=?=",
+        "=?base64?SGVs bG8=?=",
+        "=?base64?SGVsbG8=\t?=",
+        "=?base64?SGVs-G8=?=",
+        "=?base64?/w==?=",
+        "caf\xe9",
+        "a\rb",
+        "a\nb",
+        "a\0b",
+        "a\x7fb",
+    ],
+)
+def test_12_a_broken_sentinel_or_character_is_refused(value: str) -> None:
+    with pytest.raises(ValueError):
+        decode_value(value)
+    with pytest.raises(HeaderMismatch, match="cannot be decoded"):
+        check_mirrored("tools/call", {"name": value}, {"mcp-method": ["tools/call"], "mcp-name": [value]})
+
+
+@pytest.mark.parametrize("value", ["=?BASE64?SGVsbG8=?=", "SGVsbG8=", "=?base64?SGVsbG8=", "=?base64?=", "=?base64"])
+def test_12_what_only_looks_like_a_sentinel_is_literal(value: str) -> None:
+    assert decode_value(value) == value
+
+
+def test_12_a_doubly_encoded_name_is_decoded_once() -> None:
+    once = "=?base64?SGVsbG8=?="
+    assert decode_value(encode_value(once)) == once
+
+
+# Mcp-Method and Mcp-Name
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "name"),
+    [
+        ("tools/call", {"name": "get_record"}, "get_record"),
+        ("tools/call", {"name": "get_record"}, "  get_record\t"),
+        ("prompts/get", {"name": "é"}, "=?base64?w6k=?="),
+        ("resources/read", {"uri": "django://shop/order/1"}, "django://shop/order/1"),
+    ],
+)
+def test_a_name_that_equals_the_body_passes(method: str, params: dict[str, Any], name: str) -> None:
+    check_mirrored(method, params, {"mcp-method": [method], "mcp-name": [name]})
+
+
+def test_methods_that_name_nothing_need_no_name() -> None:
+    check_mirrored("tools/list", {}, {"mcp-method": ["tools/list"]})
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"mcp-name": ["x"]},
+        {"mcp-method": ["tools/list"], "mcp-name": ["x"]},
+        {"mcp-method": ["TOOLS/CALL"], "mcp-name": ["x"]},
+        {"mcp-method": ["tools/call", "tools/call"], "mcp-name": ["x"]},
+        {"mcp-method": ["=?base64?dG9vbHMvY2FsbA==?="], "mcp-name": ["x"]},
+        {"mcp-method": ["tools/call"]},
+        {"mcp-method": ["tools/call"], "mcp-name": []},
+        {"mcp-method": ["tools/call"], "mcp-name": ["X"]},
+        {"mcp-method": ["tools/call"], "mcp-name": ["x", "x"]},
+        {"mcp-method": ["tools/call"], "mcp_name": ["x"]},
+    ],
+)
+def test_11_a_missing_repeated_or_different_header_is_a_mismatch(headers: dict[str, list[str]]) -> None:
+    with pytest.raises(HeaderMismatch) as caught:
+        check_mirrored("tools/call", {"name": "x"}, headers)
+    assert (caught.value.code, caught.value.status) == (-32020, 400)
+
+
+def test_a_body_without_the_name_is_a_mismatch_too() -> None:
+    with pytest.raises(HeaderMismatch):
+        check_mirrored("tools/call", {}, {"mcp-method": ["tools/call"], "mcp-name": ["x"]})
+
+
+# Annotations
+
+
+def test_annotated_parameters_are_found_with_their_paths() -> None:
+    nested = schema(inner={"type": "object", "properties": {"deep": marked("integer", "Deep")}}, flat=marked("string"))
+    assert [(param.header, param.path, param.type) for param in param_headers(nested)] == [
+        ("mcp-param-deep", ("inner", "deep"), "integer"),
+        ("mcp-param-value", ("flat",), "string"),
+    ]
+
+
+def test_a_parameter_that_is_called_like_the_annotation_is_none() -> None:
+    data = {"x-mcp-header": "Data"}
+    harmless = {**schema(**{"x-mcp-header": {"type": "string"}}, a={"enum": [data], "default": data, "const": data})}
+    assert param_headers(harmless) == ()
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a:b", "é", "a\r\nX: y", "a\n", 5, None, ["a"]])
+def test_a_name_that_no_header_can_have_is_refused(name: Any) -> None:
+    with pytest.raises(ValueError, match="token"):
+        validate_annotations(schema(a=marked("string", name)))
+
+
+@pytest.mark.parametrize("kind", ["number", "object", "array", "null", ["string", "null"], None])
+def test_only_primitive_parameters_may_be_mirrored(kind: Any) -> None:
+    with pytest.raises(ValueError, match="no string, integer or boolean"):
+        validate_annotations(schema(a=marked(kind)))
+
+
+def test_names_are_unique_without_regard_to_case() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        validate_annotations(schema(a=marked("string", "Region"), b=marked("string", "REGION")))
+
+
+@pytest.mark.parametrize(
+    "misplaced",
+    [
+        marked("string"),
+        schema(a={"type": "array", "items": marked("string")}),
+        schema(a={"type": "array", "items": schema(b=marked("string"))}),
+        schema(a={"anyOf": [marked("string")]}),
+        schema(a={"not": marked("string")}),
+        {**schema(), "$defs": {"b": marked("string")}},
+        {**schema(), "patternProperties": {"b": marked("string")}},
+        {**schema(), "if": schema(b=marked("string"))},
+        {**schema(), "allOf": [schema(b=marked("string"))]},
+        {**schema(), "additionalProperties": marked("string")},
+    ],
+)
+def test_an_annotation_that_properties_alone_do_not_lead_to_is_refused(misplaced: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="properties alone"):
+        validate_annotations(misplaced)
+
+
+# Mcp-Param-*
+
+
+def check(kind: str, arguments: dict[str, Any], *values: str) -> None:
+    check_param_headers(schema(value=marked(kind)), arguments, {"mcp-param-value": list(values)} if values else {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "header"),
+    [
+        ("string", "Hello", "Hello"),
+        ("string", "Hello", "=?base64?SGVsbG8=?="),
+        ("string", "SGVsbG8=", "SGVsbG8="),
+        ("string", "=?base64?SGVsbG8=", "=?base64?SGVsbG8="),
+        ("string", "", ""),
+        ("string", "", "=?base64??="),
+        ("integer", 42, "42"),
+        ("integer", 42, "42.0"),
+        ("integer", 42.0, "42"),
+        ("integer", -7, "-7"),
+        ("integer", 2**53 - 1, "9007199254740991"),
+        ("integer", "42", "42"),
+        ("boolean", True, "true"),
+        ("boolean", False, "false"),
+    ],
+)
+def test_13_a_header_that_equals_the_argument_passes(kind: str, value: Any, header: str) -> None:
+    check(kind, {"value": value}, header)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "header"),
+    [
+        ("string", "Hello", "hello"),
+        ("string", " Hello", " Hello"),
+        ("string", "42", "42.0"),
+        ("integer", 42, "43"),
+        ("integer", 42, "042"),
+        ("integer", 42, "+42"),
+        ("integer", 42, "4.2e1"),
+        ("integer", 42, "0x2A"),
+        ("integer", 42, "42.0000001"),
+        ("integer", 42, ""),
+        ("integer", 1, "true"),
+        ("integer", 2**53, "9007199254740992"),
+        ("integer", 10**300, "1" + "0" * 300),
+        ("boolean", True, "True"),
+        ("boolean", True, "1"),
+        ("string", {"a": 1}, "{}"),
+        ("string", 42, "42"),
+        ("integer", 42, "9" * 5_000),
+    ],
+)
+def test_13_a_header_that_differs_is_a_mismatch(kind: str, value: Any, header: str) -> None:
+    with pytest.raises(HeaderMismatch, match="mcp-param-value does not equal"):
+        check(kind, {"value": value}, header)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "values", "message"),
+    [
+        ({"value": "x"}, (), "missing"),
+        ({"value": None}, ("null",), "the argument is not"),
+        ({}, ("x",), "the argument is not"),
+        ({"value": "x"}, ("x", "x"), "more than once"),
+    ],
+)
+def test_13_missing_orphaned_and_repeated_headers_are_a_mismatch(
+    arguments: dict[str, Any], values: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(HeaderMismatch, match=message):
+        check("string", arguments, *values)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"value": None}])
+def test_no_value_needs_no_header(arguments: dict[str, Any]) -> None:
+    check("string", arguments)
+
+
+def test_a_nested_parameter_is_compared_at_its_path() -> None:
+    nested = schema(inner={"type": "object", "properties": {"deep": marked("string")}})
+    check_param_headers(nested, {"inner": {"deep": "x"}}, {"mcp-param-value": ["x"]})
+    check_param_headers(nested, {"inner": "no object"}, {})
+    with pytest.raises(HeaderMismatch):
+        check_param_headers(nested, {"inner": {"deep": "x"}}, {"mcp-param-value": ["y"]})
+
+
+def test_headers_that_the_schema_does_not_know_are_left_alone() -> None:
+    check_param_headers(schema(a={"type": "string"}), {"a": "x"}, {"mcp-param-other": ["y"]})

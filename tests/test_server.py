@@ -1,0 +1,112 @@
+import asyncio
+import contextvars
+import logging
+import threading
+
+import pytest
+from django.db import IntegrityError
+
+from mcp_django import ToolError, site
+from mcp_django.exceptions import InsufficientScope, NotFound
+from mcp_django.methods.base import Later
+from mcp_django.protocol.eras import Call
+from mcp_django.protocol.inbound import LEGACY_ERA, MODERN_ERA
+from mcp_django.server import Reply, in_thread, resume, resume_async, serve
+from mcp_django.transports.request import build_request
+
+
+def call(method="ping", era=LEGACY_ERA, version="2025-11-25"):
+    return Call(era=era, version=version, method=method, params={}, id=1, client={}, capabilities={})
+
+
+def request():
+    return build_request({"method": "POST", "path": "/mcp", "headers": []}, {}, site)
+
+
+def raising(error):
+    def work():
+        raise error
+
+    return Later(work)
+
+
+def test_a_call_is_answered_with_its_id():
+    assert serve(request(), call()) == Reply({"jsonrpc": "2.0", "id": 1, "result": {}})
+
+
+@pytest.mark.parametrize(("era", "version", "status"), [(LEGACY_ERA, "2025-11-25", 200), (MODERN_ERA, "2026-07-28", 404)])
+def test_D58_a_method_that_this_server_lacks_is_unknown(era, version, status):
+    reply = serve(request(), call("rpc.discover", era, version))
+    assert reply.status == status
+    assert reply.message["error"]["code"] == -32601
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [(ToolError("Say which."), -32602, "Say which."), (NotFound(), -32602, "Not found")],
+)
+def test_what_the_client_got_wrong_is_told(error, code, text):
+    reply = resume(call(), raising(error))
+    assert reply.message["error"] == {"code": code, "message": text}
+
+
+def test_K190_what_failed_inside_is_told_by_an_opaque_id_that_the_log_knows(caplog):
+    with caplog.at_level(logging.ERROR, "mcp_django"):
+        reply = resume(call(), raising(IntegrityError("UNIQUE constraint failed: secret.column")))
+    error = reply.message["error"]
+    assert (error["code"], error["message"]) == (-32603, "Internal error")
+    assert "secret" not in str(reply.message)
+    assert error["data"]["errorId"] in caplog.text
+    assert len(caplog.records) == 1
+
+
+def test_a_missing_scope_is_left_to_the_transport(monkeypatch):
+    def refuse(request, params):
+        raise InsufficientScope(["mcp:write"])
+
+    monkeypatch.setitem(serve.__globals__["METHODS"], "ping", refuse)
+    with pytest.raises(InsufficientScope):
+        serve(request(), call())
+
+
+async def test_work_of_an_async_tool_runs_on_the_loop():
+    async def work():
+        return {"thread": threading.current_thread().name}
+
+    reply = await resume_async(call(), Later(work, is_async=True))
+    assert reply.message["result"] == {"thread": threading.current_thread().name}
+
+
+async def test_an_async_failure_is_mapped_like_any_other():
+    async def work():
+        raise ToolError("Say which.")
+
+    reply = await resume_async(call(), Later(work, is_async=True))
+    assert reply.message["error"]["message"] == "Say which."
+
+
+async def test_work_runs_in_a_thread_of_the_named_pool_with_the_callers_context():
+    variable = contextvars.ContextVar("variable", default="none")
+    variable.set("mine")
+
+    def work():
+        seen = variable.get()
+        variable.set("changed")
+        return threading.current_thread().name, seen
+
+    name, seen = await in_thread("reads", work)
+    assert name.startswith("mcp-reads")
+    assert seen == "mine"
+    # H155: what a call sets is gone with it.
+    assert variable.get() == "mine"
+    assert (await in_thread("reads", variable.get)) == "mine"
+
+
+async def test_a_slow_tool_holds_up_no_read():
+    release = threading.Event()
+    slow = [asyncio.ensure_future(in_thread("slow", release.wait)) for _ in range(8)]
+    try:
+        assert await asyncio.wait_for(in_thread("reads", lambda: "read"), 5) == "read"
+    finally:
+        release.set()
+        await asyncio.gather(*slow)

@@ -1,0 +1,149 @@
+import pytest
+from django.contrib.auth.models import User
+from django.test import override_settings
+
+from mcp_django import AdminExposure, AlreadyRegistered, MCPSite, ModelExposure, NotRegistered
+from mcp_django import site as default_site
+from mcp_django.sites import mounted_endpoints, mounted_prefixes
+from mcp_django.testing import MCPClient
+from tests.factories import make_superuser, make_user
+from tests.testapp.admin import BookAdmin
+from tests.testapp.models import Author, Book
+
+pytestmark = pytest.mark.django_db
+
+
+def names(user, **options):
+    return [tool["name"] for tool in MCPClient(user, **options).tools()]
+
+
+def test_the_default_site_exposes_the_admin_without_a_line_of_code():
+    assert isinstance(default_site.exposures[Book], AdminExposure)
+    assert default_site.exposures_by_label["testapp.book"].model is Book
+
+
+def test_G129_apps_that_hold_credentials_are_never_exposed_by_themselves():
+    labels = {exposure.opts.app_label for exposure in default_site.exposures.values()}
+    assert labels == {"testapp"}
+    assert User not in default_site.exposures
+
+
+def test_auto_registration_can_be_turned_off():
+    with override_settings(MCP_DJANGO={"AUTO_REGISTER": False}):
+        assert Book not in default_site.exposures
+    assert Book in default_site.exposures
+
+
+def test_a_model_admin_can_keep_its_model_out(monkeypatch):
+    monkeypatch.setattr(BookAdmin, "mcp_expose", False, raising=False)
+    default_site._forget()
+    try:
+        assert Book not in default_site.exposures
+    finally:
+        monkeypatch.undo()
+        default_site._forget()
+
+
+def test_a_site_of_its_own_has_only_what_is_registered_with_it():
+    site = MCPSite("own")
+    assert site.exposures == {}
+    site.register(Author, fields=["name"])
+    assert list(site.exposures) == [Author]
+    assert site.exposures[Author].fields == ["name"]
+
+
+def test_registering_twice_is_an_error():
+    site = MCPSite("own")
+    site.register(Author)
+    with pytest.raises(AlreadyRegistered, match=r"testapp\.Author"):
+        site.register(Author)
+
+
+def test_a_model_without_an_admin_cannot_have_an_admin_exposure():
+    with pytest.raises(NotRegistered):
+        MCPSite("own").register(User.groups.through, AdminExposure)
+
+
+def test_unregistering_removes_and_a_second_time_is_an_error():
+    site = MCPSite("own")
+    site.register([Author, Book], ModelExposure)
+    site.unregister(Author)
+    assert list(site.exposures) == [Book]
+    with pytest.raises(NotRegistered):
+        site.unregister(Author)
+
+
+def test_D82_two_tools_or_prompts_or_resources_of_one_name_are_refused():
+    site = MCPSite("own")
+
+    def greet(request) -> str:
+        """Say hello."""
+        return "hello"
+
+    site.add_tool(greet)
+    site.add_prompt(greet)
+    site.add_resource("greet://", greet)
+    for add in (site.add_tool, site.add_prompt, lambda function: site.add_resource("greet://", function)):
+        with pytest.raises(AlreadyRegistered):
+            add(greet)
+
+
+def test_D81_the_list_of_tools_depends_on_the_authority_alone():
+    first, second = make_superuser("a"), make_superuser("b")
+    assert names(first) == names(second) == names(first)
+
+
+def test_H136_a_caller_who_may_write_nothing_sees_no_write_tool():
+    found = names(make_user("viewer", "testapp.view_author"))
+    assert "query_records" in found
+    assert not {"create_record", "update_record", "delete_record"} & set(found)
+
+
+def test_a_caller_who_may_see_nothing_has_no_tools_for_records():
+    assert names(make_user("nobody", staff=False)) == []
+
+
+def test_a_token_that_may_only_read_sees_no_write_tool():
+    found = names(make_superuser(), scopes=["mcp:read"])
+    assert "query_records" in found
+    assert "create_record" not in found
+
+
+def test_H152_the_read_only_switch_beats_every_permission():
+    with override_settings(MCP_DJANGO={"READ_ONLY": True, "BASE_URL": "http://testserver"}):
+        client = MCPClient(make_superuser())
+        assert all(tool["annotations"]["readOnlyHint"] for tool in client.tools())
+        response = client.send("tools/call", {"name": "create_record", "arguments": {"model": "testapp.tag"}})
+        assert response.json()["error"]["message"] == "Unknown tool: create_record"
+
+
+def test_actions_are_tools_within_the_budget_and_reached_by_run_action_beyond_it():
+    root = make_superuser()
+    assert "publish_testapp_book" in names(root)
+    with override_settings(MCP_DJANGO={"TOOL_BUDGET": 10, "BASE_URL": "http://testserver"}):
+        found = names(root)
+        assert "publish_testapp_book" not in found
+        assert "run_action" in found
+
+
+def test_R10_every_name_is_short_lower_case_and_unique():
+    found = names(make_superuser())
+    assert len(found) == len(set(found))
+    assert all(len(name) <= 40 and name.replace("_", "").isalnum() and name == name.lower() for name in found)
+
+
+def test_instructions_name_the_models_that_the_caller_may_see_and_no_others():
+    text = MCPClient(make_user("viewer", "testapp.view_author")).request("server/discover")["instructions"]
+    assert "testapp.author" in text
+    assert "testapp.book" not in text
+    assert len(text) <= 2_000
+
+
+def test_D87_the_server_says_nothing_of_what_it_runs_on():
+    text = str(MCPClient(make_superuser()).request("server/discover")).lower()
+    assert not any(word in text for word in ("sqlite", "postgres", "python", "5.2", "/home"))
+
+
+def test_the_endpoint_is_found_where_the_urlconf_mounts_it():
+    assert mounted_endpoints() == {"/mcp": default_site}
+    assert mounted_prefixes() == ["/mcp"]

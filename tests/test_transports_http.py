@@ -1,0 +1,236 @@
+import asyncio
+import json
+import threading
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.test import override_settings
+
+from mcp_django import site
+from mcp_django.testing import MCPClient
+from mcp_django.transports import http
+from tests.asgi_client import Exchange, events, http_scope
+from tests.factories import make_superuser
+
+pytestmark = pytest.mark.django_db(transaction=True)
+MCP = {"BASE_URL": "http://testserver"}
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+@pytest.fixture
+def token(transactional_db):
+    return MCPClient(make_superuser()).headers["Authorization"]
+
+
+@pytest.fixture
+def tools():
+    added = []
+
+    def add(function, **options):
+        site.add_tool(function, **options)
+        added.append(function.__name__)
+
+    yield add
+    for name in added:
+        del site._tools[name]
+
+
+def exchange(token, **headers):
+    return Exchange(http.as_application(site), http_scope(authorization=token, **headers))
+
+
+def calling(tool, version="2025-11-25", progress=None):
+    meta = {} if progress is None else {"progressToken": progress}
+    headers = {"mcp_protocol_version": version}
+    if version == "2026-07-28":
+        meta["io.modelcontextprotocol/protocolVersion"] = version
+        meta["io.modelcontextprotocol/clientCapabilities"] = {}
+        headers |= {"mcp_method": "tools/call", "mcp_name": tool}
+    params = {"name": tool, "arguments": {}, "_meta": meta}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}, headers
+
+
+async def test_an_answer_that_is_ready_is_json_with_its_length(token):
+    asked = exchange(token)
+    await asked.send(PING)
+    status, headers, body = await asked.answer()
+    assert (status, headers["content-type"]) == (200, "application/json")
+    assert json.loads(body) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert headers["content-length"] == str(len(body))
+
+
+async def test_a_body_may_come_in_pieces(token):
+    asked = exchange(token)
+    data = json.dumps(PING).encode()
+    for position, byte in enumerate(data):
+        await asked.send(bytes([byte]), more=position < len(data) - 1)
+    assert (await asked.answer())[0] == 200
+
+
+@override_settings(MCP_DJANGO=MCP | {"MAX_BODY_BYTES": 10})
+async def test_B22_a_chunked_body_is_stopped_where_it_crosses_the_bound(token):
+    asked = exchange(token)
+    await asked.send(b"123456", more=True)
+    await asked.send(b"123456", more=True)
+    assert (await asked.answer())[0] == 413
+
+
+@override_settings(MCP_DJANGO=MCP | {"BODY_TIMEOUT": 0.05})
+async def test_B24_a_body_that_does_not_arrive_is_not_waited_for(token):
+    asked = exchange(token)
+    await asked.send(b"{", more=True)
+    assert (await asked.answer())[0] == 408
+
+
+async def test_a_client_that_leaves_before_its_body_has_come_gets_no_answer(token):
+    asked = exchange(token)
+    await asked.send(b"{", more=True)
+    await asked.disconnect()
+    await asked.communicator.wait(5)
+    assert await asked.communicator.receive_nothing()
+
+
+async def test_R5_progress_opens_a_stream_that_ends_with_the_answer(token, tools):
+    def count(request) -> str:
+        """Count."""
+        for done in (1, 2, 3):
+            threading.Event().wait(0.03)
+            request.mcp.progress(done, 3)
+        return "counted"
+
+    tools(count, read_only=True)
+    body, headers = calling("count", progress="p")
+    asked = exchange(token, **headers)
+    await asked.send(body)
+    status, headers, stream = await asked.answer()
+    found = events(stream)
+    assert (status, headers["content-type"], headers["x-accel-buffering"]) == (200, "text/event-stream", "no")
+    assert [item["params"]["progress"] for item in found[:-1]] == [1, 2, 3]
+    assert {item["params"]["progressToken"] for item in found[:-1]} == {"p"}
+    assert found[-1]["result"]["content"][0]["text"] == "counted"
+
+
+async def test_R5_without_a_progress_token_the_answer_is_json(token, tools):
+    def count(request) -> str:
+        """Count."""
+        request.mcp.progress(1, 1)
+        return "counted"
+
+    tools(count, read_only=True)
+    body, headers = calling("count")
+    asked = exchange(token, **headers)
+    await asked.send(body)
+    assert (await asked.answer())[1]["content-type"] == "application/json"
+
+
+async def test_C50_a_quiet_call_becomes_a_stream_that_is_kept_alive(token, tools, monkeypatch):
+    monkeypatch.setattr(http, "STREAM_AFTER", 0.02)
+    monkeypatch.setattr(http, "KEEP_ALIVE_EVERY", 0.02)
+
+    async def wait(request) -> str:
+        """Wait."""
+        await asyncio.sleep(0.2)
+        return "waited"
+
+    tools(wait, read_only=True)
+    body, headers = calling("wait")
+    asked = exchange(token, **headers)
+    await asked.send(body)
+    _, headers, stream = await asked.answer()
+    assert headers["content-type"] == "text/event-stream"
+    assert stream.startswith(b":\n\n:\n\n")
+    assert events(stream)[-1]["result"]["content"][0]["text"] == "waited"
+
+
+async def test_C46_closing_the_connection_cancels_a_modern_call_of_an_async_tool(token, tools):
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait(request) -> str:
+        """Wait."""
+        begun.set()
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.set()
+        return "waited"
+
+    tools(wait, read_only=True)
+    body, headers = calling("wait", "2026-07-28")
+    asked = exchange(token, **headers)
+    await asked.send(body)
+    await asyncio.wait_for(begun.wait(), 5)
+    await asked.disconnect()
+    await asyncio.wait_for(ended.wait(), 2)
+    await asked.communicator.wait(2)
+    assert await asked.communicator.receive_nothing()
+
+
+async def test_C46_closing_the_connection_stops_a_modern_call_in_a_thread_at_its_next_report(token, tools):
+    begun, ended = threading.Event(), threading.Event()
+
+    def work(request) -> str:
+        """Work."""
+        begun.set()
+        try:
+            for done in range(1_000):
+                ended.wait(0.02)
+                request.mcp.progress(done)
+        except BaseException:
+            ended.set()
+            raise
+        return "worked"
+
+    tools(work, read_only=True)
+    body, headers = calling("work", "2026-07-28")
+    asked = exchange(token, **headers)
+    await asked.send(body)
+    assert await sync_to_async(begun.wait, thread_sensitive=False)(5)
+    await asked.disconnect()
+    assert await sync_to_async(ended.wait, thread_sensitive=False)(2)
+    await asked.communicator.wait(2)
+
+
+async def test_C47_a_legacy_call_goes_on_when_its_connection_drops(token, tools):
+    begun, release, finished = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def wait(request) -> str:
+        """Wait."""
+        begun.set()
+        await release.wait()
+        finished.set()
+        return "waited"
+
+    tools(wait, read_only=True)
+    body, headers = calling("wait")
+    asked = exchange(token, **headers)
+    await asked.send(body)
+    await asyncio.wait_for(begun.wait(), 5)
+    await asked.disconnect()
+    await asyncio.sleep(0)
+    release.set()
+    await asyncio.wait_for(finished.wait(), 2)
+    await asked.communicator.wait(5)
+
+
+@override_settings(MCP_DJANGO=MCP | {"CALL_TIMEOUT": 0.05})
+async def test_H154_a_call_over_its_time_is_stopped_and_said_to_be(token, tools):
+    async def wait(request) -> str:
+        """Wait."""
+        await asyncio.sleep(30)
+        return "waited"
+
+    tools(wait, read_only=True)
+    body, headers = calling("wait")
+    asked = exchange(token, **headers)
+    await asked.send(body)
+    message = json.loads((await asked.answer())[2])
+    assert message["error"]["code"] == -32603
+    assert "took longer" in message["error"]["message"]
+
+
+async def test_C54_a_place_is_given_back_when_the_call_is_over(token):
+    with override_settings(MCP_DJANGO=MCP | {"MAX_CONCURRENT_CALLS": 1}):
+        for _ in range(3):
+            asked = exchange(token)
+            await asked.send(PING)
+            assert (await asked.answer())[0] == 200
