@@ -18,6 +18,8 @@ from .counting import HEADER
 from .servers import CONTENDERS, Contender, Server, cores, running
 
 WARM_UP_PART = 0.25
+# Rows of the long table after the deep page's beginning.
+BEYOND = 200
 CALL_NAMES = ("tools_list", "query_records", "get_record", "first_page", "deep_page")
 
 
@@ -52,8 +54,8 @@ def prepare(database: Path, rows: int, events: int) -> tuple[list[Call], str]:
     started = time.perf_counter()
     say(f"Making {rows:,} articles and {events:,} events ...")
     data.create(rows, events)
-    deep_row = events - 2 * pages.SIZE
-    uri = pages.uri_at(deep_row)
+    deep_row = max(events - BEYOND, 1)
+    uri = pages.uri_after(deep_row)
     say(f"... in {time.perf_counter() - started:.1f} s")
     return calls(rows, uri, deep_row), data.TOKEN
 
@@ -125,8 +127,7 @@ class Harness:
         server_core, load_core = cores()
         with ExitStack() as stack:
             servers = [
-                stack.enter_context(running(contender, self.database, cpu=server_core))
-                for contender in self.contenders
+                stack.enter_context(running(contender, self.database, cpu=server_core)) for contender in self.contenders
             ]
             if load_core is not None:
                 os.sched_setaffinity(0, {load_core})

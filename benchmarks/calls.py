@@ -94,7 +94,7 @@ def mcp_request(port: int, method: str, params: Mapping[str, Any], *, token: str
 
 
 def checker(model_answer: Answer) -> Check:
-    """Return a quick check of further answers: a status of success and as much of an answer as the one that was read."""
+    """Return a quick check of further answers: success, and as long an answer as the one that was read."""
     expected = len(model_answer.body)
 
     def check(answer: Answer) -> None:
@@ -114,19 +114,26 @@ def _tools(result: Mapping[str, Any]) -> int:
 def _page(result: Mapping[str, Any]) -> list[Any]:
     """Return the keys of the rows and the authors' labels."""
     author = result["columns"].index("author")
-    found = [(row[0], row[author]["label"]) for row in result["rows"]]
+    found = [(row[0], row[author][1]) for row in result["rows"]]
     assert found, "no rows"
     return found
 
 
 def _record(result: Mapping[str, Any]) -> Any:
     fields = result["fields"]
-    return fields["id"], fields["title"], fields["author"]["label"]
+    return fields["id"], fields["title"], fields["author"][1]
 
 
-def _events(result: Mapping[str, Any]) -> list[Any]:
-    contents = json.loads(result["contents"][0]["text"])
-    return [row[0] for row in contents["rows"]]
+def _events_after(number: int) -> Callable[[Mapping[str, Any]], list[Any]]:
+    """Return what gives the keys of a page and requires them to be those that follow ``number``."""
+
+    def read(result: Mapping[str, Any]) -> list[Any]:
+        found = [row[0] for row in json.loads(result["contents"][0]["text"])["rows"]]
+        assert found == list(range(number + 1, number + 1 + len(found))), "not the rows that follow"
+        assert found, "no rows"
+        return found
+
+    return read
 
 
 def calls(rows: int, deep_uri: str, deep_row: int) -> list[Call]:
@@ -153,20 +160,20 @@ def calls(rows: int, deep_uri: str, deep_row: int) -> list[Call]:
         ),
         Call(
             "first_page",
-            "resources/read: first page of events",
+            "resources/read: the first page of a table",
             "resources/read",
             {"uri": "django://bench/event"},
             None,
-            _events,
+            _events_after(0),
             sdk=False,
         ),
         Call(
             "deep_page",
-            f"resources/read: page of events at row {deep_row:,}",
+            f"resources/read: the page after row {deep_row:,}",
             "resources/read",
             {"uri": deep_uri},
             None,
-            _events,
+            _events_after(deep_row),
             sdk=False,
         ),
     ]

@@ -93,10 +93,23 @@ def ratios(cells: Cells) -> list[dict[str, Any]]:
         above, below = cells.get(target.above), cells.get(target.below)
         if above and below and above.rates and below.rates:
             value = statistics.median(a / b for a, b in zip(above.rates, below.rates, strict=True))
-            reached = None if target.least is None else value >= target.least
-            least = target.least and round(target.least, 3)
-            found.append({"ratio": target.title, "value": round(value, 3), "target": least, "reached": reached})
+            found.append(
+                {
+                    "ratio": target.title,
+                    "value": round(value, 3),
+                    # On a machine that does other things too, the time that the servers computed says more.
+                    "by_cpu": _by_cpu(above, below),
+                    "target": None if target.least is None else round(target.least, 3),
+                    "reached": None if target.least is None else value >= target.least,
+                }
+            )
     return found
+
+
+def _by_cpu(above: Cell, below: Cell) -> float | None:
+    if not above.cpu or not below.cpu or not statistics.median(above.cpu):
+        return None
+    return round(statistics.median(below.cpu) / statistics.median(above.cpu), 3)
 
 
 def document(cells: Cells, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,14 +152,18 @@ def table(calls: Sequence[Call], result: Mapping[str, Any]) -> str:
     ]
     for call in calls:
         if call.name in result["calls"]:
-            lines += ["", f"{call.title:<56}{'calls/s':>9}{'p50 ms':>9}{'p99 ms':>9}{'CPU ms':>9}{'bytes':>8}{'SQL':>5}"]
+            lines += [
+                "",
+                f"{call.title:<56}{'calls/s':>9}{'p50 ms':>9}{'p99 ms':>9}{'CPU ms':>9}{'bytes':>8}{'SQL':>5}",
+            ]
             cells = result["calls"][call.name]
             lines += [row(item.title, cells[item.name]) for item in CONTENDERS if item.name in cells]
     if result["ratios"]:
-        lines += ["", f"{'ratios':<74}{'value':>8}{'target':>9}"]
+        lines += ["", f"{'ratios of calls/s':<74}{'value':>8}{'by CPU':>8}{'target':>9}"]
     for ratio in result["ratios"]:
         mark = "" if ratio["target"] is None else f"  ≥ {ratio['target']:.2f} {'✓' if ratio['reached'] else '✗'}"
-        lines.append(f"  {ratio['ratio']:<72}{ratio['value']:>8.2f}{mark}")
+        by_cpu = "-" if ratio["by_cpu"] is None else f"{ratio['by_cpu']:.2f}"
+        lines.append(f"  {ratio['ratio']:<72}{ratio['value']:>8.2f}{by_cpu:>8}{mark}")
     return "\n".join(lines)
 
 

@@ -54,7 +54,9 @@ class Server:
 
 
 @contextmanager
-def running(contender: Contender, database: Path, *, cpu: int | None = None, counting: bool = False) -> Iterator[Server]:
+def running(
+    contender: Contender, database: Path, *, cpu: int | None = None, counting: bool = False
+) -> Iterator[Server]:
     """Run a contender.
 
     Raises:

@@ -19,7 +19,17 @@ from django.db import connection, models
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
 
-__all__ = ["MAX_TEXT", "MAX_VALUES", "Condition", "Kind", "Path", "kind_of", "parse_condition", "parse_value", "resolve_path"]
+__all__ = [
+    "MAX_TEXT",
+    "MAX_VALUES",
+    "Condition",
+    "Kind",
+    "Path",
+    "kind_of",
+    "parse_condition",
+    "parse_value",
+    "resolve_path",
+]
 
 MAX_VALUES: Final = 100
 MAX_TEXT: Final = 1000
@@ -176,7 +186,7 @@ _date = _temporal(parse_date, "a date such as 2026-01-31")
 _moment = _temporal(_datetime, "a date or time such as 2026-01-31 or 2026-01-31T12:00:00Z")
 
 # The first class that a field is an instance of decides; subclasses stand before their parents.
-_KINDS: Final[tuple[tuple[type[models.Field[Any, Any]], Kind], ...]] = (
+_KINDS: Final[tuple[tuple[type[Any], Kind], ...]] = (
     (models.BooleanField, Kind("boolean", EQUAL, _boolean)),
     (models.IntegerField, Kind("integer", EQUAL + ORDERED, _integer, summable=True)),
     (models.DecimalField, Kind("decimal", EQUAL + ORDERED, _decimal, summable=True)),

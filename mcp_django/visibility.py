@@ -6,16 +6,15 @@ filtered out and forbidden. Names that clients send are looked up in allow-lists
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import orjson
-from django.db.models import CompositePrimaryKey, F, Field, Model
+from django.db.models import CompositePrimaryKey, F, Model
 from django.db.models.expressions import OrderBy
 
 from .context import MCPRequest
 from .exceptions import NotFound
-from .lookups import Path, declared_lookups, kind_of, parse_value, resolve_path, stored_field
+from .lookups import Path, declared_lookups, kind_of, resolve_path, stored_field
 from .pagination import OrderKey
 from .serializers import Column, is_json_field, read_fields, resolve_column
 
@@ -341,7 +340,7 @@ def parse_pk(exposure: "ModelExposure", raw: Any) -> Any:
     Raises:
         NotFound: no row can have it.
     """
-    fields: Sequence[Field[Any, Any]] = exposure.opts.pk_fields
+    fields: Sequence[Any] = exposure.opts.pk_fields
     if len(fields) == 1:
         return _strict(fields[0], raw)
     if isinstance(raw, str) and len(raw) <= 1000:
@@ -354,7 +353,7 @@ def parse_pk(exposure: "ModelExposure", raw: Any) -> Any:
     return tuple(_strict(field, part) for field, part in zip(fields, raw, strict=True))
 
 
-def _strict(field: Field[Any, Any], raw: Any) -> Any:
+def _strict(field: Any, raw: Any) -> Any:
     text = str(raw) if isinstance(raw, int) and not isinstance(raw, bool) and abs(raw) < 2**64 else raw
     stored = stored_field(field)
     if not isinstance(text, str) or is_json_field(stored):

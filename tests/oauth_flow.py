@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from django.contrib.auth import get_user_model
-from django.http import HttpResponse
 from django.test import Client
 
 ORIGIN = "http://testserver"
@@ -55,28 +54,28 @@ class Flow:
         } | changes
         return {key: value for key, value in params.items() if value is not None}
 
-    def ask(self, **changes: Any) -> HttpResponse:
+    def ask(self, **changes: Any) -> Any:
         """Open the authorization page."""
-        return self.browser.get("/oauth/authorize/", self.query(**changes))  # type: ignore[return-value]
+        return self.browser.get("/oauth/authorize/", self.query(**changes))
 
-    def answer(self, granted: tuple[str, ...] | None = None, *, deny: bool = False, **changes: Any) -> HttpResponse:
+    def answer(self, granted: tuple[str, ...] | None = None, *, deny: bool = False, **changes: Any) -> Any:
         """Open the page and send its form, with all scopes ticked unless told."""
         page = self.ask(**changes)
         assert page.status_code == 200, page.content
-        fields = {key: value for key, value in page.context["form"].initial.items() if value}  # type: ignore[attr-defined]
+        fields = {key: value for key, value in page.context["form"].initial.items() if value}
         fields["granted"] = list(granted if granted is not None else fields["scope"].split())
         fields["deny" if deny else "allow"] = "1"
-        return self.browser.post("/oauth/authorize/", fields)  # type: ignore[return-value]
+        return self.browser.post("/oauth/authorize/", fields)
 
     def code(self, granted: tuple[str, ...] | None = None, **changes: Any) -> str:
         return redirected(self.answer(granted, **changes))["code"]
 
-    def token(self, **params: Any) -> HttpResponse:
+    def token(self, **params: Any) -> Any:
         """Send to the token endpoint; None leaves a parameter out."""
         sent = {"client_id": self.client_id} | params
-        return self.application.post("/oauth/token/", {key: value for key, value in sent.items() if value is not None})  # type: ignore[return-value]
+        return self.application.post("/oauth/token/", {key: value for key, value in sent.items() if value is not None})
 
-    def exchange(self, code: str, **changes: Any) -> HttpResponse:
+    def exchange(self, code: str, **changes: Any) -> Any:
         params = {
             "grant_type": "authorization_code",
             "code": code,
@@ -86,17 +85,18 @@ class Flow:
         }
         return self.token(**(params | changes))
 
-    def refresh(self, refresh_token: str, **changes: Any) -> HttpResponse:
+    def refresh(self, refresh_token: str, **changes: Any) -> Any:
         return self.token(**({"grant_type": "refresh_token", "refresh_token": refresh_token} | changes))
 
     def tokens(self, **changes: Any) -> dict[str, Any]:
         """Go all the way and return the token response."""
         response = self.exchange(self.code(**changes))
         assert response.status_code == 200, response.content
-        return json.loads(response.content)
+        tokens: dict[str, Any] = json.loads(response.content)
+        return tokens
 
 
-def redirected(response: HttpResponse) -> dict[str, str]:
+def redirected(response: Any) -> dict[str, str]:
     """The parameters that the browser takes to the application, each of them once."""
     assert response.status_code == 302, response.content
     location = urlsplit(response["Location"])

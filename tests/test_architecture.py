@@ -17,7 +17,8 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in p
 
 LAYERS = {
     "protocol": "protocol",
-    "common": "conf context elicitation exceptions lookups pagination plans schemas serializers visibility",
+    "common": "addresses conf context elicitation exceptions lookups pages pagination plans queries relations schemas "
+    "serializers visibility",
     "features": "tools resources prompts completions",
     "registry": "exposures adminexposure sites decorators",
     "kernel": "server methods events sessions tasks models",

@@ -8,7 +8,7 @@ from mcp_django.oauth.settings import provider_settings
 BASE_URL = "https://shop.example"
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://127.0.0.1"}}
 # A value that the rule must find, for each setting.
-UNSAFE = {
+UNSAFE: dict[str, Any] = {
     "PKCE_REQUIRED": lambda client_id: True,
     "REFRESH_TOKEN_EXPIRE_SECONDS": None,
     "ALLOW_URI_WILDCARDS": True,

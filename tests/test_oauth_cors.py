@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 from django.http import HttpRequest, HttpResponse
@@ -6,7 +7,7 @@ from django.test import Client, RequestFactory
 
 from mcp_django.oauth.cors import ALLOW_HEADERS, cors
 
-ORIGIN = {"HTTP_ORIGIN": "http://localhost:6274"}
+ORIGIN: Any = {"HTTP_ORIGIN": "http://localhost:6274"}
 PATHS = [
     "/.well-known/oauth-protected-resource/mcp",
     "/.well-known/oauth-protected-resource/unknown",

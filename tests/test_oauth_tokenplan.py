@@ -14,7 +14,12 @@ def test_the_query_is_compiled_once_for_a_database(monkeypatch: pytest.MonkeyPat
     calls: list[str] = []
     original = tokenplan._compile
     tokenplan._forget()
-    monkeypatch.setattr(tokenplan, "_compile", lambda using: calls.append(using) or original(using))
+
+    def compiled(using: str) -> tokenplan.TokenPlan:
+        calls.append(using)
+        return original(using)
+
+    monkeypatch.setattr(tokenplan, "_compile", compiled)
     assert tokenplan.find_token("0" * 64) is None
     assert tokenplan.find_token("1" * 64) is None
     assert calls == ["default"]

@@ -83,7 +83,7 @@ def test_J173_J176_a_code_is_bound_to_verifier_redirect_and_resource(
 ) -> None:
     response = flow.exchange(flow.code(), **changes)
     assert response.status_code == 400
-    assert response.json()["error"] == error  # type: ignore[attr-defined]
+    assert response.json()["error"] == error
     assert not AccessToken.objects.exists()
 
 
@@ -215,7 +215,7 @@ def test_J177_a_refresh_never_widens(flow: Flow, changes: dict[str, str], error:
     tokens = flow.tokens()
     response = flow.refresh(**({"refresh_token": tokens["refresh_token"]} | changes))
     assert response.status_code in (400, 401)
-    assert response.json()["error"] == error  # type: ignore[attr-defined]
+    assert response.json()["error"] == error
 
 
 def test_a_refresh_may_ask_for_what_its_scope_implies(flow: Flow) -> None:

@@ -101,14 +101,14 @@ def test_a_client_that_administrators_registered_is_not_called_unverified(flow: 
 def test_the_host_and_port_of_a_web_client_are_shown() -> None:
     uri = "https://chat.example:8443/cb"
     page = Flow(registered=(uri,)).ask(redirect_uri=uri)
-    assert page.context["redirect_host"] == "chat.example:8443"  # type: ignore[attr-defined]
+    assert page.context["redirect_host"] == "chat.example:8443"
     assert "runs on your own device" not in page.content.decode()
 
 
 def test_an_app_scheme_is_shown_and_answered() -> None:
     uri = "cursor://anysphere.cursor-mcp/oauth/callback"
     flow = Flow(registered=(uri,))
-    assert flow.ask(redirect_uri=uri).context["redirect_host"] == "cursor://anysphere.cursor-mcp"  # type: ignore[attr-defined]
+    assert flow.ask(redirect_uri=uri).context["redirect_host"] == "cursor://anysphere.cursor-mcp"
     assert flow.answer(redirect_uri=uri)["Location"].startswith(uri + "?code=")
 
 

@@ -121,8 +121,8 @@ def test_the_wheel_holds_the_package_and_its_data(wheel: Path) -> None:
     for source in (ROOT / "mcp_django").rglob("*"):
         if source.is_file() and source.suffix != ".pyc":
             assert str(source.relative_to(ROOT)) in names
-    for pattern in ("mcp_django/py.typed", "mcp_django/templates/", "mcp_django/static/", "mcp_django/migrations/0001"):
-        assert any(name.startswith(pattern) for name in names), pattern
+    for part in ("py.typed", "templates/", "static/", "migrations/"):
+        assert any(name.startswith(f"mcp_django/{part}") for name in names), part
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 

@@ -20,7 +20,19 @@ TOKEN: Final = "benchmark-token-0123456789abcdefghijklmnopqrstuvwxyz"
 SCOPE: Final = "mcp:read mcp:write"
 AUTHORS: Final = 1_000
 START: Final = datetime(2020, 1, 1, tzinfo=UTC)
-WORDS: Final = "river harbour winter engine copper garden signal letter market window orchard bridge cinema forest".split()
+WORDS: Final = (
+    "river",
+    "harbour",
+    "winter",
+    "engine",
+    "copper",
+    "signal",
+    "letter",
+    "market",
+    "window",
+    "bridge",
+    "forest",
+)
 LANGUAGES: Final = ("en", "de", "fr", "pt-br")
 KINDS: Final = ("login", "order", "payment", "refund", "shipment")
 

@@ -1,4 +1,4 @@
-"""The same rows by the ORM with instances, as a project would write it: what the SDK's tools and the bare views give."""
+"""The same rows by the ORM with instances, as a project would write it, for the SDK's tools and the bare views."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ def page(status: str, limit: int) -> dict[str, Any]:
     """Return the newest articles of a status: ``columns`` and ``rows``, the author with pk and label."""
     articles = Article.objects.filter(status=status).select_related("author").order_by("-published", "-pk")[:limit]
     rows = [values(article) for article in articles]
-    return {"model": "bench.article", "count": len(rows), "columns": COLUMNS, "rows": rows}
+    return {"model": "bench.article", "returned": len(rows), "columns": COLUMNS, "rows": rows}
 
 
 def record(pk: int) -> dict[str, Any]:
@@ -21,7 +21,8 @@ def record(pk: int) -> dict[str, Any]:
         Article.DoesNotExist: there is none.
     """
     article = Article.objects.select_related("author").get(pk=pk)
-    return {"model": "bench.article", "label": str(article), "fields": dict(zip(COLUMNS, values(article), strict=True))}
+    fields = dict(zip(COLUMNS, values(article), strict=True))
+    return {"model": "bench.article", "pk": article.pk, "label": str(article), "fields": fields}
 
 
 def values(article: Article) -> list[Any]:
@@ -31,7 +32,7 @@ def values(article: Article) -> list[Any]:
         article.title,
         article.slug,
         article.summary,
-        {"pk": article.author_id, "label": str(article.author)},
+        [article.author_id, str(article.author)],
         article.status,
         article.language,
         str(article.price),

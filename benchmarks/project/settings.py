@@ -12,7 +12,7 @@ ENDPOINT = f"{BASE_URL}/mcp"
 
 DEBUG = False
 SECRET_KEY = "not-a-secret-only-for-the-benchmarks-of-this-project"
-ALLOWED_HOSTS = ["127.0.0.1"]
+ALLOWED_HOSTS = ["127.0.0.1", "testserver"]
 
 INSTALLED_APPS = [
     "django.contrib.admin",

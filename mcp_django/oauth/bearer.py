@@ -69,7 +69,9 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
         AuthenticationFailed: any of it does not hold; which, the caller is not told.
     """
     row = find_token(hashlib.sha256(token.encode()).hexdigest()) if plannable() else _ask_toolkit(token, resource)
-    if row is None or row.user is None or not row.user.is_active or timezone.now() >= row.expires:
+    if row is None or row.user is None or not row.user.is_active:
+        raise AuthenticationFailed(invalid=True)
+    if row.expires is None or timezone.now() >= row.expires:
         raise AuthenticationFailed(invalid=True)
     scopes = row.scope.split()
     # A registration token manages a client: it is no one's permission to read data.

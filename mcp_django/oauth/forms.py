@@ -1,8 +1,9 @@
 """The consent form."""
 
-from typing import Any
+from typing import Any, cast
 
 from django import forms
+from django.http import QueryDict
 
 __all__ = ["ConsentForm"]
 
@@ -30,7 +31,7 @@ class ConsentForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        ticked = set(self.data.getlist("granted"))
+        ticked = set(cast(QueryDict, self.data).getlist("granted"))
         granted = [scope for scope in cleaned.get("scope", "").split() if scope in ticked]
         cleaned["allow"] = bool(cleaned.get("allow") and granted)
         cleaned["scope"] = " ".join(granted)

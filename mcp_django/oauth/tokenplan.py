@@ -1,10 +1,5 @@
-"""The token check as one compiled query.
+"""The token check as one compiled query: a token, its user and its client, with nothing of the ORM run for a call."""
 
-Django's own query for a token, its user and its client is compiled once for each database; a check binds the checksum,
-runs it and applies Django's converters. Nothing of the ORM runs for a call.
-"""
-
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -12,7 +7,9 @@ from typing import Any, Final
 from django.contrib.auth import get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.signals import setting_changed
-from django.db import connections, router
+from django.db import router
+from django.db.models import F, Q
+from django.db.models.lookups import Exact
 from oauth2_provider.models import (
     AbstractAccessToken,
     AbstractApplication,
@@ -22,12 +19,11 @@ from oauth2_provider.models import (
 from oauth2_provider.oauth2_validators import OAuth2Validator, validate_resource_as_url_prefix
 from oauth2_provider.settings import oauth2_settings
 
+from ..plans import Bind, Plan, Slot, compile_plan
 from .validator import MCPValidator
 
 __all__ = ["TokenRow", "find_token", "plannable"]
 
-# Stands for the checksum in the compiled parameters; no SHA-256 looks like it.
-CHECKSUM: Final = "token checksum"
 TOKEN_FIELDS: Final = ("expires", "scope", "resource", "application__client_id")
 # What decides on a token in the toolkit, and the class whose answer the plan reproduces.
 VERDICTS: Final = (
@@ -35,58 +31,43 @@ VERDICTS: Final = (
     (get_application_model, AbstractApplication, ("is_usable",)),
 )
 
-Converter = Callable[[Any, Any, Any], Any]
-
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """What the database says of a token. ``expires`` is aware when ``USE_TZ`` is on."""
+    """What the database says of a token. ``expires`` is aware when ``USE_TZ`` is on, None where it cannot be read."""
 
     user: AbstractBaseUser | None
-    expires: datetime
+    expires: datetime | None
     scope: str
-    resource: list[str]
+    resource: list[str] | None
     client_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """A compiled query: SQL, parameters, converters by column, and the columns of the user."""
+class TokenPlan:
+    """The compiled query for one database, the columns of the user in it, and which of them is the primary key."""
 
-    sql: str
-    params: tuple[Any, ...]
-    converters: Mapping[int, tuple[list[Converter], Any]]
+    plan: Plan
     user_fields: tuple[str, ...]
     user_pk: int
 
-    def run(self, checksum: str, using: str) -> TokenRow | None:
-        """Return the token with this SHA-256 (hexadecimal), or None: one query."""
-        connection = connections[using]
-        with connection.cursor() as cursor:
-            cursor.execute(self.sql, [checksum if param == CHECKSUM else param for param in self.params])
-            found = cursor.fetchone()
-        if found is None:
-            return None
-        row = list(found)
-        for position, (converters, expression) in self.converters.items():
-            for convert in converters:
-                row[position] = convert(row[position], expression, connection)
-        expires, scope, resource, client_id, *user = row
-        person = None if user[self.user_pk] is None else get_user_model().from_db(using, self.user_fields, user)
-        return TokenRow(user=person, expires=expires, scope=scope, resource=resource, client_id=client_id or "")
 
-
-_plans: dict[str, Plan] = {}
+_plans: dict[str, TokenPlan] = {}
 _plannable: list[bool] = []
 
 
 def find_token(checksum: str) -> TokenRow | None:
     """Return the token with this SHA-256 (hexadecimal), its user a full instance of the user model; one query."""
     using = router.db_for_read(get_access_token_model())
-    plan = _plans.get(using)
-    if plan is None:
-        plan = _plans[using] = _compile(using)
-    return plan.run(checksum, using)
+    found = _plans.get(using)
+    if found is None:
+        found = _plans[using] = _compile(using)
+    rows = found.plan.run(using, [checksum])
+    if not rows:
+        return None
+    expires, scope, resource, client_id, *user = rows[0]
+    person = None if user[found.user_pk] is None else get_user_model().from_db(using, found.user_fields, user)
+    return TokenRow(user=person, expires=expires, scope=scope, resource=resource, client_id=client_id or "")
 
 
 def plannable() -> bool:
@@ -108,21 +89,17 @@ def _is_stock() -> bool:
     )
 
 
-def _compile(using: str) -> Plan:
+def _compile(using: str) -> TokenPlan:
     user = get_user_model()._meta
     fields = tuple(field.attname for field in user.concrete_fields)
-    assert user.pk is not None
     queryset = (
         get_access_token_model()
         .objects.using(using)
-        .filter(token_checksum=CHECKSUM)
+        .filter(Q(Exact(F("token_checksum"), Bind(Slot(0)))))
         .order_by()
         .values_list(*TOKEN_FIELDS, *(f"user__{name}" for name in fields))
     )
-    compiler = queryset.query.get_compiler(using=using)
-    sql, params = compiler.as_sql()
-    converters = compiler.get_converters([expression for expression, _, _ in compiler.select])
-    return Plan(sql, tuple(params), converters, fields, fields.index(user.pk.attname))
+    return TokenPlan(compile_plan(queryset, using), fields, fields.index(user.pk.attname))
 
 
 def _forget(**kwargs: Any) -> None:

@@ -76,7 +76,7 @@ class MCPValidator(OAuth2Validator):
         check_challenge(request.code_challenge, request.code_challenge_method, request.state)
         asked = getattr(request, "resource", None) or []
         asked = [asked] if isinstance(asked, str) else asked
-        request.resource = check_resources(asked, _django_request(request), request.state)
+        request.resource = check_resources(asked, _HeadersOnly(request.headers), request.state)
         return super()._create_authorization_code(request, code, expires)
 
     def validate_code(self, client_id: str, code: str, client: Any, request: OAuthRequest, *args: Any) -> bool:
@@ -162,9 +162,9 @@ class MCPValidator(OAuth2Validator):
     def _check_and_set_request_resource(self, request: OAuthRequest) -> None:
         """Bind the token to endpoints in their own spelling, so that a slash or a port is no other resource."""
         asked = [value for key, value in request.decoded_body or [] if key == "resource"]
-        request.resource = check_resources(asked, _django_request(request)) if asked else []
+        request.resource = check_resources(asked, _HeadersOnly(request.headers)) if asked else []
         super()._check_and_set_request_resource(request)
-        request.resource = request.resource or check_resources([], _django_request(request))
+        request.resource = request.resource or check_resources([], _HeadersOnly(request.headers))
 
     # ID tokens are no access tokens, and there are none.
 
@@ -187,11 +187,13 @@ def _revoke_tokens_of(code: str) -> None:
     get_refresh_token_model().revoke_family(_family_of(code))
 
 
-def _django_request(request: OAuthRequest) -> HttpRequest:
-    """Return a Django request with the headers of oauthlib's, for the origin where it is not set."""
-    django_request = HttpRequest()
-    django_request.META = request.headers
-    # The toolkit notes here what Django's own request said of TLS.
-    if request.headers.get("X_DJANGO_OAUTH_TOOLKIT_SECURE"):
-        django_request._get_scheme = lambda: "https"  # type: ignore[method-assign]
-    return django_request
+class _HeadersOnly(HttpRequest):
+    """A Django request with the headers of oauthlib's, for the origin where it is not set."""
+
+    def __init__(self, headers: dict[str, Any]) -> None:
+        super().__init__()
+        self.META = headers
+
+    def _get_scheme(self) -> str:
+        # The toolkit notes here what Django's own request said of TLS.
+        return "https" if self.META.get("X_DJANGO_OAUTH_TOOLKIT_SECURE") else "http"

@@ -83,8 +83,9 @@ class ConsentView(PageMixin, dot.AuthorizationView):
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Show the page."""
         # The toolkit lets the client's query decide whether the user is asked.
-        request.GET = request.GET.copy()  # type: ignore[assignment]
-        request.GET["approval_prompt"] = "force"  # type: ignore[index]
+        query = request.GET.copy()
+        query["approval_prompt"] = "force"
+        request.GET = query  # type: ignore[assignment]
         return super().get(request, *args, **kwargs)
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:

@@ -30,6 +30,7 @@ from ..visibility import (
     visible_fields,
     visible_name,
 )
+from .base import Tool
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
@@ -41,6 +42,8 @@ __all__ = [
     "exposure_argument",
     "fields_argument",
     "filters_argument",
+    "flag_argument",
+    "json_or_text",
     "limit_argument",
     "ordering_argument",
     "search_argument",
@@ -64,17 +67,29 @@ def alternatives(text: Any, names: Iterable[str]) -> str:
     return f"{meant}Valid: {', '.join(known[:MAX_LISTED]) or 'none'}{more}."
 
 
-def check_names(arguments: Mapping[str, Any], known: Iterable[str], ignored: Iterable[str] = ()) -> dict[str, Any]:
+def check_names(
+    arguments: Mapping[str, Any], known: Iterable[str], ignored: Iterable[str] = Tool.ignored_arguments
+) -> dict[str, Any]:
     """Return the arguments that are set, without those that clients send of their own accord.
 
     Raises:
         ToolError: an argument is not one of ``known``.
     """
-    known, ignored = list(known), set(ignored)
+    known, ignored = list(known), frozenset(ignored)
     for name in arguments:
         if name not in known and name not in ignored:
             raise ToolError(f"Unknown argument {name[:60]!r}. {alternatives(name, known)}")
     return {name: value for name, value in arguments.items() if value is not None and name not in ignored}
+
+
+def json_or_text(value: Any) -> Any:
+    """Return the JSON object or array that a text holds: some clients send those as text."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return orjson.loads(value)
+        except orjson.JSONDecodeError:
+            return value
+    return value
 
 
 def exposure_argument(request: MCPRequest, label: Any) -> "ModelExposure":
@@ -91,18 +106,8 @@ def exposure_argument(request: MCPRequest, label: Any) -> "ModelExposure":
         raise ToolError(f"No such model. {alternatives(text, labels)} list_models describes them.") from None
 
 
-def _decoded(value: Any) -> Any:
-    """Return the JSON that a text holds: some clients send objects and lists as text."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        try:
-            return orjson.loads(value)
-        except ValueError:
-            return value
-    return value
-
-
 def _names(value: Any, what: str, most: int) -> list[str]:
-    value = _decoded(value)
+    value = json_or_text(value)
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value) or len(value) > most:
@@ -134,7 +139,7 @@ def filters_argument(request: MCPRequest, exposure: "ModelExposure", value: Any)
     Raises:
         ToolError: a field or lookup is not one that the caller may use, or a value does not fit.
     """
-    value = _decoded(value)
+    value = json_or_text(value)
     if value is None or value == "":
         return ()
     if not isinstance(value, dict):
@@ -230,7 +235,7 @@ def flag_argument(value: Any, name: str) -> bool:
     """
     if isinstance(value, str):
         value = {"true": True, "false": False}.get(value.lower())
-    if value not in (None, True, False) or isinstance(value, int) and not isinstance(value, bool):
+    if value not in (None, True, False) or (isinstance(value, int) and not isinstance(value, bool)):
         raise ToolError(f"{name} must be true or false.")
     return bool(value)
 

@@ -4,13 +4,15 @@ Pages and widgets are the project's own, so that their HTML is read rather than 
 "Constructing the entry list").
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any, Final
 
 from django.forms import CheckboxInput, ChoiceWidget, FileInput, MultiWidget, Widget
+from django.http import QueryDict
 
-__all__ = ["Button", "Control", "HtmlForm", "Pair", "posted", "read_forms", "unwrapped"]
+__all__ = ["Button", "Control", "HtmlForm", "Pair", "as_query", "posted", "read_forms", "unwrapped"]
 
 Pair = tuple[str, str]
 Attrs = dict[str, str | None]
@@ -150,6 +152,14 @@ def read_forms(html: str) -> list[HtmlForm]:
     reader.feed(html)
     reader.close()
     return reader.forms
+
+
+def as_query(entries: Iterable[Pair]) -> QueryDict:
+    """Return the entries as Django reads them from a request."""
+    data = QueryDict(mutable=True)
+    for name, value in entries:
+        data.appendlist(name, value)
+    return data
 
 
 def unwrapped(widget: Widget) -> Widget:

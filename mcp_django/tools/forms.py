@@ -28,13 +28,12 @@ from django.forms import (
     MultiValueField,
     SplitDateTimeField,
 )
-from django.http import QueryDict
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from ..context import MCPRequest
 from ..exceptions import NotFound
-from .controls import Pair, posted
+from .controls import Pair, as_query, posted
 from .inputs import json_or_text, pick_rows
 
 __all__ = ["bind", "error_lines", "field_entries", "keep", "writable_names"]
@@ -146,15 +145,14 @@ def _bare_key(item: Any) -> Any:
 
 
 def bind(
-    request: MCPRequest, form_class: Callable[..., ModelForm[Any]], obj: Model | None, values: Mapping[str, Any]
+    request: MCPRequest, draft: ModelForm[Any], obj: Model | None, values: Mapping[str, Any]
 ) -> ModelForm[Any]:
     """Return the form of an add page (``obj`` None) or a change page, posted with ``values`` and validated.
 
-    ``values`` are JSON by field name, all of them names of the form's fields. Fields that are not among them post what
-    the page shows at first; on a change page they keep the values of ``obj``.
+    ``draft`` is the form as the page shows it at first. ``values`` are JSON by field name, all of them names of its
+    fields. Fields that are not among them post what the page shows; on a change page they keep the values of ``obj``.
     """
-    draft = form_class(instance=obj)
-    data = QueryDict(mutable=True)
+    data: list[Pair] = []
     wrong: dict[str, ValidationError] = {}
     for name, field in draft.fields.items():
         initial = draft.get_initial_for_field(field, name)
@@ -166,9 +164,8 @@ def bind(
                 wrong[name] = error
         if field.show_hidden_initial:
             entries += posted(field.hidden_widget(), draft.add_initial_prefix(name), field.prepare_value(initial))
-        for key, value in entries:
-            data.appendlist(key, value)
-    form = form_class(data, instance=obj)
+        data += entries
+    form: ModelForm[Any] = type(draft)(as_query(data), instance=obj)
     if obj is not None:
         keep(form, obj, values)
     form.full_clean()

@@ -22,7 +22,7 @@ __all__ = ["author", "log", "log_action", "log_addition", "log_change", "log_del
 
 MAX_NAME: Final = 80
 
-Message = list[dict[str, Any]]
+Message = list[dict[str, Any]] | str
 
 
 def author(request: MCPRequest, tool: str) -> str:
@@ -40,13 +40,13 @@ def log_addition(request: MCPRequest, exposure: "ModelExposure", obj: Model, mes
     """Log that the row was added."""
     mark = {"added": {"name": "via MCP", "object": author(request, tool)}}
     if _has_history(request):
-        exposure.log_addition(request, obj, [*message, mark])
+        exposure.log_addition(request, obj, _marked(request, message, mark, tool))
 
 
 def log_change(request: MCPRequest, exposure: "ModelExposure", obj: Model, message: Message, tool: str) -> None:
     """Log that the row was changed."""
     if _has_history(request):
-        exposure.log_change(request, obj, [*message, _change_mark(request, tool)])
+        exposure.log_change(request, obj, _marked(request, message, _change_mark(request, tool), tool))
 
 
 def log_deletion(request: MCPRequest, exposure: "ModelExposure", obj: Model, tool: str) -> None:
@@ -67,7 +67,7 @@ def log_action(request: MCPRequest, objects: Sequence[Model], tool: str) -> None
         log(request, objects, flag="CHANGE", message=[_change_mark(request, tool)])
 
 
-def log(request: MCPRequest, objects: Sequence[Model], *, flag: str, message: Message | str = "") -> Any:
+def log(request: MCPRequest, objects: Sequence[Model], *, flag: str, message: Message = "") -> Any:
     """Write the admin's entries; ``flag`` is ADDITION, CHANGE or DELETION of ``django.contrib.admin.models``."""
     from django.contrib.admin import models
 
@@ -77,6 +77,11 @@ def log(request: MCPRequest, objects: Sequence[Model], *, flag: str, message: Me
         action_flag=getattr(models, flag),
         change_message=message,
     )
+
+
+def _marked(request: MCPRequest, message: Message, mark: dict[str, Any], tool: str) -> Message:
+    # A ModelAdmin may construct a text instead.
+    return f"{message} (via MCP: {author(request, tool)})" if isinstance(message, str) else [*message, mark]
 
 
 def _change_mark(request: MCPRequest, tool: str) -> dict[str, Any]:

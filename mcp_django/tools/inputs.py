@@ -1,14 +1,16 @@
 """What tools that write read of their arguments, the rows that primary keys stand for, and how databases refuse."""
 
-import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
+from django.apps import apps
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db import DataError, IntegrityError, OperationalError
+from django.db import DataError, IntegrityError, OperationalError, router, transaction
 from django.db.models import Model, ProtectedError, QuerySet, RestrictedError
+from django.http import Http404
 
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
@@ -19,7 +21,7 @@ from .base import Tool
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
-__all__ = ["MAX_ROWS", "as_object", "as_pks", "json_or_text", "pick_rows", "refusals", "taken"]
+__all__ = ["MAX_ROWS", "as_object", "as_pks", "json_or_text", "one_transaction", "pick_rows", "refusals", "taken"]
 
 logger = logging.getLogger("mcp_django.tools")
 
@@ -44,8 +46,8 @@ def json_or_text(value: Any) -> Any:
     """Return what the text of a JSON object or array stands for; some clients send those as text."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
+            return orjson.loads(value)
+        except orjson.JSONDecodeError:
             return value
     return value
 
@@ -91,6 +93,21 @@ def pick_rows(request: MCPRequest, exposure: "ModelExposure", pks: Iterable[Any]
 
 
 @contextmanager
+def one_transaction(model: type[Model]) -> Iterator[list[str]]:
+    """Open a transaction on the database that the model is written to, and on that of the admin's history.
+
+    Yields the aliases, for a rollback that is no error.
+    """
+    aliases = [router.db_for_write(model)]
+    if apps.is_installed("django.contrib.admin"):
+        aliases.append(router.db_for_write(apps.get_model("admin", "LogEntry")))
+    with ExitStack() as stack:
+        for alias in dict.fromkeys(aliases):
+            stack.enter_context(transaction.atomic(using=alias))
+        yield list(dict.fromkeys(aliases))
+
+
+@contextmanager
 def refusals() -> Iterator[None]:
     """Turn what Django says against a write into a ``ToolError`` without SQL; whatever else fails passes."""
     try:
@@ -99,6 +116,8 @@ def refusals() -> Iterator[None]:
         raise ToolError(f"Refused, nothing was changed: {' '.join(error.messages)}") from None
     except PermissionDenied:
         raise ToolError("You may not do this. Nothing was changed.") from None
+    except Http404:
+        raise NotFound from None
     except (ProtectedError, RestrictedError):
         raise ToolError("Nothing was changed: other rows still refer to a row that would be deleted.") from None
     except IntegrityError:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.messages.storage.base import BaseStorage, Message
 from django.contrib.sessions.backends.base import SessionBase
-from django.http import HttpRequest, QueryDict
+from django.http import HttpRequest
 from django.urls import NoReverseMatch, Resolver404, resolve, reverse
 from django.utils.datastructures import MultiValueDict
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
 from ..context import MCPRequest
-from .controls import Pair
+from .controls import Pair, as_query
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
@@ -89,9 +89,7 @@ def changelist_request(request: MCPRequest, exposure: "ModelExposure", entries: 
         copy.resolver_match = resolve(copy.path_info)
     except Resolver404:
         copy.resolver_match = None
-    data = QueryDict(mutable=True)
-    for name, value in entries:
-        data.appendlist(name, value)
+    data = as_query(entries)
     data._mutable = False
     copy.POST = cast(Any, data)
     copy.FILES = MultiValueDict()

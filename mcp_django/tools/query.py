@@ -162,7 +162,7 @@ class QueryRecords(Tool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return one page."""
-        given = check_names(arguments, self.input_schema["properties"], self.ignored_arguments)
+        given = check_names(arguments, self.input_schema["properties"])
         exposure = exposure_argument(request, given.get("model"))
         count = flag_argument(given.get("count"), "count")
         return ToolResult(structured=page_payload(request, read_query(request, exposure, given), count=count))
@@ -176,12 +176,12 @@ def record_payload(
     ``fields`` are names that the caller may read, None for all. Long texts are not cut but where the whole would be
     longer than ``RESULT_CHARS``.
     """
-    names = visible_fields(request, exposure, obj) if fields is None else fields
+    names = visible_fields(request, exposure, obj) if fields is None else exposure.with_primary_key(fields)
     page = show_row(request, exposure, obj, columns_of(exposure, names))
     values = dict(zip(page.names, page.rows[0], strict=True))
     payload: dict[str, Any] = {
         "model": exposure.label,
-        "pk": values.get(exposure.opts.pk.name, str(obj.pk)),
+        "pk": values[exposure.opts.pk.name],
         "uri": row_uri(exposure, obj.pk),
         "label": label_of(exposure, obj),
         "permissions": {
@@ -190,7 +190,9 @@ def record_payload(
         },
     }
     cut = _cut(values, settings.RESULT_CHARS)
-    hints = [*page.notes, *([f"cut for length: {', '.join(cut)}; name one of them in fields to read more"] if cut else [])]
+    hints = list(page.notes)
+    if cut:
+        hints.append(f"cut for length: {', '.join(cut)}; name one of them in fields to read more")
     if hints:
         payload["hint"] = "; ".join(hints)
     payload["fields"] = values
@@ -236,17 +238,17 @@ class GetRecord(Tool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return the row."""
-        given = check_names(arguments, self.input_schema["properties"], self.ignored_arguments)
+        given = check_names(arguments, self.input_schema["properties"])
         exposure, row = self._find(request, given)
         names = None
-        if "fields" in given:
+        if given.get("fields") is not None:
             names = [column.name for column in fields_argument(request, exposure, given["fields"])]
             shown = visible_fields(request, exposure, row)
             names = [name for name in names if name in shown]
         return ToolResult(structured=record_payload(request, exposure, row, names))
 
     def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple["ModelExposure", Model]:
-        if "uri" in given:
+        if given.get("uri") is not None:
             try:
                 address = parse_uri(given["uri"])
                 exposure = get_exposure(request, address.label)
@@ -255,7 +257,7 @@ class GetRecord(Tool):
                 return exposure, get_row(request, exposure, address.pk)
             except NotFound:
                 raise ToolError(RECORD_NOT_FOUND) from None
-        if "model" not in given or "pk" not in given:
+        if given.get("model") is None or given.get("pk") is None:
             raise ToolError("Name the record by model and pk, or by uri.")
         exposure = exposure_argument(request, given["model"])
         try:

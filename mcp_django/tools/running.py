@@ -4,13 +4,13 @@ An action runs in a transaction of its own, with the entries in the history. Whe
 something, or refuses, the transaction is rolled back: a question has changed nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from django.core.exceptions import ValidationError
-from django.db import router, transaction
+from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpResponseBase
 
@@ -26,7 +26,7 @@ from .base import ToolResult
 from .controls import Button, Control, Pair
 from .forms import error_lines, field_entries
 from .history import log_action
-from .inputs import pick_rows, refusals
+from .inputs import one_transaction, pick_rows, refusals
 from .posting import changelist_entries, changelist_request, said
 from .responses import Page, read_response
 
@@ -108,24 +108,16 @@ class ActionCall:
         queryset = self.queryset.all()
         if pks is not None:
             queryset = queryset.filter(pk__in=[row.pk for row in self.rows if str(row.pk) in pks])
-        with refusals(), self._transaction() as using:
+        with refusals(), _transaction(self.action) as aliases:
             posting = changelist_request(self.request, self.action.exposure, entries)
             value = self.action.invoke(posting, queryset, values)
             outcome = self._read(posting, value)
-            if outcome.page is not None and using is not None:
-                transaction.set_rollback(True, using=using)
-            elif outcome.page is None and self.action.is_logged:
+            if outcome.page is not None:
+                for alias in aliases:
+                    transaction.set_rollback(True, using=alias)
+            elif self.action.is_logged:
                 log_action(self.request, self.rows, self.action.name)
         return outcome
-
-    @contextmanager
-    def _transaction(self) -> Iterator[str | None]:
-        if not self.action.atomic:
-            yield None
-            return
-        using = router.db_for_write(self.action.exposure.model)
-        with transaction.atomic(using=using):
-            yield using
 
     def _read(self, posting: MCPRequest, value: Any) -> Outcome:
         result: dict[str, Any] = {
@@ -199,6 +191,10 @@ class ActionCall:
         raise ToolError(
             "The action asked again and nothing was changed: it has more than one page. Run it in the admin."
         )
+
+
+def _transaction(action: "Action") -> AbstractContextManager[list[str]]:
+    return one_transaction(action.exposure.model) if action.atomic else nullcontext([])
 
 
 # Pages

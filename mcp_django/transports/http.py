@@ -41,8 +41,8 @@ class ClientGone(Exception):
 class MCPConsumer(AsyncConsumer):
     """Answers one HTTP request to the endpoint of ``site``."""
 
-    site: MCPSite
-    attributes: Mapping[str, Any] | None = None
+    def __init__(self, site: MCPSite, attributes: Mapping[str, Any] | None = None) -> None:
+        self.site, self.attributes = site, attributes
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         """Run the request as an ASGI application does."""

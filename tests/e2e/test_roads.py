@@ -19,6 +19,8 @@ from tests.e2e.servers import run_example
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 STOPS_WITHIN = 2
 DEADLINE = 10
+# Bytes: over MAX_BODY_BYTES.
+TOO_LARGE = 3 * 2**20
 META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientCapabilities": {},
@@ -160,7 +162,10 @@ def test_progress_comes_as_events_before_the_answer(streaming: Road, modern: boo
     response = post(streaming, rpc("tools/call", call, modern=modern, meta={"progressToken": "abc"}))
     assert response.headers["content-type"].startswith("text/event-stream")
     *told, answer = events(response.text)
-    assert [message["params"]["progress"] for message in told] == [1, 2, 3, 4, 5]
+    # What follows too fast is left out, but never the first or the end.
+    steps = [message["params"]["progress"] for message in told]
+    assert steps == sorted(set(steps))
+    assert (steps[0], steps[-1]) == (1, 5)
     assert {message["params"]["progressToken"] for message in told} == {"abc"}
     assert answer["id"] == 7
     assert answer["result"]["content"][0]["text"] == "counted to 5"
@@ -219,18 +224,18 @@ def test_with_a_token_other_methods_are_named_as_not_allowed(road: Road, method:
     assert "POST" in response.headers["allow"]
 
 
-def test_a_body_of_announced_size_is_refused_unread(road: Road) -> None:
-    assert raw(road, "Content-Length: 90000000", b"").startswith(b"HTTP/1.1 413")
+def test_a_body_that_announces_too_much_is_refused(road: Road) -> None:
+    assert send(road, b" " * TOO_LARGE).status_code == 413
 
 
-def test_a_body_that_grows_too_large_is_refused(road: Road) -> None:
-    def chunks() -> Iterator[bytes]:
-        for _ in range(48):
-            yield b" " * 65536
+def test_a_body_that_announces_nothing_and_grows_too_large_is_refused(streaming: Road) -> None:
+    assert send(streaming, iter([b" " * 65536] * (TOO_LARGE // 65536))).status_code == 413
 
-    headers = headers_for(rpc("ping")) | {"Authorization": f"Bearer {road.token}"}
-    response = httpx2.post(road.url, content=chunks(), headers=headers, timeout=DEADLINE)
-    assert response.status_code == 413
+
+def send(road: Road, body: bytes | Iterator[bytes], **headers: str) -> httpx2.Response:
+    """Post a body that is no message."""
+    sent = headers_for(rpc("ping")) | {"Authorization": f"Bearer {road.token}"} | headers
+    return httpx2.post(road.url, content=body, headers=sent, timeout=DEADLINE)
 
 
 def test_a_page_of_another_origin_is_refused(road: Road) -> None:
@@ -246,8 +251,7 @@ def test_another_host_is_refused(road: Road) -> None:
 
 
 def test_a_body_that_is_not_json_is_refused(road: Road) -> None:
-    headers = {"Authorization": f"Bearer {road.token}", "Content-Type": "application/json"}
-    response = httpx2.post(road.url, content=b"{", headers=headers, timeout=DEADLINE)
+    response = send(road, b"{")
     assert (response.status_code, response.json()["error"]["code"]) == (400, -32700)
 
 
@@ -284,14 +288,6 @@ def leave_after_start(road: Road, message: dict[str, Any], name: str) -> None:
     with closing(connect(road)) as connection:
         connection.sendall(head(road, headers_for(message) | {"Content-Length": str(len(body))}) + body)
         wait_for(road.directory / f"{name}.started")
-
-
-def raw(road: Road, header: str, body: bytes) -> bytes:
-    """The first bytes of the answer to a request that no client library would send."""
-    name, _, value = header.partition(": ")
-    with closing(connect(road)) as connection:
-        connection.sendall(head(road, headers_for(rpc("ping")) | {name: value}) + body)
-        return connection.recv(65536)
 
 
 def connect(road: Road) -> socket.socket:

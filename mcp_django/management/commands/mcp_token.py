@@ -1,20 +1,15 @@
 """``manage.py mcp_token``: a bearer token for clients that cannot open a browser."""
 
-import secrets
-from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils import timezone
-from oauth2_provider.models import get_access_token_model, get_application_model, set_token_value
 from oauth2_provider.settings import oauth2_settings
 
 from ...oauth.resource import endpoints, origin, resource_url, same_resource
 from ...oauth.scopes import default_scopes, join
-
-CLIENT = "mcp_token"
+from ...oauth.tokens import create_token
 
 
 class Command(BaseCommand):
@@ -43,14 +38,9 @@ class Command(BaseCommand):
         if unknown:
             raise CommandError(f"No such scope: {', '.join(unknown)}. There are {join(oauth2_settings.SCOPES)}.")
         bound = _resources(resource)
-        raw = secrets.token_urlsafe(32)
-        expires = timezone.now() + timedelta(days=days)
-        token = get_access_token_model()(
-            user=person, application=_client(), scope=scopes, expires=expires, resource=bound
-        )
-        set_token_value(token, raw)
-        token.save()
-        self.stderr.write(f"{person} may use {' '.join(bound)} with {scopes} until {expires:%Y-%m-%d %H:%M} (UTC).")
+        token, raw = create_token(person, scopes=scopes.split(), resources=bound, days=days)
+        until = f"{token.expires:%Y-%m-%d %H:%M %Z}".rstrip()
+        self.stderr.write(f"{person} may use {' '.join(bound)} with {scopes} until {until}.")
         self.stderr.write(f"The token is not shown again. In the admin it is access token {token.pk}.")
         self.stdout.write(raw)
 
@@ -58,7 +48,7 @@ class Command(BaseCommand):
 def _user(name: str) -> Any:
     model = get_user_model()
     try:
-        person = model._default_manager.get_by_natural_key(name)  # type: ignore[attr-defined]
+        person = model._default_manager.get_by_natural_key(name)
     except model.DoesNotExist:
         raise CommandError(f"There is no user {name!r}.") from None
     if not person.is_active:
@@ -81,14 +71,3 @@ def _resources(asked: str | None) -> list[str]:
     if not found:
         raise CommandError(f"No such endpoint. Mounted are: {' '.join(mounted) or 'none'}.")
     return found
-
-
-def _client() -> Any:
-    """Return the application that these tokens belong to: no flow issues tokens to it, and its secret is not kept."""
-    model = get_application_model()
-    defaults = {
-        "name": CLIENT,
-        "client_type": model.CLIENT_CONFIDENTIAL,
-        "authorization_grant_type": model.GRANT_CLIENT_CREDENTIALS,
-    }
-    return model._default_manager.get_or_create(client_id=CLIENT, defaults=defaults)[0]

@@ -12,6 +12,8 @@ from django.contrib.staticfiles.handlers import ASGIStaticFilesHandler
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
+from example_project.places.models import City
+
 HOST = "127.0.0.1"
 
 READY = """
@@ -47,7 +49,7 @@ MCP Inspector
   then choose Streamable HTTP and enter {url}
 
 Without a browser, as a bearer token
-  .venv/bin/python manage.py mcp_token admin
+  PORT={port} .venv/bin/python manage.py mcp_token admin
 
 Press Ctrl-C to stop. The data stay.
 """
@@ -63,14 +65,17 @@ class Command(BaseCommand):
         self.serve(port)
 
     def prepare(self) -> None:
-        for title, command in (
-            ("Database", "migrate"),
-            ("Places", "load_places"),
-            ("Shop", "load_shop"),
-            ("Accounts", "create_accounts"),
-        ):
-            self.stdout.write(self.style.MIGRATE_HEADING(title))
-            call_command(command, verbosity=1, stdout=self.stdout, stderr=self.stderr)
+        self.step("Database", "migrate")
+        if not City.objects.exists():
+            # Only then: what somebody deleted is not to come back with the next start.
+            self.step("Places", "load_places")
+        self.step("Shop", "load_shop")
+        self.step("Accounts", "create_accounts")
+
+    def step(self, title: str, command: str) -> None:
+        self.stdout.write(self.style.MIGRATE_HEADING(title))
+        self.stdout.flush()
+        call_command(command)
 
     def serve(self, port: int) -> None:
         """Run daphne until it is stopped. What `runserver` adds and is of use here are the static files."""
@@ -78,15 +83,15 @@ class Command(BaseCommand):
             application=ASGIStaticFilesHandler(get_default_application()),
             endpoints=[f"tcp:port={port}:interface={HOST}"],
             action_logger=AccessLogGenerator(self.stdout),
-            ready_callable=self.announce,
+            ready_callable=lambda: self.announce(port),
         )
         server.run()
         if server.abort_start:
             raise CommandError(f"Port {port} could not be opened.")
 
-    def announce(self) -> None:
+    def announce(self, port: int) -> None:
         base = settings.MCP_BASE_URL
-        self.stdout.write(READY.format(base=base, url=f"{base}/mcp"), self.style.SUCCESS)
+        self.stdout.write(READY.format(base=base, url=f"{base}/mcp", port=port), self.style.SUCCESS)
         self.stdout.flush()
 
 

@@ -1,0 +1,100 @@
+"""Models as resources: a page of rows, one row, a description, a file; each has its URI."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from ..addresses import (
+    FILE_TEMPLATE,
+    PAGE_TEMPLATE,
+    RECORD_TEMPLATE,
+    SCHEMA_TEMPLATE,
+    Address,
+    page_uri,
+    parse_uri,
+    schema_uri,
+)
+from ..context import MCPRequest
+from ..exceptions import NotFound, ToolError
+from ..pagination import list_cursor, read_list_cursor
+from ..protocol.errors import InvalidParams
+from ..tools.models import describe
+from ..tools.query import page_payload, read_query, record_payload
+from ..visibility import get_exposure, get_row, visible_exposures
+from .files import read_file
+
+__all__ = ["ModelResources"]
+
+# Models of one page of the list. Clients read all pages when they start, and some stop at 64.
+LIST_PAGE: Final = 100
+JSON: Final = "application/json"
+PURPOSE: Final = "resources/list"
+
+
+class ModelResources:
+    """The resources of every model that the caller may view."""
+
+    def list(self, request: MCPRequest, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
+        """Return the definitions of one page of models, each with its description, and the cursor of the next page.
+
+        Raises:
+            InvalidParams: the cursor is not one of this list for this caller.
+        """
+        last = read_list_cursor(request, PURPOSE, cursor) if cursor is not None else ""
+        exposures = [exposure for exposure in visible_exposures(request) if exposure.label > last]
+        found = []
+        for exposure in exposures[:LIST_PAGE]:
+            title = str(exposure.opts.verbose_name_plural)
+            about = {"description": exposure.description.strip()} if exposure.description else {}
+            found.append({"uri": page_uri(exposure), "name": exposure.label, "title": title, **about, "mimeType": JSON})
+            found.append({"uri": schema_uri(exposure), "name": f"{exposure.label} schema", "mimeType": JSON})
+        more = len(exposures) > LIST_PAGE
+        return found, list_cursor(request, PURPOSE, exposures[LIST_PAGE - 1].label) if more else None
+
+    def templates(self, request: MCPRequest) -> list[dict[str, Any]]:
+        """Return the definitions of the templates; they are the same for all who may view anything."""
+        if not visible_exposures(request):
+            return []
+        return [
+            {"uriTemplate": RECORD_TEMPLATE, "name": "record", "title": "One record", "mimeType": JSON},
+            {"uriTemplate": PAGE_TEMPLATE, "name": "records", "title": "A page of records", "mimeType": JSON},
+            {"uriTemplate": SCHEMA_TEMPLATE, "name": "schema", "title": "What a model holds", "mimeType": JSON},
+            {"uriTemplate": FILE_TEMPLATE, "name": "file", "title": "A file of a record"},
+        ]
+
+    def read(self, request: MCPRequest, uri: str) -> list[dict[str, Any]]:
+        """Return the contents of the resource.
+
+        Raises:
+            NotFound: there is none of that URI for this caller.
+            InvalidParams: a member of a page's query is not what the caller may ask, or a file is too long.
+        """
+        address = parse_uri(uri)
+        if address.label != address.label.lower():
+            raise NotFound
+        exposure = get_exposure(request, address.label)
+        if address.field_name is not None:
+            return [read_file(request, uri, address)]
+        if address.is_schema:
+            return [_contents(uri, describe(request, exposure))]
+        if address.pk is not None:
+            return [_contents(uri, record_payload(request, exposure, get_row(request, exposure, address.pk)))]
+        return [_contents(uri, self._page(request, address))]
+
+    def _page(self, request: MCPRequest, address: Address) -> dict[str, Any]:
+        exposure = get_exposure(request, address.label)
+        try:
+            payload = page_payload(request, read_query(request, exposure, address.query))
+        except ToolError as error:
+            raise InvalidParams(error.message) from None
+        following = payload.pop("next_cursor", None)
+        if following is None:
+            return payload
+        query = {name: value for name, value in address.query.items() if name != "cursor"}
+        # Before the rows, as some clients cut the end of a long text.
+        return {"next": page_uri(exposure, cursor=following, **query), **payload}
+
+
+def _contents(uri: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+    return {"uri": uri, "mimeType": JSON, "text": orjson.dumps(payload, default=str).decode()}

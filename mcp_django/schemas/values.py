@@ -1,0 +1,347 @@
+"""Types of single values: each has its JSON Schema and turns what a client sent into the Python value."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, ClassVar, Final
+from uuid import UUID
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.utils import timezone
+from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
+
+from ..context import MCPRequest
+from .problems import MAX_SHOWN, Invalid, json_type, show
+
+__all__ = [
+    "PARSED",
+    "Anything",
+    "Boolean",
+    "Choice",
+    "DecimalNumber",
+    "Integer",
+    "Number",
+    "Parsed",
+    "String",
+    "Type",
+]
+
+MAX_TEXT: Final = 64
+# What databases hold in their widest integer column.
+MAX_INTEGER: Final = 2**63 - 1
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?")
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
+
+
+class Type:
+    """What a parameter may be. ``noun`` names it in messages, ``json_types`` are the JSON types of its schema."""
+
+    noun: str
+    json_types: tuple[str, ...] = ()
+    needs_database: bool = False
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema, a new dict."""
+        return {"type": self.json_types[0]}
+
+    def words(self) -> str:
+        """Return the constraints in words, "" when there are none."""
+        return ""
+
+    def convert(self, value: Any, request: MCPRequest) -> Any:
+        """Return the Python value of the JSON value.
+
+        Raises:
+            Invalid: the JSON value is not of this type.
+        """
+        raise NotImplementedError
+
+    def limited(self, limits: Mapping[str, Any]) -> "Type":
+        """Return the type with the limits (``minimum``, ``max_length`` ...) added.
+
+        Raises:
+            ImproperlyConfigured: the type has no such limit.
+        """
+        known = {field.name for field in fields(self)} & LIMITS  # type: ignore[arg-type]
+        if unknown := sorted(limits.keys() - known):
+            raise ImproperlyConfigured(f"{unknown[0]} does not go with {self.noun}")
+        return replace(self, **limits)  # type: ignore[type-var]
+
+    def refuse(self, value: Any) -> Invalid:
+        """Return the error for a value that is something else."""
+        return Invalid(f"expected {self.noun}, got {show(value)}")
+
+
+LIMITS: Final = frozenset({"minimum", "maximum", "min_length", "max_length", "min_items", "max_items"})
+
+
+def between(low: Any, high: Any, unit: str = "") -> str:
+    """Return a range in words: "1 to 100", "at least 1 item", "" for none."""
+    unit = f" {unit}" if unit else ""
+    if low is not None and high is not None:
+        return f"{low} to {high}{unit}"
+    if low is not None:
+        return f"at least {low}{unit}"
+    return f"at most {high}{unit}" if high is not None else ""
+
+
+@dataclass(frozen=True)
+class Anything(Type):
+    """Any JSON value, handed on as it is."""
+
+    noun: ClassVar[str] = "a JSON value"
+    json_types: ClassVar[tuple[str, ...]] = ("null", "boolean", "integer", "number", "string", "array", "object")
+
+    def schema(self) -> dict[str, Any]:
+        """Return the schema that admits everything."""
+        return {}
+
+    def convert(self, value: Any, request: MCPRequest) -> Any:
+        """Return the value."""
+        return value
+
+
+@dataclass(frozen=True)
+class String(Type):
+    """Text."""
+
+    min_length: int | None = None
+    max_length: int | None = None
+    noun: ClassVar[str] = "a string"
+    json_types: ClassVar[tuple[str, ...]] = ("string",)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the schema with its lengths."""
+        limits = {"minLength": self.min_length, "maxLength": self.max_length}
+        return {"type": "string", **{key: value for key, value in limits.items() if value is not None}}
+
+    def words(self) -> str:
+        """Return the lengths in words."""
+        return between(self.min_length, self.max_length, "characters")
+
+    def convert(self, value: Any, request: MCPRequest) -> Any:
+        """Return the text. NUL is refused, because PostgreSQL cannot hold it."""
+        if not isinstance(value, str):
+            raise self.refuse(value)
+        if "\0" in value:
+            raise Invalid("must not contain the character NUL")
+        if len(value) < (self.min_length or 0) or (self.max_length is not None and len(value) > self.max_length):
+            raise Invalid(f"must have {self.words()}, got {len(value)}")
+        return value
+
+
+@dataclass(frozen=True)
+class _Ranged(Type):
+    minimum: Any = None
+    maximum: Any = None
+
+    def schema(self) -> dict[str, Any]:
+        limits = {"minimum": self.minimum, "maximum": self.maximum}
+        return {"type": self.json_types[0], **{key: value for key, value in limits.items() if value is not None}}
+
+    def words(self) -> str:
+        return between(self.minimum, self.maximum)
+
+    def checked(self, value: Any) -> Any:
+        low, high = self.minimum, self.maximum
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise Invalid(f"must be {self.words()}, got {show(value)}")
+        return value
+
+
+@dataclass(frozen=True)
+class Integer(_Ranged):
+    """A whole number of at most 64 bits; text of digits is one too."""
+
+    noun: ClassVar[str] = "an integer"
+    json_types: ClassVar[tuple[str, ...]] = ("integer",)
+
+    def convert(self, value: Any, request: MCPRequest) -> Any:
+        """Return the integer; booleans and fractions are none."""
+        if isinstance(value, str) and _INTEGER.fullmatch(value.strip(" ")):
+            value = int(value)
+        if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_SAFE_INTEGER:
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.refuse(value)
+        if not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
+            raise Invalid("is out of range: integers have at most 64 bits")
+        return self.checked(value)
+
+
+@dataclass(frozen=True)
+class Number(_Ranged):
+    """A finite number."""
+
+    noun: ClassVar[str] = "a number"
+    json_types: ClassVar[tuple[str, ...]] = ("number",)
+
+    def convert(self, value: Any, request: MCPRequest) -> Any:
+        """Return the number as a float; infinity and NaN are none."""
+        if isinstance(value, str) and _DECIMAL.fullmatch(value):
+            value = float(value)
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise self.refuse(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            raise Invalid("is out of range") from None
+        if not math.isfinite(number):
+            raise Invalid(f"expected a finite number, got {number}")
+        return self.checked(number)
+
+
+@dataclass(frozen=True)
+class DecimalNumber(_Ranged):
+    """An exact decimal, as text on the wire; a number is read as it was written."""
+
+    noun: ClassVar[str] = "a decimal number"
+    json_types: ClassVar[tuple[str, ...]] = ("string",)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the schema of the text: ranges are in the words, as keywords for numbers say nothing of strings."""
+        return {"type": "string"}
+
+    def words(self) -> str:
+        """Return what the text holds, and its range."""
+        return ", ".join(filter(None, ["decimal number as text, such as 12.50", self.range()]))
+
+    def range(self) -> str:
+        """Return the range in words."""
+        return between(self.minimum, self.maximum)
+
+    def convert(self, value: Any, request: MCPRequest) -> Any:
+        """Return the decimal; no digit is lost or made up."""
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise self.refuse(value)
+        text = value.strip(" ") if isinstance(value, str) else _digits(value)
+        if not _DECIMAL.fullmatch(text):
+            raise self.refuse(value)
+        number = Decimal(text)
+        low, high = self.minimum, self.maximum
+        if (low is not None and number < low) or (high is not None and number > high):
+            raise Invalid(f"must be {self.range()}, got {show(text)}")
+        return number
+
+
+def _digits(value: int | float) -> str:
+    # A huge integer is not written out before its size is known.
+    return repr(value) if isinstance(value, float) or abs(value) < 10**MAX_SHOWN else ""
+
+
+@dataclass(frozen=True)
+class Boolean(Type):
+    """True or false; the words "true" and "false" too, which models write."""
+
+    noun: ClassVar[str] = "true or false"
+    json_types: ClassVar[tuple[str, ...]] = ("boolean",)
+
+    def convert(self, value: Any, request: MCPRequest) -> Any:
+        """Return the truth value; 0 and 1 are none."""
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        if not isinstance(value, bool):
+            raise self.refuse(value)
+        return value
+
+
+@dataclass(frozen=True)
+class Parsed(Type):
+    """Text in a notation: ``parse`` gives the value, or None or ``ValueError`` for text in no such notation."""
+
+    noun: str
+    example: str
+    parse: Callable[[str], Any]
+    json_types: ClassVar[tuple[str, ...]] = ("string",)
+
+    def words(self) -> str:
+        """Return the notation."""
+        return f"{self.noun.partition(' ')[2]}, such as {self.example}"
+
+    def convert(self, value: Any, request: MCPRequest) -> Any:
+        """Return what the text stands for."""
+        # The parsers run regular expressions: over short ASCII text alone.
+        if isinstance(value, str) and value.isascii() and len(value) <= MAX_TEXT:
+            try:
+                found = self.parse(value.strip(" "))
+            except (ValueError, OverflowError):
+                found = None
+            if found is not None:
+                return found
+        raise Invalid(f"expected {self.noun} such as {self.example}, got {show(value)}")
+
+
+def _datetime(text: str) -> datetime | None:
+    """Read a moment and give it the time zone that Django's fields expect."""
+    found = parse_datetime(text)
+    if found is None or timezone.is_aware(found) is settings.USE_TZ:
+        return found
+    return timezone.make_aware(found) if settings.USE_TZ else timezone.make_naive(found)
+
+
+def _uuid(text: str) -> UUID | None:
+    return UUID(text) if _UUID.fullmatch(text) else None
+
+
+PARSED: Final[Mapping[type, Parsed]] = {
+    date: Parsed("an ISO 8601 date", "2026-07-28", parse_date),
+    datetime: Parsed("an ISO 8601 date and time", "2026-07-28T14:30:00Z", _datetime),
+    time: Parsed("a time of day", "14:30:00", parse_time),
+    timedelta: Parsed("a duration", "1 12:30:00 (days, hours, minutes, seconds) or PT12H30M", parse_duration),
+    UUID: Parsed("a UUID", "123e4567-e89b-12d3-a456-426614174000", _uuid),
+}
+
+
+@dataclass(frozen=True)
+class Choice(Type):
+    """One of some values. ``options`` are pairs of a JSON value and the Python value that it stands for.
+
+    ``labels`` name the values for people, where they differ from them.
+    """
+
+    options: tuple[tuple[Any, Any], ...]
+    labels: tuple[str, ...] = ()
+
+    @property
+    def noun(self) -> str:  # type: ignore[override]
+        """Name the values."""
+        shown = [show(value) for value, _ in self.options[:20]]
+        return f"one of {', '.join(shown)}{' …' if len(self.options) > 20 else ''}"
+
+    @property
+    def json_types(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The JSON types of the values."""
+        return tuple(dict.fromkeys(json_type(value) for value, _ in self.options))
+
+    def schema(self) -> dict[str, Any]:
+        """Return the enumeration."""
+        types = self.json_types
+        return {"type": types[0] if len(types) == 1 else list(types), "enum": [value for value, _ in self.options]}
+
+    def words(self) -> str:
+        """Return the labels of the values."""
+        named = [
+            f"{value} = {label}"
+            for (value, _), label in zip(self.options, self.labels, strict=False)
+            if str(value).replace("_", " ").lower() != label.lower()
+        ]
+        return ", ".join(named)
+
+    def convert(self, value: Any, request: MCPRequest) -> Any:
+        """Return the Python value of the option."""
+        for option, python in self.options:
+            if option == value and isinstance(option, bool) is isinstance(value, bool):
+                return python
+        # Some clients send every member of an enumeration as text.
+        for option, python in self.options:
+            if isinstance(value, str) and json_type(option) in ("integer", "boolean", "number"):
+                if json.dumps(option) == value.lower():
+                    return python
+        raise self.refuse(value)

@@ -1,0 +1,200 @@
+"""``create_record``, ``update_record`` and ``delete_record``: rows written as the admin writes them.
+
+Each runs in one transaction together with its entry in the admin's history, so that an error means that nothing was
+changed. A row that is changed or deleted is locked first, where the database can do that.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from django.db import connections, router
+from django.db.models import Model
+
+from ..conf import settings
+from ..context import MCPRequest
+from ..elicitation import issue, redeem
+from ..exceptions import NotFound, ToolError
+from ..serializers import label_of, pk_text
+from ..visibility import get_row, visible_exposures
+from .arguments import RECORD_NOT_FOUND, exposure_argument
+from .base import WRITE, Tool, ToolResult
+from .deletion import Deletion, plan_deletion
+from .history import log_deletion
+from .inputs import as_object, one_transaction, refusals, taken
+from .query import record_payload
+from .saving import save_row
+
+if TYPE_CHECKING:
+    from ..exposures import ModelExposure
+
+__all__ = ["CreateRecord", "DeleteRecord", "UpdateRecord"]
+
+MODEL: Final = {"type": "string", "description": "Label, e.g. shop.order"}
+PK: Final = {"type": ["integer", "string"], "description": "Primary key of the row"}
+VALUES: Final = {
+    "type": "object",
+    "properties": {},
+    "description": "Values by field name, as describe_model lists them; a relation by primary key",
+}
+GONE: Final = "It was saved, and is not among the rows that you may see."
+
+
+class WriteTool(Tool):
+    """A tool that writes rows; ``permission`` is the one that it takes."""
+
+    permission: str
+    scopes = frozenset({WRITE})
+    # A write runs the project's own code, and may wait for the lock of a row.
+    slow = True
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether there is a model that the caller may write so."""
+        if settings.READ_ONLY:
+            return False
+        return any(self.allows(request, exposure) for exposure in visible_exposures(request))
+
+    def allows(self, request: MCPRequest, exposure: "ModelExposure", *obj: Model) -> bool:
+        """Return whether the caller has the permission for the model, or for a row of it."""
+        check: Callable[..., bool] = getattr(exposure, f"has_{self.permission}_permission")
+        return check(request, *obj)
+
+    def check_allowed(self, request: MCPRequest, exposure: "ModelExposure", *obj: Model) -> None:
+        """Raise ``ToolError`` unless the caller has the permission."""
+        if not self.allows(request, exposure, *obj):
+            what = "this row" if obj else "rows"
+            raise ToolError(f"You may view but not {self.permission} {what} of {exposure.label}. Nothing was changed.")
+
+
+def _locked_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> Model:
+    """Return the row as it is now, and as it stays until the transaction ends."""
+    try:
+        row = get_row(request, exposure, pk)
+        using = router.db_for_write(exposure.model, instance=row)
+        if connections[using].features.has_select_for_update:
+            list(exposure.model._base_manager.using(using).select_for_update().filter(pk=row.pk))
+            row = get_row(request, exposure, pk)
+    except NotFound:
+        raise ToolError(RECORD_NOT_FOUND) from None
+    return row
+
+
+def _saved_payload(
+    request: MCPRequest, exposure: "ModelExposure", saved: Model, changed: list[str], verb: str
+) -> ToolResult:
+    head: dict[str, Any] = {verb: True, "changed": changed}
+    try:
+        # Read anew: what the caller may see of it, with what the queryset adds.
+        row = get_row(request, exposure, pk_text(saved.pk))
+    except NotFound:
+        head |= {"model": exposure.label, "pk": pk_text(saved.pk), "note": GONE}
+        return ToolResult(structured=head)
+    return ToolResult(structured={**head, **record_payload(request, exposure, row)})
+
+
+class CreateRecord(WriteTool):
+    """``create_record``: a row added as on the admin's add page."""
+
+    name = "create_record"
+    title = "Create record"
+    description = "Add a row to a model. Fields that are left out get the defaults of the add page."
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {"model": MODEL, "values": VALUES},
+        "required": ["model", "values"],
+    }
+    permission = "add"
+    destructive = False
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """See :meth:`Tool.call`."""
+        given = taken(arguments, self.input_schema["properties"], required=["model", "values"])
+        exposure = exposure_argument(request, given["model"])
+        self.check_allowed(request, exposure)
+        values = as_object(given["values"], "values")
+        with refusals(), one_transaction(exposure.model):
+            saved, changed = save_row(request, exposure, None, values, self.name)
+            return _saved_payload(request, exposure, saved, changed, "created")
+
+
+class UpdateRecord(WriteTool):
+    """``update_record``: a row changed as on the admin's change page; fields that are not named stay as they are."""
+
+    name = "update_record"
+    title = "Update record"
+    description = "Change fields of one row. Fields that are left out keep their values."
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {"model": MODEL, "pk": PK, "values": VALUES},
+        "required": ["model", "pk", "values"],
+    }
+    permission = "change"
+    idempotent = True
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """See :meth:`Tool.call`."""
+        given = taken(arguments, self.input_schema["properties"], required=["model", "pk", "values"])
+        exposure = exposure_argument(request, given["model"])
+        values = as_object(given["values"], "values")
+        with refusals(), one_transaction(exposure.model):
+            row = _locked_row(request, exposure, given["pk"])
+            self.check_allowed(request, exposure, row)
+            saved, changed = save_row(request, exposure, row, values, self.name)
+            return _saved_payload(request, exposure, saved, changed, "updated")
+
+
+class DeleteRecord(WriteTool):
+    """``delete_record``: a preview first, then the deletion of exactly what was shown."""
+
+    name = "delete_record"
+    title = "Delete record"
+    description = (
+        "Delete one row and what depends on it. The first call deletes nothing: it shows what would be deleted and gives "
+        "a confirm_token; the same call with the token deletes exactly that."
+    )
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "model": MODEL,
+            "pk": PK,
+            "confirm_token": {"type": "string", "description": "From the preview of this deletion"},
+        },
+        "required": ["model", "pk"],
+    }
+    permission = "delete"
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """See :meth:`Tool.call`."""
+        given = taken(arguments, self.input_schema["properties"], required=["model", "pk"])
+        exposure = exposure_argument(request, given["model"])
+        with refusals(), one_transaction(exposure.model):
+            row = _locked_row(request, exposure, given["pk"])
+            self.check_allowed(request, exposure, row)
+            deletion = plan_deletion(request, exposure, row)
+            shown = {
+                "model": exposure.label,
+                "pk": pk_text(row.pk),
+                "label": label_of(exposure, row),
+                "deletes": dict(deletion.counts),
+            }
+            bound = (self.name, {"model": exposure.label, "pk": pk_text(row.pk)}, deletion.objects)
+            if "confirm_token" not in given:
+                return self._preview(request, shown, deletion, bound)
+            redeem(request, given["confirm_token"], *bound)
+            log_deletion(request, exposure, row, self.name)
+            exposure.delete_model(request, row)
+            return ToolResult(structured={"deleted": True, **shown})
+
+    def _preview(
+        self, request: MCPRequest, shown: Mapping[str, Any], deletion: Deletion, bound: tuple[Any, ...]
+    ) -> ToolResult:
+        total = len(deletion.objects)
+        return ToolResult(
+            structured={
+                "confirmation_required": True,
+                "message": f"This deletes {total} object{'s' if total != 1 else ''}, which cannot be undone.",
+                **shown,
+                "next": "Nothing has been deleted yet. If it is right, call again with the same arguments and confirm_token.",
+                "confirm_token": issue(request, *bound),
+                "expires_in": settings.CONFIRMATION_MAX_AGE,
+            }
+        )
