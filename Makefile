@@ -3,6 +3,9 @@
 PORT ?= 8000
 # Options of every pytest run, such as PYTEST="-x -k oauth".
 PYTEST ?= -n 2 --dist loadfile
+# The example project is tested with its own settings, all else with those of the tests.
+EXAMPLE_TESTS = --ds=example_project.settings tests/test_example_project.py
+OTHER_TESTS = --ignore=tests/test_example_project.py
 
 # The first interpreter of a list that runs, is new enough and can make virtual environments. pyenv's shims exist for
 # versions that do not run, hence the trial; its versions are found although none of them is on the PATH.
@@ -37,14 +40,16 @@ test: .venv/.installed tests/node_modules/.installed
 
 test-main: .venv/.installed tests/node_modules/.installed
 	@echo "== $$(.venv/bin/python --version), Django $$(.venv/bin/django-admin --version)"
-	@.venv/bin/python -m pytest $(PYTEST)
+	@.venv/bin/python -m pytest $(EXAMPLE_TESTS)
+	@.venv/bin/python -m pytest $(PYTEST) $(OTHER_TESTS)
 
 test-django6:
 	@python="$(PYTHON_DJANGO6)"; \
 	if [ -n "$$python" ]; then \
 		$(MAKE) --no-print-directory PYTHON_DJANGO6="$$python" .venv-django6/.installed && \
 		echo "== $$(.venv-django6/bin/python --version), Django $$(.venv-django6/bin/django-admin --version)" && \
-		.venv-django6/bin/python -m pytest $(PYTEST) -m "not e2e"; \
+		.venv-django6/bin/python -m pytest $(EXAMPLE_TESTS) && \
+		.venv-django6/bin/python -m pytest $(PYTEST) $(OTHER_TESTS) -m "not e2e"; \
 	elif [ -n "$$CI" ]; then \
 		echo "Django 6 needs Python 3.12 or newer, and there is none." >&2; exit 1; \
 	else \

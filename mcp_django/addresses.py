@@ -1,16 +1,15 @@
 """URIs of models, rows, pages and files: ``django://{app_label}/{model_name}[/{pk}[/{field}]]``.
 
-One thing has one URI: labels are lower case, and a primary key is spelt as :func:`pk_text` writes it.
+One thing has one URI: labels are lower case, and a primary key is spelt as ``pk_text`` writes it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
-
 from .exceptions import NotFound
 from .protocol.uris import UriTemplate, percent_decode, percent_encode
+from .serializers import pk_text
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure
@@ -23,7 +22,6 @@ __all__ = [
     "Address",
     "page_uri",
     "parse_uri",
-    "pk_text",
     "row_uri",
     "row_uri_pattern",
     "schema_uri",
@@ -49,13 +47,6 @@ class Address:
     field_name: str | None = None
     is_schema: bool = False
     query: Mapping[str, str] = field(default_factory=dict)
-
-
-def pk_text(value: Any) -> str:
-    """Return the one spelling of a primary key; a composite one is a JSON array of the spellings of its parts."""
-    if isinstance(value, tuple):
-        return orjson.dumps([pk_text(part) for part in value]).decode()
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def _model_uri(exposure: "ModelExposure") -> str:

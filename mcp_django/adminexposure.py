@@ -28,7 +28,7 @@ class AdminExposure(ModelExposure):
     ``has_*_permission`` of the ``ModelAdmin``.
     """
 
-    model_admin: ModelAdmin[Any]
+    model_admin: "ModelAdmin[Any]"
     # While none of these is overridden, the columns are the same for every caller and are worked out once.
     column_hooks: ClassVar[tuple[str, ...]] = (
         "get_fields",
@@ -39,7 +39,7 @@ class AdminExposure(ModelExposure):
         "get_list_display",
     )
 
-    def __init__(self, model: type[Model], site: "MCPSite", model_admin: ModelAdmin[Any]) -> None:
+    def __init__(self, model: type[Model], site: "MCPSite", model_admin: "ModelAdmin[Any]") -> None:
         super().__init__(model, site)
         self.model_admin = model_admin
 
@@ -149,6 +149,11 @@ class AdminExposure(ModelExposure):
             return super().get_form(request, obj, change)
         return self.model_admin.get_form(request, obj, change=change)
 
+    def save_form(self, request: MCPRequest, form: Any, change: bool) -> Model:
+        """See :meth:`ModelExposure.save_form`."""
+        saved: Model = self.model_admin.save_form(request, form, change)
+        return saved
+
     def save_model(self, request: MCPRequest, obj: Model, form: Any, change: bool) -> None:
         """Save as the admin does."""
         self.model_admin.save_model(request, obj, form, change)
@@ -157,9 +162,33 @@ class AdminExposure(ModelExposure):
         """Save related values as the admin does, without inlines."""
         self.model_admin.save_related(request, form, [], change)
 
+    def get_deleted_objects(self, objs: Sequence[Model], request: MCPRequest) -> tuple[Any, ...]:
+        """Return what the admin's deletion page shows."""
+        return self.model_admin.get_deleted_objects(objs, request)  # type: ignore[arg-type]
+
     def delete_model(self, request: MCPRequest, obj: Model) -> None:
         """Delete as the admin does."""
         self.model_admin.delete_model(request, obj)
+
+    # History
+
+    def construct_change_message(self, request: MCPRequest, form: Any, add: bool = False) -> Any:
+        """See :meth:`ModelExposure.construct_change_message`."""
+        return self.model_admin.construct_change_message(request, form, None, add)  # type: ignore[arg-type]
+
+    def log_addition(self, request: MCPRequest, obj: Model, message: Any) -> Any:
+        """See :meth:`ModelExposure.log_addition`."""
+        return self.model_admin.log_addition(request, obj, message)
+
+    def log_change(self, request: MCPRequest, obj: Model, message: Any) -> Any:
+        """See :meth:`ModelExposure.log_change`."""
+        return self.model_admin.log_change(request, obj, message)
+
+    def log_deletions(self, request: MCPRequest, objs: Sequence[Model]) -> Any:
+        """See :meth:`ModelExposure.log_deletions`."""
+        return self.model_admin.log_deletions(request, objs)  # type: ignore[arg-type]
+
+    # Actions
 
     def get_actions(self, request: MCPRequest) -> Mapping[str, Action]:
         """Return the admin's actions that it would offer to this caller, and those of a subclass."""
@@ -171,3 +200,8 @@ class AdminExposure(ModelExposure):
             if name != "delete_selected":
                 found.setdefault(name, AdminAction(self, name, function, str(description)))
         return {name: action for name, action in found.items() if action.has_permission(request)}
+
+    def all_action_names(self) -> list[str]:
+        """Return the names of its own actions and of those that the admin declares."""
+        declared = (name for _, name, _ in self.model_admin._get_base_actions() if name != "delete_selected")
+        return list(dict.fromkeys([*super().all_action_names(), *declared]))

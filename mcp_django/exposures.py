@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from django.contrib.admin.utils import construct_change_message
 from django.contrib.auth import get_permission_codename
 from django.db.models import Manager, Model, QuerySet
 from django.forms import ModelForm, modelform_factory
@@ -15,6 +16,8 @@ from django.forms import ModelForm, modelform_factory
 from .conf import settings
 from .context import MCPRequest
 from .tools.actions import Action, FunctionAction
+from .tools.deletion import deleted_objects
+from .tools.history import log
 from .visibility import is_sensitive
 
 if TYPE_CHECKING:
@@ -175,6 +178,11 @@ class ModelExposure:
         ]
         return modelform_factory(self.model, form=self.form or ModelForm, fields=writable)
 
+    def save_form(self, request: MCPRequest, form: Any, change: bool) -> Model:
+        """Return the row of a valid form, not yet saved."""
+        saved: Model = form.save(commit=False)
+        return saved
+
     def save_model(self, request: MCPRequest, obj: Model, form: Any, change: bool) -> None:
         """Save a row that passed validation."""
         obj.save()
@@ -183,9 +191,33 @@ class ModelExposure:
         """Save the many-to-many values of a row that has been saved."""
         form.save_m2m()
 
+    def get_deleted_objects(self, objs: Sequence[Model], request: MCPRequest) -> tuple[Any, ...]:
+        """Return what ``ModelAdmin.get_deleted_objects`` returns for the rows."""
+        return deleted_objects(self, objs, request)
+
     def delete_model(self, request: MCPRequest, obj: Model) -> None:
         """Delete a row."""
         obj.delete()
+
+    # History
+
+    def construct_change_message(self, request: MCPRequest, form: Any, add: bool = False) -> Any:
+        """Return what the history says of a saved form, in the admin's structure."""
+        return construct_change_message(form, None, add)
+
+    def log_addition(self, request: MCPRequest, obj: Model, message: Any) -> Any:
+        """Log that a row was added."""
+        return log(request, [obj], flag="ADDITION", message=message)
+
+    def log_change(self, request: MCPRequest, obj: Model, message: Any) -> Any:
+        """Log that a row was changed."""
+        return log(request, [obj], flag="CHANGE", message=message)
+
+    def log_deletions(self, request: MCPRequest, objs: Sequence[Model]) -> Any:
+        """Log that rows will be deleted."""
+        return log(request, objs, flag="DELETION")
+
+    # Actions
 
     def get_actions(self, request: MCPRequest) -> Mapping[str, Action]:
         """Return the actions that this caller may run, by name."""
@@ -195,3 +227,7 @@ class ModelExposure:
             if action.has_permission(request):
                 found[name] = action
         return found
+
+    def all_action_names(self) -> list[str]:
+        """Return the names of the actions that any caller may find, for the check that tool names are unique."""
+        return list(self.actions)

@@ -1,8 +1,8 @@
 """One page of rows, by the shortest of three roads that give the same rows.
 
-A page of plain columns is read as tuples: from a plan that was compiled before, where the exposure's rows have one shape
-for all callers and the filters have one SQL for all values; otherwise from SQL compiled for this call. A page with a
-computed column, or of an exposure with its own serializer, is read as instances.
+A page of plain columns is read as tuples: from a plan that was compiled before, where the exposure's rows have one
+shape for all callers and the filters have one SQL for all values; otherwise from SQL compiled for this call. A page
+with a computed column, or of an exposure with its own serializer, is read as instances.
 """
 
 import logging
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from django.db.models import Model, QuerySet
 
-from .addresses import pk_text, row_uri
+from .addresses import row_uri
 from .context import MCPRequest
 from .lookups import kind_of
 from .plans import Plan, cached_plan, compile_plan, condition_shape, is_plannable
@@ -27,6 +27,7 @@ from .serializers import (
     field_renderer,
     label_of,
     label_relations,
+    pk_text,
     render,
     render_column,
 )
@@ -314,7 +315,10 @@ def _represent(work: _Work, serializer: Any, row: Any) -> Any:
 def _relation(work: _Work, cell: Cell) -> list[Any]:
     keys = _rendered(work, cell, work.columns[cell.position])
     if cell.label is not None:
-        labels: Sequence[Any] = [clean_text(text, MAX_LABEL) if text else text for text in work.columns[cell.label]]
+        labels: Sequence[Any] = [
+            text if text is None or (len(text) <= MAX_LABEL and text.isascii()) else clean_text(text, MAX_LABEL)
+            for text in work.columns[cell.label]
+        ]
     else:
         found = _loaded_labels(work, cell.column)
         if found is None:

@@ -161,8 +161,8 @@ def keyset(
 ) -> Q:
     """Return the condition for the rows after the one whose sort values ``bind`` gives by position.
 
-    ``nulls`` says which of those values are NULL; ``nulls_largest`` is where the database sorts NULL (PostgreSQL: as the
-    largest value, SQLite: as the smallest). The leading column is bounded by itself as well, because databases use an
+    ``nulls`` says which of those values are NULL; ``nulls_largest`` is where the database sorts NULL (PostgreSQL: as
+    the largest value, SQLite: as the smallest). The leading column is bounded by itself as well, because databases use an
     index for ``a <= x AND (a < x OR …)`` but not for the disjunction alone.
     """
     key, is_null = keys[0], nulls[0]

@@ -25,7 +25,6 @@ from django.db.models.lookups import (
     IsNull,
     LessThan,
     LessThanOrEqual,
-    Lookup,
 )
 
 from .exceptions import ToolError
@@ -48,7 +47,7 @@ __all__ = [
 
 MAX_PLANS: Final = 1000
 
-_COMPARISONS: Final[Mapping[str, type[Lookup[Any]]]] = {
+_COMPARISONS: Final[Mapping[str, type[Any]]] = {
     "exact": Exact,
     "gt": GreaterThan,
     "gte": GreaterThanOrEqual,
@@ -260,7 +259,7 @@ def cached_plan(key: Hashable, build: Callable[[], Plan]) -> Plan:
 
 
 def clear() -> None:
-    """Forget every plan. A registry that changes makes new exposures, which are part of the key, so this frees memory."""
+    """Forget every plan. A registry that changes makes new exposures, which are in the key: this frees memory."""
     with _lock:
         _plans.clear()
 

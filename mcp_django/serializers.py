@@ -36,6 +36,7 @@ __all__ = [
     "field_renderer",
     "is_json_field",
     "label_of",
+    "pk_text",
     "plain_label",
     "read_fields",
     "render",
@@ -59,8 +60,8 @@ class Column:
 
     ``kind`` says where the value comes from: a column of the database (``field``, with its ``path`` from the model), a
     foreign key (``relation``), a many-to-many relation (``many``), a function of the instance (``computed``), or the
-    exposure's serializer (``serialized``). ``field`` is the model's field, where there is one; ``order_field`` is what a
-    computed column is sorted by. ``is_plain`` says that a filter on the name means what the caller reads there.
+    exposure's serializer (``serialized``). ``field`` is the model's field, where there is one; ``order_field`` is what
+    a computed column is sorted by. ``is_plain`` says that a filter on the name means what the caller reads there.
     """
 
     name: str
@@ -100,7 +101,8 @@ def _computed(name: str, compute: Callable[[Any], Any], source: Any = None) -> C
     order = getattr(source, "admin_order_field", None)
     if getattr(source, "boolean", False):
         compute = partial(_as_boolean, compute)
-    return Column(name, "computed", compute=compute, order_field=order if isinstance(order, str) else None, is_plain=False)
+    order_field = order if isinstance(order, str) else None
+    return Column(name, "computed", compute=compute, order_field=order_field, is_plain=False)
 
 
 def _as_boolean(compute: Callable[[Any], Any], row: Any) -> bool | None:
@@ -224,6 +226,13 @@ def label_of(exposure: "ModelExposure", row: models.Model) -> str | None:
 # Values
 
 
+def pk_text(value: Any) -> str:
+    """Return the one spelling of a primary key; a composite one is a JSON array of the spellings of its parts."""
+    if isinstance(value, tuple):
+        return orjson.dumps([pk_text(part) for part in value]).decode()
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
 def clean_text(text: str, limit: int | None = None, hint: str = "") -> str:
     """Return text that UTF-8 can hold, cut to ``limit`` characters with a note of what is missing."""
     if limit is not None and len(text) > limit:
@@ -312,6 +321,8 @@ def render(value: Any, limit: int | None = None, hint: str = "") -> Any:
     return _json(limit, hint, value)
 
 
+# Integers of 64 bits: others are always within MAX_SAFE_INTEGER.
+_WIDE: Final = ("BigAutoField", "BigIntegerField", "PositiveBigIntegerField")
 _BY_WORD: Final[Mapping[str, Callable[[Any], Any] | None]] = {
     "boolean": None,
     "integer": _integer,
@@ -337,6 +348,8 @@ def field_renderer(field: Any, limit: int | None, hint: str) -> Callable[[Any], 
     if hasattr(stored_field(field), "from_db_value") and word != "json":
         # A field of the project's own may give any class.
         return partial(render, limit=limit, hint=hint)
+    if word == "integer" and stored_field(field).get_internal_type() not in _WIDE:
+        return None
     return _BY_WORD[word] if word in _BY_WORD else partial(_json, limit, hint)
 
 

@@ -20,7 +20,7 @@ from .exposures import ModelExposure
 from .prompts import Prompt
 from .resources.base import FunctionResource
 from .resources.orm import ModelResources
-from .tools.actions import ActionTool, RunAction
+from .tools.actions import ActionTool, RunAction, action_tool_name
 from .tools.aggregate import AggregateRecords
 from .tools.base import Tool
 from .tools.functions import FunctionTool
@@ -144,7 +144,7 @@ class MCPSite:
                     found.setdefault(model, AdminExposure(model, self, model_admin))
         return dict(sorted(found.items(), key=lambda item: item[1].label))
 
-    def _exposes(self, model: type[Model], model_admin: admin.ModelAdmin[Any]) -> bool:
+    def _exposes(self, model: type[Model], model_admin: "admin.ModelAdmin[Any]") -> bool:
         closed = model._meta.app_label in CLOSED_APPS or model in self._removed
         return not closed and getattr(model_admin, "mcp_expose", True)
 
@@ -184,7 +184,11 @@ class MCPSite:
 
     def all_tool_names(self) -> list[str]:
         """Return the name of every tool that any caller may get, for the check that they are unique."""
-        actions = [name for exposure in self.exposures.values() for name in exposure.all_action_names()]
+        actions = [
+            action_tool_name(name, exposure.opts)
+            for exposure in self.exposures.values()
+            for name in exposure.all_action_names()
+        ]
         return [*self._tools, *actions]
 
     # What a caller finds
@@ -215,7 +219,7 @@ class MCPSite:
         found = []
         for exposure in visible_exposures(request):
             for name, action in exposure.get_actions(request).items():
-                key = (exposure.label, name)
+                key = (exposure.label, action.name)
                 if key not in self._action_tools:
                     self._action_tools[key] = ActionTool(action)
                 found.append(self._action_tools[key])

@@ -38,7 +38,10 @@ META: dict[str, Any] = {
 }
 # The least that each method asks for.
 PARAMS: dict[str, dict[str, Any]] = {
-    "completion/complete": {"ref": {"type": "ref/prompt", "name": "triage"}, "argument": {"name": "order", "value": ""}},
+    "completion/complete": {
+        "ref": {"type": "ref/prompt", "name": "triage"},
+        "argument": {"name": "order", "value": ""},
+    },
     "initialize": {
         "protocolVersion": "2025-11-25",
         "capabilities": {},
@@ -71,9 +74,11 @@ def body_of(method: str, params: Any = None, **members: Any) -> bytes:
     return json.dumps({name: value for name, value in found.items() if value is not None}).encode()
 
 
-def modern_body(method: str, params: Mapping[str, Any] | None = None, **meta: Any) -> bytes:
+def modern_body(
+    method: str, params: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
+) -> bytes:
     """The JSON of a request of 2026-07-28 with id 1."""
-    return body_of(method, {**PARAMS.get(method, {}), **(params or {}), "_meta": {**META, **meta}})
+    return body_of(method, {**PARAMS.get(method, {}), **(params or {}), "_meta": {**META, **(meta or {})}})
 
 
 def modern_headers(method: str, name: str | None = None, version: str = MODERN) -> dict[str, list[str]]:

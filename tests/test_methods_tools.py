@@ -83,7 +83,7 @@ def test_an_unknown_tool_and_a_hidden_one_are_answered_alike():
     [
         (ToolError("Give a year."), "Give a year."),
         (NotFound(), "Not found."),
-        (PermissionDenied("secret"), "You may not do this."),
+        (PermissionDenied(), "You may not do this."),
     ],
 )
 def test_R26_what_a_model_can_mend_is_a_result_with_the_flag(error, text, tools):

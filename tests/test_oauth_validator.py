@@ -87,6 +87,12 @@ def test_J173_J176_a_code_is_bound_to_verifier_redirect_and_resource(
     assert not AccessToken.objects.exists()
 
 
+@pytest.mark.parametrize("verifier", ["short", "x" * 42, "x" * 129, "é" * 43])
+def test_J173_a_verifier_that_is_easily_guessed_is_refused_though_it_fits(flow: Flow, verifier: str) -> None:
+    flow.verifier = verifier
+    assert refused(flow.exchange(flow.code()))
+
+
 def test_J176_a_code_is_bound_to_its_client(flow: Flow) -> None:
     code = flow.code()
     assert refused(flow.exchange(code, client_id=Flow(username="bob").client_id))

@@ -31,7 +31,16 @@ def test_58_a_revision_has_its_own_methods_and_no_others(method: str, version: s
 @pytest.mark.parametrize("version", SUPPORTED)
 @pytest.mark.parametrize(
     "method",
-    ["unknown/method", "rpc.discover", "__init__", "__class__", "tools/list/", "TOOLS/LIST", "tools/list\n", "tasks/get"],
+    [
+        "unknown/method",
+        "rpc.discover",
+        "__init__",
+        "__class__",
+        "tools/list/",
+        "TOOLS/LIST",
+        "tools/list\n",
+        "tasks/get",
+    ],
 )
 def test_58_no_revision_has_an_unknown_method(method: str, version: str) -> None:
     with pytest.raises(MethodNotFound):

@@ -70,7 +70,7 @@ def test_every_text_survives_the_header(text: str) -> None:
     ],
 )
 def test_12_a_broken_sentinel_or_character_is_refused(value: str) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"."):
         decode_value(value)
     with pytest.raises(HeaderMismatch, match="cannot be decoded"):
         check_mirrored("tools/call", {"name": value}, {"mcp-method": ["tools/call"], "mcp-name": [value]})

@@ -85,7 +85,9 @@ def test_a_rejection_knows_its_era(body: bytes, headers: Any, era: Era) -> None:
 @pytest.mark.parametrize("client", ["admin-console", "\u202ereversed", "root\nuser"])
 def test_62_the_name_of_the_client_decides_nothing(client: str) -> None:
     plain = accepted(modern_body("tools/list"), modern_headers("tools/list"))
-    named = accepted(modern_body("tools/list", **{CLIENT_KEY: {"name": client, "version": "1"}}), modern_headers("tools/list"))
+    named = accepted(
+        modern_body("tools/list", meta={CLIENT_KEY: {"name": client, "version": "1"}}), modern_headers("tools/list")
+    )
     assert (plain.era, plain.version, plain.method, plain.capabilities) == (
         named.era,
         named.version,
@@ -169,7 +171,9 @@ def test_36_the_id_is_kept_with_its_type(identifier: Any) -> None:
 def test_42_43_special_names_in_arguments_are_plain_data(name: str) -> None:
     arguments = {name: {"$ref": "https://evil.example/", "$schema": "urn:unknown", name: 1}}
     params = {"name": "a", "arguments": arguments}
-    assert accepted(modern_body("tools/call", params), modern_headers("tools/call", "a")).params["arguments"] == arguments
+    assert (
+        accepted(modern_body("tools/call", params), modern_headers("tools/call", "a")).params["arguments"] == arguments
+    )
     assert accepted(body_of("tools/call", params), legacy_headers()).params["arguments"] == arguments
 
 
@@ -180,9 +184,11 @@ names = st.sampled_from(["mcp-protocol-version", "mcp-method", "mcp-name", "mcp-
 texts = st.sampled_from([*SUPPORTED, "tools/list", "tools/call", "a", "=?base64?YQ==?=", "=?base64?/?="]) | st.text()
 header_dicts = st.dictionaries(names, st.lists(texts, max_size=3), max_size=6)
 
+# Escaped, half a surrogate pair gets into JSON.
+any_text = st.text() | st.text(st.characters())
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.text(st.characters()),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.just("_meta"), inner, max_size=4),
+    st.none() | st.booleans() | st.integers() | st.just(10**300) | st.floats() | any_text,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text | st.just("_meta"), inner, max_size=4),
     max_leaves=12,
 )
 methods = st.sampled_from([*PARAMS, "tools/list", "ping", "server/discover", "notifications/cancelled"]) | st.text()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from mcp_types.methods import SERVER_RESULTS, serialize_server_result
 
-from mcp_django.protocol.content import Audio, EmbeddedResource, Image, ResourceLink, Text
+from mcp_django.protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from mcp_django.protocol.errors import (
     InternalError,
     InvalidParams,
@@ -22,7 +22,7 @@ from mcp_django.protocol.versions import SUPPORTED
 from .protocol_messages import LEGACY, MODERN, PARAMS, accepted, body_of, legacy_headers, rejected
 
 PAIRS = sorted((version, method) for method, version in SERVER_RESULTS if version in LEGACY)
-BLOCKS = [
+BLOCKS: list[Content] = [
     Text("a"),
     Image(b"a"),
     EmbeddedResource("a:b", "a"),
@@ -108,7 +108,9 @@ def test_59_initialize_is_never_refused_for_its_version(requested: str, offered:
     assert call.client == {"name": "tests", "version": "1"}
 
 
-@pytest.mark.parametrize("change", [{"protocolVersion": 1}, {"clientInfo": None}, {"clientInfo": "a"}, {"capabilities": []}])
+@pytest.mark.parametrize(
+    "change", [{"protocolVersion": 1}, {"clientInfo": None}, {"clientInfo": "a"}, {"capabilities": []}]
+)
 def test_a_malformed_initialize_is_an_invalid_request_of_the_method(change: dict[str, Any]) -> None:
     status, error = rejected(body_of("initialize", {**PARAMS["initialize"], **change}), {})
     assert (status, error["error"]["code"], error["id"]) == (200, -32602, 1)

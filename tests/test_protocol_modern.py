@@ -60,7 +60,7 @@ def test_a_complete_request_of_each_method_is_a_call(method: str) -> None:
 
 def test_a_call_carries_what_its_meta_says() -> None:
     meta = {"progressToken": 7, LOG_LEVEL_KEY: "warning", CAPABILITIES_KEY: {"elicitation": {}, "x": 1}}
-    call = accepted(modern_body("tools/call", **meta), modern_headers("tools/call"))
+    call = accepted(modern_body("tools/call", meta=meta), modern_headers("tools/call"))
     assert (call.progress_token, call.log_level) == (7, "warning")
     assert call.capabilities == {"elicitation": {}, "x": 1}
 
@@ -109,14 +109,16 @@ def test_60_a_modern_header_without_meta_is_answered_as_modern(params: Any) -> N
     ],
 )
 def test_60_66_67_a_key_of_the_wrong_type_is_named(key: str, value: Any) -> None:
-    status, error = rejected(modern_body("tools/list", **{key: value}), modern_headers("tools/list"))
+    status, error = rejected(modern_body("tools/list", meta={key: value}), modern_headers("tools/list"))
     assert (status, error["error"]["code"], error["id"]) == (400, -32602, 1)
     assert key in error["error"]["message"]
 
 
 @pytest.mark.parametrize("key", ["io.modelcontextprotocol/junk", "dev.mcp/x", "traceparent", "//", "", "é"])
 def test_60_other_keys_decide_nothing(key: str) -> None:
-    assert accepted(modern_body("tools/list", **{key: [{"a": None}]}), modern_headers("tools/list")).version == MODERN
+    assert (
+        accepted(modern_body("tools/list", meta={key: [{"a": None}]}), modern_headers("tools/list")).version == MODERN
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,14 +142,16 @@ def test_59_a_version_header_that_does_not_equal_meta_is_a_mismatch(versions: li
 
 
 def test_59_a_mismatch_comes_before_an_unsupported_version() -> None:
-    status, error = rejected(modern_body("server/discover", **{VERSION_KEY: "v999.0.0"}), modern_headers("server/discover"))
+    status, error = rejected(
+        modern_body("server/discover", meta={VERSION_KEY: "v999.0.0"}), modern_headers("server/discover")
+    )
     assert (status, error["error"]["code"]) == (400, -32020)
 
 
 @pytest.mark.parametrize("version", ["v999.0.0", "2099-01-01", "", "DRAFT-2026-v1"])
 def test_59_an_unknown_version_is_told_the_supported_ones(version: str) -> None:
     headers = modern_headers("server/discover", version=version)
-    status, error = rejected(modern_body("server/discover", **{VERSION_KEY: version}), headers)
+    status, error = rejected(modern_body("server/discover", meta={VERSION_KEY: version}), headers)
     assert (status, error["error"]["code"], error["id"]) == (400, -32022, 1)
     assert error["error"]["data"] == {"supported": list(SUPPORTED), "requested": version}
 
@@ -155,7 +159,7 @@ def test_59_an_unknown_version_is_told_the_supported_ones(version: str) -> None:
 @pytest.mark.parametrize("version", LEGACY)
 def test_59_a_legacy_version_in_meta_is_told_what_meta_may_say(version: str) -> None:
     headers = modern_headers("tools/list", version=version)
-    status, error = rejected(modern_body("tools/list", **{VERSION_KEY: version}), headers)
+    status, error = rejected(modern_body("tools/list", meta={VERSION_KEY: version}), headers)
     assert (status, error["error"]["code"]) == (400, -32022)
     assert error["error"]["data"] == {"supported": [MODERN], "requested": version}
 

@@ -19,7 +19,11 @@ PAGE = UriTemplate("django://{app}/{model}{?cursor,search}")
         ("shop://policy", "shop://policy/", None),
         ("shop://policy", "shop://polic", None),
         ("django://{app}/{model}/{pk}", "django://shop/order/5", {"app": "shop", "model": "order", "pk": "5"}),
-        ("django://{app}/{model}/{pk}", "django://shop/order/A%2F1%20%C3%A9", {"app": "shop", "model": "order", "pk": "A/1 é"}),
+        (
+            "django://{app}/{model}/{pk}",
+            "django://shop/order/A%2F1%20%C3%A9",
+            {"app": "shop", "model": "order", "pk": "A/1 é"},
+        ),
         ("django://{app}/{model}/{pk}", "django://shop/order/5/name", None),
         ("django://{app}/{model}/{pk}", "django://shop/order/", None),
         ("django://{app}/{model}/{pk}", "django://shop//5", None),
@@ -66,7 +70,7 @@ def test_members_of_the_query_are_optional_but_never_unknown_or_repeated(
 @pytest.mark.parametrize("text", ["%", "%4", "%zz", "%FF", "%C3", "a%00b", "%ED%A0%80", "%+1"])
 def test_broken_percent_encoding_is_no_match(text: str) -> None:
     assert ROW.match(f"django://shop/order/{text}") is None
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"."):
         percent_decode(text)
 
 

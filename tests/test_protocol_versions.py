@@ -20,7 +20,7 @@ from .protocol_messages import MODERN as NEW
 
 
 def test_five_revisions_are_supported_newest_first() -> None:
-    assert SUPPORTED == (NEW, *reversed(OLD))
+    assert list(SUPPORTED) == [NEW, *reversed(OLD)]
     assert (LEGACY, MODERN) == (OLD, (NEW,))
     assert LATEST_LEGACY == "2025-11-25"
     assert ASSUMED == "2025-03-26"

@@ -13,7 +13,16 @@ import orjson
 
 from .errors import InvalidRequest, ParseError, ProtocolError
 
-__all__ = ["Message", "decode", "encode", "error_response", "notification", "read_message", "readable_id", "result_response"]
+__all__ = [
+    "Message",
+    "decode",
+    "encode",
+    "error_response",
+    "notification",
+    "read_message",
+    "readable_id",
+    "result_response",
+]
 
 MAX_DEPTH: Final = 64
 MAX_ITEMS: Final = 50_000

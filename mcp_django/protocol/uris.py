@@ -89,7 +89,7 @@ class UriTemplate:
         operator = expression[:1] if expression[:1] in ("+", "?") else ""
         names = expression.removeprefix(operator).split(",")
         if not all(_NAME.fullmatch(name) for name in names):
-            raise ValueError(f"{self.template!r} uses {{{expression}}}: only {{var}}, {{+var}} and {{?a,b}} are supported")
+            raise ValueError(f"{self.template!r}: only {{var}}, {{+var}} and {{?a,b}} are supported")
         if operator == "?":
             if not is_last:
                 raise ValueError(f"{self.template!r} must have its query at the end")

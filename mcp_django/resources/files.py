@@ -93,7 +93,7 @@ def _read(file: "FieldFile") -> bytes:
 
 
 def _check_name(file: "FieldFile") -> None:
-    """Refuse a stored name that could lead out of the storage; the names come from rows, which anything may have written."""
+    """Refuse a stored name that could lead out of the storage: anything may have written the rows."""
     name = file.name or ""
     if not name or len(name) > MAX_NAME or "\\" in name or any(ord(character) < 32 for character in name):
         raise NotFound

@@ -30,12 +30,13 @@ __all__ = ["ModelResources"]
 LIST_PAGE: Final = 100
 JSON: Final = "application/json"
 PURPOSE: Final = "resources/list"
+Objects = list[dict[str, Any]]
 
 
 class ModelResources:
     """The resources of every model that the caller may view."""
 
-    def list(self, request: MCPRequest, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
+    def list(self, request: MCPRequest, cursor: str | None) -> tuple[Objects, str | None]:
         """Return the definitions of one page of models, each with its description, and the cursor of the next page.
 
         Raises:
@@ -52,7 +53,7 @@ class ModelResources:
         more = len(exposures) > LIST_PAGE
         return found, list_cursor(request, PURPOSE, exposures[LIST_PAGE - 1].label) if more else None
 
-    def templates(self, request: MCPRequest) -> list[dict[str, Any]]:
+    def templates(self, request: MCPRequest) -> Objects:
         """Return the definitions of the templates; they are the same for all who may view anything."""
         if not visible_exposures(request):
             return []
@@ -63,7 +64,7 @@ class ModelResources:
             {"uriTemplate": FILE_TEMPLATE, "name": "file", "title": "A file of a record"},
         ]
 
-    def read(self, request: MCPRequest, uri: str) -> list[dict[str, Any]]:
+    def read(self, request: MCPRequest, uri: str) -> Objects:
         """Return the contents of the resource.
 
         Raises:

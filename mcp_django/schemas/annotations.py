@@ -43,7 +43,7 @@ class Param(_Limits):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Clients repeat the parameter in the header ``Mcp-Param-{name}`` (2026-07-28, Custom Headers from Tool Parameters).
+    """Clients repeat the parameter in the header ``Mcp-Param-{name}`` (2026-07-28, Custom Headers).
 
     For strings, integers and booleans that are never null.
     """
@@ -63,7 +63,8 @@ class Hints:
 
 def unwrap(annotation: Any) -> Hints:
     """Take an annotation out of ``Annotated``, type aliases and ``NewType``; the outermost word counts."""
-    description, limits, header = "", {}, None
+    description, header = "", None
+    limits: dict[str, Any] = {}
     while True:
         origin = get_origin(annotation)
         if origin is Annotated:
@@ -166,7 +167,9 @@ def _compile_choices(options: list[tuple[Any, Any]], nullable: bool = False, lab
 def _compile_class(cls: type, stack: tuple[type, ...]) -> Type:
     if issubclass(cls, enum.Enum):
         members = [member for member in cls if member.value is not None]
-        labels = tuple(str(member.label) for member in members) if issubclass(cls, models.Choices) else ()
+        labels = (
+            tuple(str(getattr(member, "label", "")) for member in members) if issubclass(cls, models.Choices) else ()
+        )
         return _compile_choices([(member.value, member) for member in members], labels=labels)
     if issubclass(cls, models.Model):
         return _compile_model(cls)

@@ -1,6 +1,6 @@
 """The arguments of a call: one structure that is the schema clients see and the validation of what they send."""
 
-import difflib
+import importlib
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping
@@ -30,7 +30,7 @@ MAX_MESSAGE: Final = 1_400
 class ArgumentSchema:
     """The parameters of a function by name, in order. ``own_schema`` is sent in place of the one made from them.
 
-    ``takes_others`` hands arguments that are no parameters on as they are.
+    Where ``reserved`` is given, arguments that are no parameters are handed on as they are, but for those names.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class ArgumentSchema:
         parameters: Collection[Parameter],
         *,
         own_schema: Mapping[str, Any] | None = None,
-        takes_others: bool = False,
+        reserved: Collection[str] | None = None,
     ) -> None:
         self.parameters = {parameter.name: parameter for parameter in parameters}
         self._object = Object(tuple(parameters))
         self._own_schema = own_schema
-        self._takes_others = takes_others
+        self._reserved = reserved
 
     @cached_property
     def schema(self) -> Mapping[str, Any]:
@@ -63,8 +63,9 @@ class ArgumentSchema:
         """
         given = {name: value for name, value in arguments.items() if name in self.parameters or name not in IGNORED}
         others = {}
-        if self._takes_others:
-            others = {name: given.pop(name) for name in list(given) if name not in self.parameters}
+        if self._reserved is not None:
+            known = {*self.parameters, *self._reserved}
+            others = {name: given.pop(name) for name in list(given) if name not in known}
         try:
             found: dict[str, Any] = self._object.convert(given, request)
         except Invalid as error:
@@ -83,11 +84,10 @@ class ArgumentSchema:
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     """Return the signature, with annotations unread where they name what only type checkers import."""
+    options: dict[str, Any] = {}
     if sys.version_info >= (3, 14):
-        import annotationlib
-
-        return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
-    return inspect.signature(function)
+        options["annotation_format"] = importlib.import_module("annotationlib").Format.FORWARDREF
+    return inspect.signature(function, **options)
 
 
 def signature_schema(
@@ -109,13 +109,13 @@ def signature_schema(
             if item.name in skip:
                 continue
             if item.kind not in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY):
-                raise ImproperlyConfigured(f"{item.name}: arguments are given by name, each with a parameter of its own")
+                raise ImproperlyConfigured(
+                    f"{item.name}: arguments are given by name, each with a parameter of its own"
+                )
             default = MISSING if item.default is item.empty else item.default
             annotation = _annotation(item, scope, untyped)
             required = default is MISSING
-            found.append(
-                parameter(item.name, annotation, texts.get(item.name, ""), required=required, default=default)
-            )
+            found.append(parameter(item.name, annotation, texts.get(item.name, ""), required=required, default=default))
         schema = ArgumentSchema(found)
         param_headers(schema.schema)
     except (ImproperlyConfigured, ValueError) as error:
@@ -161,7 +161,7 @@ def raw_schema(
         param_headers(schema)
     except ValueError as error:
         raise ImproperlyConfigured(f"{name}: {error}") from None
-    required = set(schema.get("required", ()))
+    required = list(schema.get("required", ()))
     own = {item.name: item for item in signature_of(function).parameters.values() if item.name not in skip}
     takes_any = any(item.kind is item.VAR_KEYWORD for item in own.values())
     if any(key in skip for key in properties) or not (takes_any or properties.keys() <= own.keys()):
@@ -170,8 +170,13 @@ def raw_schema(
         needed = item.default is item.empty and item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)
         if needed and item.name not in required:
             raise ImproperlyConfigured(f"{name}: {item.name} has no default, but its input_schema does not require it")
-    found = [Parameter(key, _simple_type(value), key in required) for key, value in properties.items()]
-    return ArgumentSchema(found, own_schema={"properties": {}, **schema})
+    known = {**properties, **{key: {} for key in required if key not in properties}}
+    open_ended = takes_any and schema.get("additionalProperties") is not False
+    return ArgumentSchema(
+        [Parameter(key, _simple_type(value), key in required) for key, value in known.items()],
+        own_schema={**schema, "properties": properties},
+        reserved=skip if open_ended else None,
+    )
 
 
 def _simple_type(schema: Any) -> Type:

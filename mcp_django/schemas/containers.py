@@ -46,7 +46,7 @@ class Array(Type):
     json_types: ClassVar[tuple[str, ...]] = ("array",)
 
     @property
-    def needs_database(self) -> bool:  # type: ignore[override]
+    def needs_database(self) -> bool:
         """Whether the items do."""
         return self.item.needs_database
 
@@ -93,12 +93,12 @@ class Tuple(Type):
     json_types: ClassVar[tuple[str, ...]] = ("array",)
 
     @property
-    def noun(self) -> str:  # type: ignore[override]
+    def noun(self) -> str:
         """Name the items."""
         return f"an array of {len(self.items)} items ({', '.join(item.noun for item in self.items)})"
 
     @property
-    def needs_database(self) -> bool:  # type: ignore[override]
+    def needs_database(self) -> bool:
         """Whether one of the items does."""
         return any(item.needs_database for item in self.items)
 
@@ -133,7 +133,7 @@ class Dictionary(Type):
     json_types: ClassVar[tuple[str, ...]] = ("object",)
 
     @property
-    def needs_database(self) -> bool:  # type: ignore[override]
+    def needs_database(self) -> bool:
         """Whether the values do."""
         return self.value.needs_database
 
@@ -188,7 +188,7 @@ class Object(Type):
     json_types: ClassVar[tuple[str, ...]] = ("object",)
 
     @property
-    def needs_database(self) -> bool:  # type: ignore[override]
+    def needs_database(self) -> bool:
         """Whether one of the members does."""
         return any(parameter.type.needs_database for parameter in self.parameters)
 
@@ -244,17 +244,17 @@ class Nullable(Type):
     inner: Type
 
     @property
-    def noun(self) -> str:  # type: ignore[override]
+    def noun(self) -> str:
         """Name both."""
         return f"{self.inner.noun} or null"
 
     @property
-    def json_types(self) -> tuple[str, ...]:  # type: ignore[override]
+    def json_types(self) -> tuple[str, ...]:
         """The JSON types of both."""
         return (*self.inner.json_types, "null")
 
     @property
-    def needs_database(self) -> bool:  # type: ignore[override]
+    def needs_database(self) -> bool:
         """Whether the type does."""
         return self.inner.needs_database
 
@@ -290,17 +290,17 @@ class AnyOf(Type):
     members: tuple[Type, ...]
 
     @property
-    def noun(self) -> str:  # type: ignore[override]
+    def noun(self) -> str:
         """Name them all."""
         return " or ".join(member.noun for member in self.members)
 
     @property
-    def json_types(self) -> tuple[str, ...]:  # type: ignore[override]
+    def json_types(self) -> tuple[str, ...]:
         """The JSON types of all."""
         return tuple(dict.fromkeys(kind for member in self.members for kind in member.json_types))
 
     @property
-    def needs_database(self) -> bool:  # type: ignore[override]
+    def needs_database(self) -> bool:
         """Whether one of them does."""
         return any(member.needs_database for member in self.members)
 
@@ -331,12 +331,12 @@ class Row(Type):
     needs_database: ClassVar[bool] = True
 
     @property
-    def noun(self) -> str:  # type: ignore[override]
+    def noun(self) -> str:
         """Name the model."""
         return f"the primary key of a {self.model._meta.verbose_name}"
 
     @property
-    def json_types(self) -> tuple[str, ...]:  # type: ignore[override]
+    def json_types(self) -> tuple[str, ...]:
         """The JSON type of the primary key."""
         pk: Any = self.model._meta.pk
         while pk.is_relation:

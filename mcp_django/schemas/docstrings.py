@@ -11,7 +11,9 @@ _SECTION: Final = re.compile(r"(\w[\w ]{0,30}):")
 _SPHINX: Final = re.compile(r":(\w+)(?:\s+([^:]{0,200}))?:\s*(.*)")
 _ENTRY: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*(?::|--)\s+(.*)")
 PARAMETERS: Final = frozenset({"args", "arguments", "parameters", "params", "keyword args", "attributes"})
-SECTIONS: Final = PARAMETERS | frozenset({"returns", "return", "raises", "yields", "examples", "example", "note", "notes"})
+SECTIONS: Final = PARAMETERS | frozenset(
+    {"returns", "return", "raises", "yields", "examples", "example", "note", "notes"}
+)
 SPHINX_PARAMETERS: Final = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
 
 

@@ -10,7 +10,7 @@ MAX_SHOWN: Final = 40
 
 
 class Invalid(Exception):
-    """A value that is not of its type: ``problems`` are pairs of a path within the value ("" for itself) and a cause."""
+    """A value that is not of its type: ``problems`` are pairs of a path within it ("" for itself) and a cause."""
 
     def __init__(self, cause: str, path: str = "") -> None:
         super().__init__(cause)

@@ -41,11 +41,22 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}
 
 
 class Type:
-    """What a parameter may be. ``noun`` names it in messages, ``json_types`` are the JSON types of its schema."""
+    """What a parameter may be."""
 
-    noun: str
-    json_types: tuple[str, ...] = ()
-    needs_database: bool = False
+    @property
+    def noun(self) -> str:
+        """The name of the type in messages, with its article."""
+        raise NotImplementedError
+
+    @property
+    def json_types(self) -> tuple[str, ...]:
+        """The JSON types that its schema admits."""
+        return ()
+
+    @property
+    def needs_database(self) -> bool:
+        """Whether :meth:`convert` may run queries."""
+        return False
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema, a new dict."""
@@ -254,16 +265,21 @@ class Boolean(Type):
 
 @dataclass(frozen=True)
 class Parsed(Type):
-    """Text in a notation: ``parse`` gives the value, or None or ``ValueError`` for text in no such notation."""
+    """Text in a notation: ``parse`` gives the value, or None or ``ValueError`` for any other."""
 
-    noun: str
+    notation: str
     example: str
     parse: Callable[[str], Any]
     json_types: ClassVar[tuple[str, ...]] = ("string",)
 
+    @property
+    def noun(self) -> str:
+        """Name the notation."""
+        return self.notation
+
     def words(self) -> str:
         """Return the notation."""
-        return f"{self.noun.partition(' ')[2]}, such as {self.example}"
+        return f"{self.notation.partition(' ')[2]}, such as {self.example}"
 
     def convert(self, value: Any, request: MCPRequest) -> Any:
         """Return what the text stands for."""
@@ -310,13 +326,13 @@ class Choice(Type):
     labels: tuple[str, ...] = ()
 
     @property
-    def noun(self) -> str:  # type: ignore[override]
+    def noun(self) -> str:
         """Name the values."""
         shown = [show(value) for value, _ in self.options[:20]]
         return f"one of {', '.join(shown)}{' …' if len(self.options) > 20 else ''}"
 
     @property
-    def json_types(self) -> tuple[str, ...]:  # type: ignore[override]
+    def json_types(self) -> tuple[str, ...]:
         """The JSON types of the values."""
         return tuple(dict.fromkeys(json_type(value) for value, _ in self.options))
 
@@ -341,7 +357,6 @@ class Choice(Type):
                 return python
         # Some clients send every member of an enumeration as text.
         for option, python in self.options:
-            if isinstance(value, str) and json_type(option) in ("integer", "boolean", "number"):
-                if json.dumps(option) == value.lower():
-                    return python
+            if isinstance(value, str) and not isinstance(option, str) and json.dumps(option) == value.lower():
+                return python
         raise self.refuse(value)

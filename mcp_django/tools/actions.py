@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from django.contrib.admin.utils import model_format_dict
 from django.core.exceptions import ImproperlyConfigured, ValidationError
-from django.db.models import Model, Options, QuerySet
+from django.db.models import Model, QuerySet
+from django.db.models.options import Options
 from django.forms import Form
 
 from ..conf import settings

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db.models import Avg, Count, F, Max, Min, QuerySet, Sum
@@ -24,7 +25,7 @@ from .arguments import (
     limit_argument,
     search_argument,
 )
-from .base import Tool, ToolResult
+from .base import RecordTool, ToolResult
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
@@ -33,6 +34,7 @@ __all__ = ["AggregateRecords"]
 
 MAX_GROUPS: Final = 200
 MAX_TERMS: Final = 10
+MAX_DECIMALS: Final = 6
 FUNCTIONS: Final[Mapping[str, type[Any]]] = {"count": Count, "sum": Sum, "avg": Avg, "min": Min, "max": Max}
 PERIODS: Final[Mapping[str, tuple[type[Any], int]]] = {
     "year": (TruncYear, 4),
@@ -100,11 +102,12 @@ def _aggregate(request: MCPRequest, exposure: "ModelExposure", given: Any, posit
     usable = {"count": _is_countable, "sum": _is_summable, "avg": _is_summable}.get(function, _is_comparable)
     column = _visible_column(request, exposure, str(field), usable)
     expression = FUNCTIONS[function](F(column.path))
-    return Term(title or f"{function}_{column.name}", f"a{position}", expression, None if function == "count" else column)
+    shown = None if function == "count" else column
+    return Term(title or f"{function}_{column.name}", f"a{position}", expression, shown)
 
 
 def _spelt(given: Any) -> tuple[Any, Any, str]:
-    """Return function, field and title of ``"sum:total"`` or ``{"function": "sum", "field": "total", "as": "revenue"}``."""
+    """Return function, field and title of ``"sum:total"`` or ``{"function": "sum", "field": "total", "as": "sold"}``."""
     given = json_or_text(given)
     if isinstance(given, str):
         function, _, field = given.partition(":")
@@ -176,6 +179,13 @@ def _base(request: MCPRequest, exposure: "ModelExposure", arguments: Mapping[str
     return rows
 
 
+def _trimmed(value: Any) -> Any:
+    """Return an average without the digits that the division alone made."""
+    if isinstance(value, Decimal) and value.is_finite() and value != round(value, MAX_DECIMALS):
+        return round(value, MAX_DECIMALS)
+    return value
+
+
 def _shown(request: MCPRequest, term: Term, values: list[Any]) -> list[Any]:
     column = term.column
     if term.digits is not None:
@@ -183,7 +193,7 @@ def _shown(request: MCPRequest, term: Term, values: list[Any]) -> list[Any]:
     if column is None:
         return values
     if term.alias.startswith("a"):
-        return [render(value) for value in values]
+        return [render(_trimmed(value)) for value in values]
     renderer = field_renderer(column.field, 200, "")
     keys, _ = render_column(column.name, renderer, values)
     if column.kind != "relation":
@@ -192,7 +202,7 @@ def _shown(request: MCPRequest, term: Term, values: list[Any]) -> list[Any]:
     return [None if key is None else [key, labels.get(value)] for key, value in zip(keys, values, strict=True)]
 
 
-class AggregateRecords(Tool):
+class AggregateRecords(RecordTool):
     """Counts, sums, averages, extremes, over all matching rows or by groups."""
 
     name = "aggregate_records"
@@ -253,7 +263,7 @@ def _payload(
     payload: dict[str, Any] = {"model": exposure.label, "returned": min(len(rows), limit)}
     if len(rows) > limit:
         payload["truncated"] = True
-        payload["hint"] = f"There are more than {limit} groups: narrow filters, group more coarsely, or order otherwise."
+        payload["hint"] = f"There are more than {limit} groups: narrow the filters, or group more coarsely."
     columns = [list(values) for values in zip(*rows[:limit], strict=True)] or [[] for _ in terms]
     shown = [_shown(request, term, values) for term, values in zip(terms, columns, strict=True)]
     payload["columns"] = [term.title for term in terms]

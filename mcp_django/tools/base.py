@@ -10,8 +10,9 @@ import orjson
 from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..protocol.content import Content, Text
+from ..visibility import visible_exposures
 
-__all__ = ["Tool", "ToolResult"]
+__all__ = ["READ", "WRITE", "RecordTool", "Tool", "ToolResult", "error_result"]
 
 READ, WRITE = "mcp:read", "mcp:write"
 
@@ -98,6 +99,16 @@ class Tool:
     def encoded(self) -> orjson.Fragment:
         """The definition as JSON, made once."""
         return orjson.Fragment(orjson.dumps(self.definition()))
+
+
+class RecordTool(Tool):
+    """A generic tool that reads records: there for whoever may see any."""
+
+    read_only = True
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller may view the rows of some model."""
+        return bool(visible_exposures(request))
 
 
 def error_result(error: ToolError) -> ToolResult:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any, Final
 
-from django.forms import CheckboxInput, ChoiceWidget, FileInput, MultiWidget, Widget
+from django.forms import CheckboxInput, FileInput, MultiWidget, Widget
+from django.forms.widgets import ChoiceWidget
 from django.http import QueryDict
 
 __all__ = ["Button", "Control", "HtmlForm", "Pair", "as_query", "posted", "read_forms", "unwrapped"]

@@ -29,6 +29,7 @@ from django.forms import (
     SplitDateTimeField,
 )
 from django.utils import timezone
+from django.utils.datastructures import MultiValueDict
 from django.utils.dateparse import parse_datetime
 
 from ..context import MCPRequest
@@ -99,7 +100,7 @@ def _split_datetime(value: str) -> Any:
     except ValueError:
         moment = None
     if moment is None:
-        return [*value.strip().split(None, 1), ""][:2]
+        return (value.split(None, 1) * 2)[:2] if len(value.split()) < 2 else value.split(None, 1)
     if isinstance(moment, datetime) and timezone.is_aware(moment):
         moment = timezone.make_naive(moment)
     return [moment.date().isoformat(), moment.time().isoformat()]
@@ -145,8 +146,8 @@ def _bare_key(item: Any) -> Any:
 
 
 def bind(
-    request: MCPRequest, draft: ModelForm[Any], obj: Model | None, values: Mapping[str, Any]
-) -> ModelForm[Any]:
+    request: MCPRequest, draft: "ModelForm[Any]", obj: Model | None, values: Mapping[str, Any]
+) -> "ModelForm[Any]":
     """Return the form of an add page (``obj`` None) or a change page, posted with ``values`` and validated.
 
     ``draft`` is the form as the page shows it at first. ``values`` are JSON by field name, all of them names of its
@@ -165,7 +166,7 @@ def bind(
         if field.show_hidden_initial:
             entries += posted(field.hidden_widget(), draft.add_initial_prefix(name), field.prepare_value(initial))
         data += entries
-    form: ModelForm[Any] = type(draft)(as_query(data), instance=obj)
+    form: ModelForm[Any] = type(draft)(as_query(data), MultiValueDict(), instance=obj)
     if obj is not None:
         keep(form, obj, values)
     form.full_clean()

@@ -19,7 +19,7 @@ from ..visibility import (
     visible_fields,
 )
 from .arguments import check_names, exposure_argument
-from .base import WRITE, Tool, ToolResult
+from .base import WRITE, RecordTool, ToolResult
 from .query import ALWAYS_LOAD
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def may_words(request: MCPRequest, exposure: "ModelExposure") -> str:
     return " ".join(words)
 
 
-class ListModels(Tool):
+class ListModels(RecordTool):
     """The models that the caller may view."""
 
     name = "list_models"
@@ -196,7 +196,7 @@ def _actions(request: MCPRequest, exposure: "ModelExposure") -> list[dict[str, A
     return found
 
 
-class DescribeModel(Tool):
+class DescribeModel(RecordTool):
     """One model: its fields, filters, order, actions."""
 
     name = "describe_model"

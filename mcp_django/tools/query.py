@@ -27,7 +27,7 @@ from .arguments import (
     ordering_argument,
     search_argument,
 )
-from .base import Tool, ToolResult
+from .base import RecordTool, ToolResult
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
@@ -120,7 +120,7 @@ def _short(value: Any) -> Any:
     return clean_text(value, LAST_RESORT) if isinstance(value, str) else value
 
 
-class QueryRecords(Tool):
+class QueryRecords(RecordTool):
     """Rows of a model: filtered, searched, sorted, paged."""
 
     name = "query_records"
@@ -219,7 +219,7 @@ def _cut(values: dict[str, Any], limit: int) -> list[str]:
     return names
 
 
-class GetRecord(Tool):
+class GetRecord(RecordTool):
     """One row in full."""
 
     name = "get_record"

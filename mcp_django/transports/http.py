@@ -115,6 +115,8 @@ class MCPConsumer(AsyncConsumer):
         try:
             async with asyncio.timeout(settings.CALL_TIMEOUT):
                 await self.pump(messages)
+            if work.cancelled():
+                raise ClientGone
             return await self.finish(work.result())
         except TimeoutError:
             return await self.finish(self.timed_out(pending))

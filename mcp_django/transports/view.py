@@ -53,22 +53,27 @@ def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
 ASGI_ATTRIBUTES = frozenset({"scope", "environ", "script_name", "headers", "encoding", "urlconf"})
 
 
+# Consumers at work: the event loop itself holds tasks weakly.
+_running: set["asyncio.Future[None]"] = set()
+
+
 async def run_consumer(site: MCPSite, request: ASGIRequest, attributes: Mapping[str, Any]) -> HttpResponseBase:
     """Run the consumer on the request that Django has read; the body it gets is bounded as on the fast road."""
     limit = settings.MAX_BODY_BYTES + 1
-    incoming: list[dict[str, Any]] = [{"type": "http.request", "body": request.read(limit), "more_body": False}]
+    incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    incoming.put_nowait({"type": "http.request", "body": request.read(limit), "more_body": False})
     outgoing: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-
-    async def receive() -> dict[str, Any]:
-        if incoming:
-            return incoming.pop()
-        # Django cancels the view when the client goes, and the consumer with it.
-        return await asyncio.get_running_loop().create_future()
 
     async def send(message: dict[str, Any]) -> None:
         outgoing.put_nowait(message)
 
-    task = asyncio.ensure_future(as_application(site, attributes)(request.scope, receive, send))
+    def leave() -> None:
+        # Django cancels the view when the client goes; what that means for the call is the consumer's to decide.
+        incoming.put_nowait({"type": "http.disconnect"})
+
+    task = asyncio.ensure_future(as_application(site, attributes)(request.scope, incoming.get, send))
+    _running.add(task)
+    task.add_done_callback(_running.discard)
     task.add_done_callback(lambda _: outgoing.put_nowait({"type": "done"}))
     try:
         start = await outgoing.get()
@@ -77,18 +82,18 @@ async def run_consumer(site: MCPSite, request: ASGIRequest, attributes: Mapping[
             return HttpResponse(status=499)
         first = await outgoing.get()
     except asyncio.CancelledError:
-        task.cancel()
+        leave()
         raise
     if not first.get("more_body", False):
         return _copy_headers(HttpResponse(first["body"], status=start["status"]), start)
-    stream = StreamingHttpResponse(_chunks(first, outgoing, task), status=start["status"])
+    stream = StreamingHttpResponse(_chunks(first, outgoing, leave), status=start["status"])
     # GZipMiddleware would hold events back; it leaves alone what is encoded already.
     stream["Content-Encoding"] = "identity"
     return _copy_headers(stream, start)
 
 
 async def _chunks(
-    first: dict[str, Any], outgoing: "asyncio.Queue[dict[str, Any]]", task: "asyncio.Future[None]"
+    first: dict[str, Any], outgoing: "asyncio.Queue[dict[str, Any]]", leave: Callable[[], None]
 ) -> AsyncIterator[bytes]:
     try:
         message = first
@@ -98,7 +103,7 @@ async def _chunks(
                 return
             message = await outgoing.get()
     finally:
-        task.cancel()
+        leave()
 
 
 def _copy_headers(response: Any, start: Mapping[str, Any]) -> Any:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import mcp_django as mcp
 from mcp_django.protocol.errors import MissingClientCapability
+from mcp_django.schemas import Header
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
@@ -103,7 +104,7 @@ def json_schema_2020_12_tool(request, **contact):
 
 
 @mcp.tool
-def test_x_mcp_header(request, region: Annotated[str, mcp.Header("Region")]):
+def test_x_mcp_header(request, region: Annotated[str, Header("Region")]):
     """Takes an argument that clients mirror in the header Mcp-Param-Region."""
     return f"Region: {region}"
 

@@ -134,7 +134,7 @@ def test_tools_are_listed_with_and_without_a_slash(road: Road, modern: bool, sla
 
 @pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
 def test_a_call_is_answered_in_json(road: Road, modern: bool) -> None:
-    arguments = {"model": "places.continent"}
+    arguments = {"model": "places.continent", "count": True}
     answer = result(post(road, rpc("tools/call", {"name": "query_records", "arguments": arguments}, modern=modern)))
     assert answer["structuredContent"]["count"] == 7
     assert json.loads(answer["content"][0]["text"]) == answer["structuredContent"]

@@ -1,6 +1,5 @@
 """An admin with a hook of each kind."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import admin, messages
@@ -53,8 +52,8 @@ class BookAdmin(admin.ModelAdmin):
             return books
         return books.filter(owner=request.user) | books.filter(owner=None)
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Sequence[str]:
-        return self.readonly_fields if request.user.is_superuser else [*self.readonly_fields, "owner"]
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> list[str]:
+        return [*self.readonly_fields, *([] if request.user.is_superuser else ["owner"])]
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         allowed = super().has_change_permission(request, obj)
@@ -69,7 +68,7 @@ class BookAdmin(admin.ModelAdmin):
 
     def save_model(self, request: HttpRequest, obj: Book, form: Any, change: bool) -> None:
         if not change and obj.owner is None:
-            obj.owner = request.user
+            obj.owner_id = request.user.pk
         super().save_model(request, obj, form, change)
 
     @admin.action(description="Publish the selected books", permissions=["publish"])

@@ -90,9 +90,10 @@ class PublishedBookManager(models.Manager):
 class PublishedBook(Book):
     """A proxy with rows of its own."""
 
-    objects = PublishedBookManager()
+    published_books = PublishedBookManager()
 
     class Meta:
+        default_manager_name = "published_books"
         proxy = True
 
 

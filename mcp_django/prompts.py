@@ -1,0 +1,136 @@
+"""Prompts that a project writes as functions (specification, server/prompts)."""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from .context import MCPRequest
+from .exceptions import ToolError
+from .protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
+from .protocol.errors import InvalidParams
+from .schemas import ProjectFunction
+from .serializers import clean_text
+
+__all__ = ["Message", "Prompt"]
+
+_BLOCKS = (Text, Image, Audio, EmbeddedResource, ResourceLink)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a prompt; ``content`` is text or a content block."""
+
+    role: Literal["user", "assistant"]
+    content: str | Content
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the ``PromptMessage``."""
+        content = Text(clean_text(self.content)) if isinstance(self.content, str) else self.content
+        return {"role": self.role, "content": content.to_wire()}
+
+
+class Prompt:
+    """A prompt made of a function ``(request, **arguments)``, sync or async.
+
+    Arguments are strings on the wire and are read as the annotations say. The function returns the text of one message
+    of the user, a content block, a :class:`Message`, or a list of those.
+
+    Raises:
+        ImproperlyConfigured: the signature has no JSON form.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        title: str = "",
+        description: str = "",
+        permissions: Collection[str] = (),
+        permission: Callable[[MCPRequest], bool] | None = None,
+    ) -> None:
+        self.function = ProjectFunction(
+            function,
+            name=name,
+            description=description,
+            permissions=permissions,
+            permission=permission,
+            untyped=str,
+        )
+        self.name = self.function.name
+        self.title = title or self.name.replace("_", " ").strip().capitalize()
+        self.description = self.function.description
+        self.is_async = self.function.is_async
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller may know of the prompt and use it."""
+        return self.function.has_permission(request)
+
+    def definition(self) -> dict[str, Any]:
+        """Return the ``Prompt`` object of ``prompts/list``, without optional keys that are empty."""
+        wire: dict[str, Any] = {"name": self.name, "title": self.title}
+        if self.description:
+            wire["description"] = self.description
+        if arguments := [self._argument(name) for name in self.function.arguments.parameters]:
+            wire["arguments"] = arguments
+        return wire
+
+    def _argument(self, name: str) -> dict[str, Any]:
+        parameter = self.function.arguments.parameters[name]
+        wire: dict[str, Any] = {"name": name, "required": parameter.required}
+        schema = parameter.schema()
+        texts = [schema.get("description", "")]
+        if "enum" in schema:
+            texts.append(f"One of: {', '.join(str(value) for value in schema['enum'] if value is not None)}.")
+        if text := " ".join(filter(None, texts)):
+            wire["description"] = text
+        return wire
+
+    def get(self, request: MCPRequest, arguments: Mapping[str, str]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+        """Return the ``GetPromptResult``, or an awaitable of it for an async function.
+
+        Raises:
+            InvalidParams: an argument is wrong, missing or unknown, or the function refused.
+        """
+        parameters = self.function.arguments.parameters
+        # Clients ask people in a form, and send what was left blank as an empty text.
+        given = {
+            name: value
+            for name, value in arguments.items()
+            if value != "" or name not in parameters or parameters[name].required
+        }
+        if self.is_async:
+            return self._get_async(request, given)
+        try:
+            result = self.function.call(request, given, self.to_wire)
+        except ToolError as error:
+            raise InvalidParams(error.message) from error
+        assert isinstance(result, dict)
+        return result
+
+    async def _get_async(self, request: MCPRequest, arguments: Mapping[str, str]) -> dict[str, Any]:
+        try:
+            result = self.function.call(request, arguments, self.to_wire)
+            assert isinstance(result, Awaitable)
+            return await result
+        except ToolError as error:
+            raise InvalidParams(error.message) from error
+
+    def to_wire(self, value: Any) -> dict[str, Any]:
+        """Return the ``GetPromptResult`` for what the function returned.
+
+        Raises:
+            TypeError: it returned something that is no message.
+        """
+        single = isinstance(value, (str, Message, *_BLOCKS))
+        items: Iterable[Any] = [value] if single else value
+        wire: dict[str, Any] = {"description": self.description} if self.description else {}
+        wire["messages"] = [self._message(item).to_wire() for item in items]
+        return wire
+
+    def _message(self, item: Any) -> Message:
+        if isinstance(item, Message):
+            return item
+        if not isinstance(item, (str, *_BLOCKS)):
+            raise TypeError(f"The prompt {self.name} returned {type(item).__name__}, which is no message")
+        return Message("user", item)

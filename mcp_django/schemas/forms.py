@@ -1,0 +1,159 @@
+"""Forms to JSON Schema: what a form's fields take, for the tools that fill them in.
+
+A form validates what it is given itself; nothing here looks at values, and no row of a relation is read.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final
+
+from django import forms
+from django.db import models
+
+from .jsonable import to_jsonable
+from .values import between
+
+__all__ = ["field_schema", "form_schema"]
+
+# Beyond that the values are left to the form's own error message.
+MAX_CHOICES: Final = 200
+MAX_LABELS: Final = 50
+
+
+def form_schema(form: forms.BaseForm | type[forms.BaseForm], *, exclude: Collection[str] = ()) -> dict[str, Any]:
+    """Return the JSON Schema of what the form takes; ``exclude`` names fields to leave out.
+
+    Disabled fields are left out, and file fields too, as a file has no JSON form.
+    """
+    declared: Mapping[str, forms.Field] = getattr(form, "base_fields", {}) if isinstance(form, type) else form.fields
+    fields = {
+        name: field
+        for name, field in declared.items()
+        if name not in exclude and not field.disabled and not isinstance(field, forms.FileField)
+    }
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {name: field_schema(field) for name, field in fields.items()},
+    }
+    # A check box that must be ticked is required; any other that is left out is not ticked.
+    if required := [name for name, field in fields.items() if field.required]:
+        schema["required"] = required
+    schema["additionalProperties"] = False
+    return schema
+
+
+def field_schema(field: forms.Field) -> dict[str, Any]:
+    """Return the JSON Schema of one form field, its constraints in its description too."""
+    schema, words = _shape(field)
+    initial = field.initial
+    if initial is not None and initial != "" and not callable(initial) and not isinstance(initial, models.Model):
+        schema["default"] = to_jsonable(initial)
+        words = [*words, f"default {schema['default']}"]
+    label = str(field.label or "").strip()
+    text = str(field.help_text or "").strip()
+    note = ", ".join(filter(None, words))
+    description = " ".join(filter(None, [label and f"{label.rstrip('.')}.", text, note and f"({note})"]))
+    return {**schema, "description": description} if description else schema
+
+
+def _shape(field: forms.Field) -> tuple[dict[str, Any], list[str]]:
+    # A field may be a subclass of another kind: the first that fits is the most special one.
+    for kind, shape in _SHAPES:
+        if isinstance(field, kind):
+            return shape(field)
+    return _text(field)
+
+
+def _text(field: Any, notation: str = "") -> tuple[dict[str, Any], list[str]]:
+    low, high = getattr(field, "min_length", None), getattr(field, "max_length", None)
+    limits = {"minLength": low, "maxLength": high}
+    schema = {"type": "string", **{key: value for key, value in limits.items() if value is not None}}
+    return schema, [notation, between(low, high, "characters")]
+
+
+def _noted(notation: str) -> Callable[[Any], tuple[dict[str, Any], list[str]]]:
+    return lambda field: _text(field, notation)
+
+
+def _number(field: Any, kind: str) -> tuple[dict[str, Any], list[str]]:
+    low, high = (bound() if callable(bound) else bound for bound in (field.min_value, field.max_value))
+    limits = {"minimum": low, "maximum": high} if kind != "string" else {}
+    schema = {"type": kind, **{key: value for key, value in limits.items() if value is not None}}
+    return schema, [between(low, high)]
+
+
+def _decimal(field: Any) -> tuple[dict[str, Any], list[str]]:
+    schema, words = _number(field, "string")
+    digits = f"at most {field.max_digits} digits" if field.max_digits is not None else ""
+    places = f"at most {field.decimal_places} decimal places" if field.decimal_places is not None else ""
+    return schema, ["decimal number as text, such as 12.50", digits, places, *words]
+
+
+def _boolean(field: Any) -> tuple[dict[str, Any], list[str]]:
+    return {"type": "boolean"}, ["must be true" if field.required else ""]
+
+
+def _choice(field: Any) -> tuple[dict[str, Any], list[str]]:
+    options = list(_options(field.choices))
+    if not options or len(options) > MAX_CHOICES:
+        return {"type": "string"}, [f"one of {len(options)} values"]
+    values = [value for value, _ in options]
+    # The form compares texts; a number stays one where all are numbers, as clients copy the values.
+    same = "integer" if all(type(value) is int for value in values) else "string"
+    values = values if same == "integer" else [str(value) for value in values]
+    named = [
+        f"{value} = {label}"
+        for value, (_, label) in zip(values, options, strict=True)
+        if str(value).replace("_", " ").lower() != label.lower()
+    ]
+    return {"type": same, "enum": values}, [", ".join(named) if len(named) <= MAX_LABELS else ""]
+
+
+def _options(choices: Any) -> Iterator[tuple[Any, str]]:
+    """Yield values and labels, those of groups too, without the blank one."""
+    for value, label in choices:
+        if isinstance(label, (list, tuple)):
+            yield from _options(label)
+        elif value not in (None, ""):
+            yield getattr(value, "value", value), str(label)
+
+
+def _many(item: tuple[dict[str, Any], list[str]]) -> tuple[dict[str, Any], list[str]]:
+    schema, words = item
+    return {"type": "array", "items": schema}, words
+
+
+def _row(field: Any) -> tuple[dict[str, Any], list[str]]:
+    model = field.queryset.model
+    target: Any = model._meta.get_field(field.to_field_name) if field.to_field_name else model._meta.pk
+    while target.is_relation:
+        target = target.target_field
+    kind = "integer" if isinstance(target, models.IntegerField) else "string"
+    key = target.name if field.to_field_name else "primary key"
+    return {"type": kind}, [f"{key} of {model._meta.label_lower}"]
+
+
+def _null_boolean(field: Any) -> tuple[dict[str, Any], list[str]]:
+    return {"type": ["boolean", "null"]}, []
+
+
+_SHAPES: Final[tuple[tuple[type[forms.Field], Callable[[Any], tuple[dict[str, Any], list[str]]]], ...]] = (
+    (forms.ModelMultipleChoiceField, lambda field: _many(_row(field))),
+    (forms.ModelChoiceField, _row),
+    (forms.MultipleChoiceField, lambda field: _many(_choice(field))),
+    (forms.ChoiceField, _choice),
+    (forms.NullBooleanField, _null_boolean),
+    (forms.BooleanField, _boolean),
+    (forms.DecimalField, _decimal),
+    (forms.FloatField, lambda field: _number(field, "number")),
+    (forms.IntegerField, lambda field: _number(field, "integer")),
+    (forms.DateTimeField, _noted("ISO 8601 date and time, such as 2026-07-28T14:30:00Z")),
+    (forms.SplitDateTimeField, _noted("ISO 8601 date and time, such as 2026-07-28T14:30:00Z")),
+    (forms.DateField, _noted("ISO 8601 date, such as 2026-07-28")),
+    (forms.TimeField, _noted("time of day, such as 14:30:00")),
+    (forms.DurationField, _noted("duration, such as 1 12:30:00 or PT12H30M")),
+    (forms.UUIDField, _noted("UUID")),
+    (forms.EmailField, _noted("email address")),
+    (forms.URLField, _noted("URL")),
+    (forms.GenericIPAddressField, _noted("IP address")),
+    (forms.JSONField, lambda field: ({}, ["any JSON value"])),
+)

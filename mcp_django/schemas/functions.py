@@ -1,0 +1,113 @@
+"""A function of the project as the app sees it: its name and texts, its arguments, and who may call it."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist, PermissionDenied, ValidationError
+from django.http import Http404
+
+from ..context import MCPRequest
+from ..exceptions import ToolError
+from .arguments import ArgumentSchema, raw_schema, signature_of, signature_schema
+from .containers import MISSING
+from .docstrings import parse_docstring
+
+__all__ = ["ProjectFunction", "speaking_plainly"]
+
+T = TypeVar("T")
+REQUEST = ("request",)
+
+
+class ProjectFunction:
+    """A function ``(request, **arguments)``, sync or async.
+
+    ``permissions`` are Django's ("shop.view_order"), all of which the caller needs; ``permission`` is a function of the
+    request that decides besides. ``untyped`` is the type of parameters without annotation, MISSING to refuse them.
+
+    Raises:
+        ImproperlyConfigured: the function does not take the request, or its parameters have no JSON form.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        description: str = "",
+        permissions: Collection[str] = (),
+        permission: Callable[[MCPRequest], bool] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        untyped: Any = MISSING,
+    ) -> None:
+        self.function = function
+        self.name = name or function.__name__
+        self.description = description or parse_docstring(function.__doc__).description
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.arguments = self._read_arguments(input_schema, untyped)
+        if isinstance(permissions, str) or not all("." in item for item in permissions):
+            raise ImproperlyConfigured(f'{self.name}: permissions are a list such as ["shop.view_order"]')
+        self.permissions = tuple(permissions)
+        self.permission = permission
+
+    def _read_arguments(self, input_schema: Mapping[str, Any] | None, untyped: Any) -> ArgumentSchema:
+        if next(iter(signature_of(self.function).parameters), None) not in REQUEST:
+            raise ImproperlyConfigured(f"{self.name} must take the request as its first parameter, named request")
+        if input_schema is not None:
+            return raw_schema(input_schema, self.function, REQUEST)
+        return signature_schema(self.function, REQUEST, untyped=untyped)
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller may know of it and call it."""
+        if self.permissions and not request.user.has_perms(self.permissions):
+            return False
+        return self.permission is None or bool(self.permission(request))
+
+    def call(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T | Awaitable[T]:
+        """Call the function with a client's arguments and return what ``finish`` makes of its value.
+
+        An async function gives an awaitable of that; what may query the database then runs in a thread.
+
+        Raises:
+            ToolError: the arguments are wrong, or the function refused in one of Django's ways.
+        """
+        if self.is_async:
+            return self._call_async(request, arguments, finish)
+        with speaking_plainly():
+            return finish(self.function(request, **self.arguments.validate(arguments, request)))
+
+    async def _call_async(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T:
+        with speaking_plainly():
+            if self.arguments.needs_database:
+                given = await sync_to_async(self.arguments.validate)(arguments, request)
+            else:
+                given = self.arguments.validate(arguments, request)
+            value = await self.function(request, **given)
+            # The label of a row may take a query.
+            return finish(value) if isinstance(value, str | None) else await sync_to_async(finish)(value)
+
+
+@contextmanager
+def speaking_plainly() -> Iterator[None]:
+    """Turn Django's ways to refuse into text that a model can act on.
+
+    Raises:
+        ToolError: for a ``ValidationError``, ``PermissionDenied``, ``ObjectDoesNotExist`` or ``Http404``.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        raise ToolError(f"Invalid: {_validation_text(error)}") from error
+    except PermissionDenied as error:
+        raise ToolError(str(error) or "You may not do this.") from error
+    except (ObjectDoesNotExist, Http404) as error:
+        raise ToolError(str(error) or "Not found.") from error
+
+
+def _validation_text(error: ValidationError) -> str:
+    if hasattr(error, "error_dict"):
+        named = error.message_dict.items()
+        return "; ".join(f"{name}: {' '.join(messages)}" for name, messages in named)
+    return "; ".join(error.messages)

@@ -1,0 +1,150 @@
+"""Tools that a project writes as functions."""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, Final, get_args
+
+import orjson
+from django.core.exceptions import ImproperlyConfigured
+
+from ..context import MCPRequest
+from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
+from ..schemas import ProjectFunction, output_schema, to_jsonable
+from ..schemas.annotations import resolve_hint, unwrap
+from ..schemas.arguments import signature_of
+from ..schemas.output import RESULT, is_wrapped
+from ..serializers import clean_text
+from .base import READ, WRITE, Tool, ToolResult
+
+__all__ = ["FunctionTool"]
+
+_NAME: Final = re.compile(r"[a-z0-9_]{1,40}")
+_BLOCKS: Final = (Text, Image, Audio, EmbeddedResource, ResourceLink)
+
+
+class FunctionTool(Tool):
+    """A tool made of a function ``(request, **arguments)``, sync or async.
+
+    The schema comes from the signature and the docstring, or is ``input_schema``, sent unchanged. ``structured`` says
+    whether the result is sent as structured content: by default when the return annotation is neither text nor
+    content blocks. Without ``scopes`` a read-only tool needs "mcp:read" and any other "mcp:write".
+
+    Raises:
+        ImproperlyConfigured: the name is not one that every client can use, or the signature has no JSON form.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        title: str = "",
+        description: str = "",
+        read_only: bool = False,
+        destructive: bool = True,
+        idempotent: bool = False,
+        open_world: bool = False,
+        scopes: Iterable[str] | None = None,
+        permissions: Collection[str] = (),
+        permission: Callable[[MCPRequest], bool] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        structured: bool | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = name or function.__name__
+        if not _NAME.fullmatch(self.name):
+            raise ImproperlyConfigured(f"{self.name!r} cannot name a tool: at most 40 of the characters a-z, 0-9 and _")
+        self.function = ProjectFunction(
+            function,
+            name=self.name,
+            description=description,
+            permissions=permissions,
+            permission=permission,
+            input_schema=input_schema,
+        )
+        self.title = title or self.name.replace("_", " ").strip().capitalize()
+        self.description = self.function.description
+        self.input_schema = self.function.arguments.schema
+        self.read_only, self.destructive = read_only, destructive
+        self.idempotent, self.open_world = idempotent, open_world
+        self.scopes = frozenset(scopes if scopes is not None else {READ if read_only else WRITE})
+        self.meta = dict(meta or {})
+        self.is_async = self.function.is_async
+        self.slow = not self.is_async
+        self._read_result(function, structured)
+
+    def _read_result(self, function: Callable[..., Any], structured: bool | None) -> None:
+        annotation = self._return_annotation(function)
+        plain = annotation is None or unwrap(annotation).annotation in (str, bytes) or _holds_blocks(annotation)
+        self.structured = structured
+        self.wraps = is_wrapped(annotation)
+        if structured is not False and not (plain and not structured):
+            self.output_schema = output_schema(annotation)
+
+    def _return_annotation(self, function: Callable[..., Any]) -> Any:
+        signature = signature_of(function)
+        if signature.return_annotation is signature.empty:
+            return None
+        try:
+            hint = resolve_hint(signature.return_annotation, getattr(inspect.unwrap(function), "__globals__", {}))
+        except ImproperlyConfigured:
+            # What cannot be read promises nothing.
+            return None
+        return None if hint is type(None) else hint
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller has the permissions and the tool's own condition holds."""
+        return self.function.has_permission(request)
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult | Awaitable[ToolResult]:
+        """Validate the arguments and call the function; an awaitable for an async one.
+
+        Raises:
+            ToolError: the model can mend it.
+        """
+        return self.function.call(request, arguments, self.to_result)
+
+    def to_result(self, value: Any) -> ToolResult:
+        """Return the tool result for what the function returned.
+
+        Raises:
+            TypeError: the return annotation announced an object, and the function returned something else.
+        """
+        if isinstance(value, ToolResult):
+            return value
+        if self.output_schema is not None or self.structured:
+            return self._structured(value)
+        if isinstance(value, str | None):
+            return ToolResult(content=[Text(clean_text(value or ""))])
+        if isinstance(value, bytes):
+            return ToolResult(content=[EmbeddedResource(f"tool:{self.name}", value, "application/octet-stream")])
+        if blocks := as_blocks(value):
+            return ToolResult(content=blocks)
+        if self.structured is False:
+            return ToolResult(content=[Text(orjson.dumps(to_jsonable(value)).decode())])
+        return self._structured(value)
+
+    def _structured(self, value: Any) -> ToolResult:
+        data = to_jsonable(value)
+        if self.output_schema is not None and self.wraps:
+            return ToolResult(structured={RESULT: data})
+        if isinstance(data, dict):
+            return ToolResult(structured=data)
+        if self.output_schema is not None:
+            raise TypeError(f"{self.name} announces an object and returned {type(value).__name__}")
+        return ToolResult(structured={RESULT: data})
+
+
+def as_blocks(value: Any) -> list[Content]:
+    """Return content blocks for one block, or a list that holds one; an empty list for anything else."""
+    if isinstance(value, _BLOCKS):
+        return [value]
+    if isinstance(value, (list, tuple)) and any(isinstance(item, _BLOCKS) for item in value):
+        return [item if isinstance(item, _BLOCKS) else Text(clean_text(str(item))) for item in value]
+    return []
+
+
+def _holds_blocks(annotation: Any) -> bool:
+    annotation = unwrap(annotation).annotation
+    return annotation in (*_BLOCKS, ToolResult) or any(_holds_blocks(part) for part in get_args(annotation))
