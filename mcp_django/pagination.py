@@ -21,6 +21,7 @@ from django.db.models import F, Q
 from django.db.models.expressions import Expression
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, IsNull, LessThan, LessThanOrEqual
 from django.utils.duration import duration_string
+from django.utils.encoding import force_bytes
 
 from .conf import settings
 from .context import MCPRequest
@@ -59,9 +60,13 @@ def _salt(request: MCPRequest, purpose: str) -> str:
     return SEPARATOR.join([SALT, request.mcp.site.name, str(request.user.pk), purpose])
 
 
-def _stream(key: str, salt: str, nonce: bytes, data: bytes) -> bytes:
+def _derived(key: str | bytes, salt: str, use: str) -> bytes:
+    return hashlib.sha256(SEPARATOR.join([salt, use, ""]).encode() + force_bytes(key)).digest()
+
+
+def _stream(key: str | bytes, salt: str, nonce: bytes, data: bytes) -> bytes:
     """Encrypt or decrypt: HMAC-SHA256 in counter mode, its key apart from the one of the signature."""
-    secret = hashlib.sha256(SEPARATOR.join([salt, "cipher", key]).encode()).digest()
+    secret = _derived(key, salt, "cipher")
     blocks = range((len(data) + 31) // 32)
     mask = b"".join(hmac.digest(secret, nonce + block.to_bytes(4, "big"), "sha256") for block in blocks)
     return bytes(a ^ b for a, b in zip(data, mask, strict=False))
@@ -70,7 +75,7 @@ def _stream(key: str, salt: str, nonce: bytes, data: bytes) -> bytes:
 def _seal(request: MCPRequest, purpose: str, data: bytes) -> str:
     key, salt = django_settings.SECRET_KEY, _salt(request, purpose)
     # The nonce is made of the text, so that equal pages have equal cursors but for the time.
-    nonce = hmac.digest(SEPARATOR.join([salt, "nonce", key]).encode(), data, "sha256")[:NONCE]
+    nonce = hmac.digest(_derived(key, salt, "nonce"), data, "sha256")[:NONCE]
     body = base64.urlsafe_b64encode(nonce + _stream(key, salt, nonce, data)).rstrip(b"=").decode("ascii")
     return TimestampSigner(key=key, salt=salt, fallback_keys=[]).sign(body)
 
@@ -162,8 +167,8 @@ def keyset(
     """Return the condition for the rows after the one whose sort values ``bind`` gives by position.
 
     ``nulls`` says which of those values are NULL; ``nulls_largest`` is where the database sorts NULL (PostgreSQL: as
-    the largest value, SQLite: as the smallest). The leading column is bounded by itself as well, because databases use an
-    index for ``a <= x AND (a < x OR …)`` but not for the disjunction alone.
+    the largest value, SQLite: as the smallest). The leading column is bounded by itself as well, because databases use
+    an index for ``a <= x AND (a < x OR …)`` but not for the disjunction alone.
     """
     key, is_null = keys[0], nulls[0]
     column = F(key.path)

@@ -67,12 +67,12 @@ class Bind(Expression):
         super().__init__(output_field=None)
         self.param = param
 
-    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
+    def as_sql(self, compiler: Any, connection: Any) -> Any:
         """Return the placeholder and the parameter."""
         return "%s", [self.param]
 
 
-class BoundIn(In):  # type: ignore[type-arg]
+class BoundIn(In):
     """``IN`` with as many parameters as ``rhs`` has items, each as :class:`Bind` takes it."""
 
     prepare_rhs = False

@@ -26,8 +26,6 @@ from django.utils.safestring import SafeString
 from .lookups import kind_of, resolve_path, stored_field
 
 if TYPE_CHECKING:
-    from rest_framework.serializers import BaseSerializer
-
     from .exposures import ModelExposure
 
 __all__ = [
@@ -81,7 +79,7 @@ def resolve_column(exposure: "ModelExposure", name: str) -> Column | None:
     """Return the column of a name, or None: a generic relation, or a relation that has no column here."""
     plain = _model_column(exposure, name)
     if exposure.serializer_class is not None and name != exposure.opts.pk.name:
-        same = plain is not None and name in _unchanged_fields(exposure.serializer_class)
+        same = plain is not None and name in _unchanged_fields(exposure)
         field = plain.field if plain is not None else None
         return Column(name, "serialized", path=name, field=field, is_plain=same)
     compute = exposure.get_computed(name)
@@ -146,21 +144,27 @@ def is_json_field(field: Any) -> bool:
 # DRF serializers
 
 
+def _serializer_fields(exposure: "ModelExposure") -> Mapping[str, Any]:
+    assert exposure.serializer_class is not None
+    fields: Mapping[str, Any] = getattr(exposure.serializer_class(), "fields", {})
+    return fields
+
+
 @lru_cache(maxsize=256)
-def read_fields(serializer_class: "type[BaseSerializer[Any]]") -> tuple[str, ...]:
-    """Return the names that the serializer writes out, in its order."""
-    fields: Mapping[str, Any] = getattr(serializer_class(), "fields", {})
+def read_fields(exposure: "ModelExposure") -> tuple[str, ...]:
+    """Return the names that the exposure's serializer writes out, in its order."""
+    fields = _serializer_fields(exposure)
     return tuple(name for name, field in fields.items() if not field.write_only)
 
 
 @lru_cache(maxsize=256)
-def _unchanged_fields(serializer_class: "type[BaseSerializer[Any]]") -> frozenset[str]:
+def _unchanged_fields(exposure: "ModelExposure") -> frozenset[str]:
     """Return the names whose values DRF writes as they are stored: a class of the project's own may mask its value."""
     from rest_framework import serializers
 
     known = {*serializers.ModelSerializer.serializer_field_mapping.values(), serializers.ChoiceField}
     known.add(serializers.PrimaryKeyRelatedField)
-    fields: Mapping[str, Any] = getattr(serializer_class(), "fields", {})
+    fields = _serializer_fields(exposure)
     return frozenset(name for name, field in fields.items() if type(field) in known and field.source == name)
 
 

@@ -280,7 +280,7 @@ class MCPSite:
         """Return the URL patterns of the endpoint, relative to where it is mounted."""
         from .transports.view import endpoint
 
-        return [re_path(r"^/?$", endpoint(self), name="endpoint")]
+        return [re_path(r"^(?:/)?$", endpoint(self), name="endpoint")]
 
 
 class DefaultMCPSite(MCPSite):

@@ -128,7 +128,7 @@ def _named(request: MCPRequest, exposure: "ModelExposure", obj: Model | None) ->
     declared = exposure.get_fields(request, obj)
     if exposure.serializer_class is None:
         return declared
-    shown = read_fields(exposure.serializer_class)
+    shown = read_fields(exposure)
     if exposure.fields is not None:
         shown = tuple(name for name in shown if name in declared)
     return exposure.with_primary_key(name for name in shown if name not in exposure.exclude)
@@ -281,7 +281,7 @@ def _own_key(model: type[Model], entry: Any) -> OrderKey | None:
     if isinstance(entry, OrderBy):
         descending, entry = entry.descending, entry.expression
     if isinstance(entry, F):
-        entry = entry.name
+        entry = getattr(entry, "name", None)
     if not isinstance(entry, str):
         return None
     if entry[:1] in "+-":

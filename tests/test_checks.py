@@ -25,8 +25,10 @@ def ids(messages):
     return [message.id for message in messages]
 
 
-def test_the_projects_of_the_tests_and_its_settings_have_no_faults():
-    assert [message for message in checks.run_checks() if message.level >= checks.WARNING] == []
+def test_a_project_that_follows_the_readme_has_no_faults():
+    found = {message.id for message in checks.run_checks() if message.level >= checks.WARNING}
+    # Of the tests' own settings: no TLS, and a cache that is not shared.
+    assert found <= {"mcp_django.W103", "mcp_django.W133"}
 
 
 @override_settings(MCP_DJANGO=MCP | {"PAGE_SIZ": 5})

@@ -1,3 +1,4 @@
+import base64
 import json
 from typing import Any
 
@@ -302,6 +303,17 @@ def test_the_token_endpoint_takes_post_only(flow: Flow, method: str) -> None:
 def test_endpoints_answer_without_their_slash_and_never_redirect_a_post(flow: Flow, path: str) -> None:
     assert flow.application.post(path).status_code != 301
     assert flow.application.post(path + "?%zz").status_code in (302, 400)
+
+
+@pytest.mark.parametrize("field", ["client_id", "code", "refresh_token", "token"])
+@pytest.mark.parametrize("path", ["/oauth/token/", "/oauth/revoke_token/"])
+def test_values_that_no_database_holds_are_a_bad_request(flow: Flow, path: str, field: str) -> None:
+    for grant_type in ("authorization_code", "refresh_token"):
+        sent = {"client_id": flow.client_id, "grant_type": grant_type, field: "a\x00"}
+        response = flow.application.post(path, sent)
+        assert response.status_code in (200, 400, 401)
+    nul = base64.b64encode(b"a\x00:b").decode()
+    assert flow.application.post(path, sent, HTTP_AUTHORIZATION=f"Basic {nul}").status_code in (400, 401)
 
 
 def test_errors_of_the_token_endpoint_are_json_that_nobody_stores(flow: Flow) -> None:

@@ -69,7 +69,12 @@ urlpatterns = [
 ]
 """,
     "mcp.py": """
+from django.contrib.auth.models import Group
 import mcp_django as mcp
+
+@mcp.register(Group)
+class GroupExposure(mcp.ModelExposure):
+    fields = ["id", "name"]
 
 @mcp.tool(read_only=True)
 def greet(request, name: str) -> str:

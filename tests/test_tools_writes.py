@@ -47,7 +47,7 @@ def test_a_row_is_created_through_the_admins_form(root):
     assert book.owner == root.user
     assert created["created"] is True
     assert set(values) <= set(created["changed"])
-    assert created["title"] == "Dune"
+    assert created["fields"]["title"] == created["label"] == "Dune"
 
 
 def test_what_is_left_out_gets_the_defaults_of_the_add_page(root):
@@ -305,7 +305,7 @@ def test_a_row_that_leaves_the_callers_sight_is_saved_but_not_shown(monkeypatch)
         "updated": True,
         "changed": ["title"],
         "model": "testapp.book",
-        "pk": str(book.pk),
+        "pk": book.pk,
         "note": "It was saved, and is not among the rows that you may see.",
     }
 
@@ -403,7 +403,7 @@ def test_H141_the_first_call_shows_what_would_be_deleted_and_deletes_nothing(roo
     preview = call(DELETE, root, **BOOK, pk=book.pk)
     assert preview["confirmation_required"] is True
     assert preview["deletes"] == {"books": 1, "loans": 2}
-    assert (preview["label"], preview["pk"]) == ("Dune", str(book.pk))
+    assert (preview["label"], preview["pk"]) == ("Dune", book.pk)
     assert Book.objects.count() == 1
     deleted = call(DELETE, root, **BOOK, pk=str(book.pk), confirm_token=preview["confirm_token"])
     assert deleted["deleted"] is True

@@ -3,7 +3,8 @@
 Imported by a project's settings module: nothing here may need loaded apps.
 """
 
-from typing import Any
+import copy
+from typing import Any, Final
 
 from .scopes import ADMIN, READ, WRITE
 
@@ -13,6 +14,52 @@ HOUR = 3600
 DAY = 24 * HOUR
 
 
+PROVIDER: Final[dict[str, Any]] = {
+    "OAUTH2_VALIDATOR_CLASS": "mcp_django.oauth.validator.MCPValidator",
+    # It knows the code and refresh grants only; the default server also answers password and client credentials.
+    "OAUTH2_SERVER_CLASS": "oauthlib.oauth2.WebApplicationServer",
+    "SCOPES": {
+        READ: "See the data that you may see",
+        WRITE: "Change data and run actions as you may; includes reading",
+        ADMIN: "Use administrative tools as you may; includes reading and changing",
+    },
+    # The toolkit's default is every scope there is.
+    "DEFAULT_SCOPES": [READ],
+    "ACCESS_TOKEN_EXPIRE_SECONDS": HOUR,
+    # Counted from the end of the access token, so it slides while the client is in use.
+    "REFRESH_TOKEN_EXPIRE_SECONDS": 30 * DAY,
+    "ROTATE_REFRESH_TOKEN": True,
+    "REFRESH_TOKEN_REUSE_PROTECTION": True,
+    # The toolkit's grace hands back the stored token, which hashing removes; the validator has its own.
+    "REFRESH_TOKEN_GRACE_PERIOD_SECONDS": 0,
+    "AUTHORIZATION_CODE_EXPIRE_SECONDS": 60,
+    "PKCE_REQUIRED": True,
+    "REQUEST_APPROVAL_PROMPT": "force",
+    # Command-line clients listen on http://localhost:<any port>/callback.
+    "ALLOW_LOCALHOST_LOOPBACK": True,
+    # http is for loopback alone: registration enforces it.
+    "ALLOWED_REDIRECT_URI_SCHEMES": ["https", "http", "cursor"],
+    "COMPLIANT_BCP_RFC9700_IMPLICIT_GRANT": True,
+    "COMPLIANT_BCP_RFC9700_PASSWORD_GRANT": True,
+    "COMPLIANT_BCP_RFC9700_PKCE_METHOD": True,
+    "COMPLIANT_BCP_RFC9700_ACCESS_TOKEN_TRANSPORT": True,
+    "COMPLIANT_BCP_RFC9700_AUTHZ_RESPONSE_ISS": True,
+    "COMPLIANT_BCP_RFC9700_TOKEN_STORAGE": True,
+    "COMPLIANT_BCP_RFC9700_REFRESH_TOKEN": True,
+    "COMPLIANT_BCP_RFC9700_REDIRECT_URI_MATCHING": True,
+    "COMPLIANT_BCP_RFC9700_PKCE_REQUIRED": True,
+    # Written out, because a later default of True would make loopback redirects an error of the deploy checks.
+    "COMPLIANT_BCP_RFC9700_REDIRECT_URI_SCHEME": False,
+    "OAUTH2_RESPONSE_TYPES_SUPPORTED": ["code"],
+    "OAUTH2_GRANT_TYPES_SUPPORTED": ["authorization_code", "refresh_token"],
+    "OAUTH2_TOKEN_ENDPOINT_AUTH_METHODS_SUPPORTED": ["none", "client_secret_basic", "client_secret_post"],
+    # The app has a registration view of its own; the toolkit's leaves a usable token behind with each client.
+    "DCR_ENABLED": False,
+    "CIMD_ENABLED": False,
+    "OIDC_ENABLED": False,
+}
+
+
 def provider_settings(*, base_url: str | None = None, **overrides: Any) -> dict[str, Any]:
     """Return the settings of django-oauth-toolkit for an MCP endpoint.
 
@@ -20,49 +67,8 @@ def provider_settings(*, base_url: str | None = None, **overrides: Any) -> dict[
     ``overrides`` are keys of ``OAUTH2_PROVIDER`` that replace the ones given here; system checks name what is unsafe.
     """
     return {
+        **copy.deepcopy(PROVIDER),
         # One issuer for the whole origin, whatever Host header a request carries (RFC 8414, section 2).
         "OIDC_ISS_ENDPOINT": (base_url or "").rstrip("/"),
-        "OAUTH2_VALIDATOR_CLASS": "mcp_django.oauth.validator.MCPValidator",
-        # It knows the code and refresh grants only; the default server also answers password and client credentials.
-        "OAUTH2_SERVER_CLASS": "oauthlib.oauth2.WebApplicationServer",
-        "SCOPES": {
-            READ: "See the data that you may see",
-            WRITE: "Change data and run actions as you may; includes reading",
-            ADMIN: "Use administrative tools as you may; includes reading and changing",
-        },
-        # The toolkit's default is every scope there is.
-        "DEFAULT_SCOPES": [READ],
-        "ACCESS_TOKEN_EXPIRE_SECONDS": HOUR,
-        # Counted from the end of the access token, so it slides while the client is in use.
-        "REFRESH_TOKEN_EXPIRE_SECONDS": 30 * DAY,
-        "ROTATE_REFRESH_TOKEN": True,
-        "REFRESH_TOKEN_REUSE_PROTECTION": True,
-        # The toolkit's grace hands back the stored token, which hashing removes; the validator has its own.
-        "REFRESH_TOKEN_GRACE_PERIOD_SECONDS": 0,
-        "AUTHORIZATION_CODE_EXPIRE_SECONDS": 60,
-        "PKCE_REQUIRED": True,
-        "REQUEST_APPROVAL_PROMPT": "force",
-        # Command-line clients listen on http://localhost:<any port>/callback.
-        "ALLOW_LOCALHOST_LOOPBACK": True,
-        # http is for loopback alone: registration enforces it.
-        "ALLOWED_REDIRECT_URI_SCHEMES": ["https", "http", "cursor"],
-        "COMPLIANT_BCP_RFC9700_IMPLICIT_GRANT": True,
-        "COMPLIANT_BCP_RFC9700_PASSWORD_GRANT": True,
-        "COMPLIANT_BCP_RFC9700_PKCE_METHOD": True,
-        "COMPLIANT_BCP_RFC9700_ACCESS_TOKEN_TRANSPORT": True,
-        "COMPLIANT_BCP_RFC9700_AUTHZ_RESPONSE_ISS": True,
-        "COMPLIANT_BCP_RFC9700_TOKEN_STORAGE": True,
-        "COMPLIANT_BCP_RFC9700_REFRESH_TOKEN": True,
-        "COMPLIANT_BCP_RFC9700_REDIRECT_URI_MATCHING": True,
-        "COMPLIANT_BCP_RFC9700_PKCE_REQUIRED": True,
-        # Written out, because a later default of True would make loopback redirects an error of the deploy checks.
-        "COMPLIANT_BCP_RFC9700_REDIRECT_URI_SCHEME": False,
-        "OAUTH2_RESPONSE_TYPES_SUPPORTED": ["code"],
-        "OAUTH2_GRANT_TYPES_SUPPORTED": ["authorization_code", "refresh_token"],
-        "OAUTH2_TOKEN_ENDPOINT_AUTH_METHODS_SUPPORTED": ["none", "client_secret_basic", "client_secret_post"],
-        # The app has a registration view of its own; the toolkit's leaves a usable token behind with each client.
-        "DCR_ENABLED": False,
-        "CIMD_ENABLED": False,
-        "OIDC_ENABLED": False,
         **overrides,
     }

@@ -7,6 +7,7 @@ from django.contrib.auth import logout
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import BadRequest
+from django.db import DataError
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.templatetags.static import static
@@ -34,6 +35,8 @@ from .validator import GRANT_TYPES, check_challenge, check_resources
 
 __all__ = ["ConsentView", "RevokeView", "TokenDeleteView", "TokenListView", "TokenView", "appended_well_known"]
 
+# What oauthlib raises for a query string that is not properly encoded, and the database for a NUL.
+UNREADABLE: Final = (ValueError, DataError)
 SECRETS: Final = ("client_secret", "code", "code_verifier", "refresh_token", "token", "password")
 
 
@@ -70,7 +73,7 @@ class ConsentView(PageMixin, dot.AuthorizationView):
         """
         try:
             scopes, credentials = super().validate_authorization_request(request)
-        except ValueError:  # oauthlib, of a query string that is not properly encoded
+        except UNREADABLE:
             raise BadRequest("The query string is malformed.") from None
         state = credentials.get("state")
         try:
@@ -160,7 +163,7 @@ class TokenView(dot.TokenView):
             return _refused(error)
         try:
             response = self.authorization_flow_token_response(request)
-        except ValueError:  # a query string or a value that neither oauthlib nor the database reads
+        except UNREADABLE:
             return _refused("invalid_request")
         # The toolkit leaves both off some errors.
         response["Content-Type"] = "application/json"
@@ -177,7 +180,7 @@ class RevokeView(dot.RevokeTokenView):
         """Answer in JSON, whatever was sent."""
         try:
             return super().post(request, *args, **kwargs)
-        except ValueError:
+        except UNREADABLE:
             return _refused("invalid_request")
 
 

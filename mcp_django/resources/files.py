@@ -52,7 +52,7 @@ def read_file(request: MCPRequest, uri: str, address: Address) -> dict[str, Any]
         raise NotFound
     file = getattr(row, column.field.attname)
     data = _read(file)
-    kind = file_type(file.name)
+    kind = file_type(file.name or "")
     contents: dict[str, Any] = {"uri": uri, "mimeType": kind}
     text = _as_text(data) if kind.startswith("text/") or kind == "application/json" else None
     if text is not None:
@@ -79,11 +79,11 @@ def _read(file: "FieldFile") -> bytes:
     """
     most = settings.MAX_FILE_BYTES
     try:
-        _check_name(file)
-        size = file.storage.size(file.name)
+        name = _checked_name(file)
+        size = file.storage.size(name)
         if size > most:
             raise InvalidParams(f"The file is too long: {size} bytes, of which at most {most} can be read.")
-        with file.storage.open(file.name, "rb") as stream:
+        with file.storage.open(name, "rb") as stream:
             data: bytes = stream.read(most + 1)
     except (OSError, SuspiciousOperation, ValueError, NotImplementedError):
         raise NotFound from None
@@ -92,17 +92,18 @@ def _read(file: "FieldFile") -> bytes:
     return data
 
 
-def _check_name(file: "FieldFile") -> None:
-    """Refuse a stored name that could lead out of the storage: anything may have written the rows."""
+def _checked_name(file: "FieldFile") -> str:
+    """Return the stored name; refuse one that could lead out of the storage: anything may have written the rows."""
     name = file.name or ""
     if not name or len(name) > MAX_NAME or "\\" in name or any(ord(character) < 32 for character in name):
         raise NotFound
     validate_file_name(name, allow_relative_path=True)
     location = getattr(file.storage, "location", None)
     if not isinstance(location, str):
-        return
+        return name
     path = os.path.realpath(file.storage.path(name))
     if os.path.commonpath([path, os.path.realpath(location)]) != os.path.realpath(location):
         raise NotFound
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise NotFound
+    return name

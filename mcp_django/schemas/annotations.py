@@ -69,13 +69,14 @@ def unwrap(annotation: Any) -> Hints:
         origin = get_origin(annotation)
         if origin is Annotated:
             annotation, *extras = get_args(annotation)
-            for extra in extras:
+            # Nested ones are flattened by Python, the outermost last.
+            for extra in reversed(extras):
                 if isinstance(extra, Param):
                     given = {name: getattr(extra, name) for name in LIMITS if getattr(extra, name) is not None}
                     limits = {**given, **limits}
                     description = description or extra.description
                 elif isinstance(extra, Header):
-                    header = extra.name
+                    header = header or extra.name
                 elif isinstance(extra, str):
                     description = description or extra
         elif origin in QUALIFIERS:
@@ -146,7 +147,11 @@ def _compile(annotation: Any, stack: tuple[type, ...]) -> Type:
 
 
 def _hashable(value: Any) -> bool:
-    return getattr(value, "__hash__", None) is not None
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _compile_union(members: tuple[Any, ...], stack: tuple[type, ...]) -> Type:
@@ -181,7 +186,8 @@ def _compile_class(cls: type, stack: tuple[type, ...]) -> Type:
 
 
 def _compile_model(model: type[models.Model]) -> Type:
-    if model._meta.abstract:
+    options = getattr(model, "_meta", None)
+    if options is None or options.abstract:
         raise ImproperlyConfigured(f"{model.__name__} is abstract and has no rows")
     return Row(model)
 

@@ -107,11 +107,11 @@ def _aggregate(request: MCPRequest, exposure: "ModelExposure", given: Any, posit
 
 
 def _spelt(given: Any) -> tuple[Any, Any, str]:
-    """Return function, field and title of ``"sum:total"`` or ``{"function": "sum", "field": "total", "as": "sold"}``."""
+    """Return function, field and title of ``"sum:total"`` or ``{"function": "sum", "field": "total", "as": "all"}``."""
     given = json_or_text(given)
     if isinstance(given, str):
-        function, _, field = given.partition(":")
-        return function.strip().lower(), field.strip(), ""
+        name, _, of = given.partition(":")
+        return name.strip().lower(), of.strip(), ""
     if not isinstance(given, dict) or not given.keys() <= {"function", "field", "as"}:
         raise ToolError('An aggregate is "count", "sum:field", or {"function", "field", "as"}.')
     function, field, title = given.get("function"), given.get("field"), given.get("as") or ""

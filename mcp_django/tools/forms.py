@@ -100,7 +100,8 @@ def _split_datetime(value: str) -> Any:
     except ValueError:
         moment = None
     if moment is None:
-        return (value.split(None, 1) * 2)[:2] if len(value.split()) < 2 else value.split(None, 1)
+        parts = value.split(None, 1)
+        return parts if len(parts) == 2 else [value, value]
     if isinstance(moment, datetime) and timezone.is_aware(moment):
         moment = timezone.make_naive(moment)
     return [moment.date().isoformat(), moment.time().isoformat()]

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["changelist_entries", "changelist_request", "said"]
 
 # Of the caller's own request: how it arrived, and what could be taken for authority.
-LEFT_OUT: Final = frozenset(vars(HttpRequest())) | {
+LEFT_OUT: Final = frozenset({
     *("session", "_messages", "scope", "headers", "environ", "body", "auth", "accepted_types"),
     *("_body", "_post", "_files", "_stream", "_read_started", "_post_parse_error", "_upload_handlers", "_encoding"),
     *("_cached_user", "_acached_user", "csrf_processing_done", "_dont_enforce_csrf_checks"),
-}
+})
 LEFT_OUT_META: Final = frozenset({"HTTP_AUTHORIZATION", "HTTP_COOKIE", "QUERY_STRING", "CONTENT_TYPE", "CONTENT_LENGTH"})
 
 
@@ -75,7 +75,8 @@ def changelist_request(request: MCPRequest, exposure: "ModelExposure", entries: 
     the client; attributes that the project's middleware set are kept, tokens and cookies are not.
     """
     copy = MCPRequest()
-    copy.__dict__.update({name: value for name, value in vars(request).items() if name not in LEFT_OUT})
+    left_out = LEFT_OUT | vars(copy).keys()
+    copy.__dict__.update({name: value for name, value in vars(request).items() if name not in left_out})
     copy.method = "POST"
     copy.META = {name: value for name, value in request.META.items() if name not in LEFT_OUT_META}
     copy.META.update(REQUEST_METHOD="POST", SCRIPT_NAME=request.META.get("SCRIPT_NAME", ""))

@@ -14,7 +14,7 @@ from ..conf import settings
 from ..context import MCPRequest
 from ..elicitation import issue, redeem
 from ..exceptions import NotFound, ToolError
-from ..serializers import label_of, pk_text
+from ..serializers import label_of, pk_text, render
 from ..visibility import get_row, visible_exposures
 from .arguments import RECORD_NOT_FOUND, exposure_argument
 from .base import WRITE, Tool, ToolResult
@@ -86,7 +86,7 @@ def _saved_payload(
         # Read anew: what the caller may see of it, with what the queryset adds.
         row = get_row(request, exposure, pk_text(saved.pk))
     except NotFound:
-        head |= {"model": exposure.label, "pk": pk_text(saved.pk), "note": GONE}
+        head |= {"model": exposure.label, "pk": render(saved.pk), "note": GONE}
         return ToolResult(structured=head)
     return ToolResult(structured={**head, **record_payload(request, exposure, row)})
 
@@ -172,7 +172,7 @@ class DeleteRecord(WriteTool):
             deletion = plan_deletion(request, exposure, row)
             shown = {
                 "model": exposure.label,
-                "pk": pk_text(row.pk),
+                "pk": render(row.pk),
                 "label": label_of(exposure, row),
                 "deletes": dict(deletion.counts),
             }

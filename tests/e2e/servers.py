@@ -34,7 +34,8 @@ class Server:
     """A server that is running."""
 
     origin: str
-    database: Path | None = None
+    database: Path
+    environment: Mapping[str, str]
 
     @property
     def url(self) -> str:
@@ -92,7 +93,15 @@ def run_example(
         E2E_MARKERS=str(directory),
     )
     with run(command(server, application, port), port, env, directory / "server.log") as origin:
-        yield Server(origin, database)
+        yield Server(origin, database, env)
+
+
+def manage(server: Server, *arguments: str) -> str:
+    """What a management command of the server's project prints."""
+    command_line = [sys.executable, str(ROOT / "manage.py"), *arguments]
+    done = subprocess.run(command_line, env=server.environment, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @contextmanager

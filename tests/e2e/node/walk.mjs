@@ -114,9 +114,10 @@ async function write(session) {
 
 async function act(session, given) {
   const shipped = await session.call('mark_shipped_shop_order', { pks: [given.paid] });
-  const refund = { pks: [given.refundable], reason: 'late', amount: '1.00' };
-  const asked = await session.result('refund_shop_order', refund);
-  const refunded = await session.result('refund_shop_order', { ...refund, confirm_token: asked.confirm_token });
+  const asked = await session.result('refund_shop_order', { pks: [given.refundable] });
+  const refunded = await session.result('refund_shop_order', {
+    pks: [given.refundable], confirm_token: asked.confirm_token, form: { reason: 'late', amount: '1.00' },
+  });
   const progress = [];
   await session.result('recalculate_totals_shop_order', { pks: given.orders }, { onprogress: told => progress.push(told) });
   return { shipped: shipped.structuredContent, asked, refunded, progress };

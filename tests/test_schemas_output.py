@@ -1,0 +1,148 @@
+"""Return annotations to output schemas that data cannot break."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from uuid import UUID
+
+import pytest
+from django.db.models import QuerySet
+from jsonschema import Draft202012Validator
+
+from mcp_django.schemas import output_schema, to_jsonable
+from mcp_django.schemas.output import is_wrapped
+from tests.testapp.models import Author, Book
+
+
+class Level(enum.Enum):
+    LOW = 1
+
+
+@dataclass
+class Line:
+    """A line.
+
+    Attributes:
+        price: With tax.
+    """
+
+    price: Decimal
+    day: date
+    status: Book.Status
+    note: Annotated[str | None, "Free text"] = None
+
+
+class Address(TypedDict):
+    street: str
+    city: NotRequired[str]
+
+
+@dataclass
+class Node:
+    children: "list[Node]"
+
+
+@dataclass
+class Everything:
+    text: str
+    number: int
+    share: float
+    flag: bool
+    amount: Decimal
+    day: date
+    moment: datetime
+    hour: time
+    duration: timedelta
+    key: UUID
+    status: Book.Status
+    level: Level
+    kind: Literal["a", "b"]
+    mixed: int | str
+    author: Author
+    lines: list[Line]
+    pair: tuple[int, str]
+    by_name: Mapping[str, float]
+    anything: Any
+
+
+LINE = {
+    "type": "object",
+    "properties": {
+        "price": {"type": ["string", "null"], "description": "With tax."},
+        "day": {"type": ["string", "null"]},
+        "status": {"type": ["string", "null"]},
+        "note": {"type": ["string", "null"], "description": "Free text"},
+    },
+    "required": ["price", "day", "status", "note"],
+}
+
+
+def wrapped(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        (None, None),
+        (Any, None),
+        (object, None),
+        (bytearray, None),
+        (int | str, None),
+        (Line, LINE),
+        (dict, {"type": "object"}),
+        (dict[str, Any], {"type": "object"}),
+        (dict[str, int], {"type": "object", "additionalProperties": {"type": ["integer", "string", "null"]}}),
+        (
+            Address,
+            {
+                "type": "object",
+                "properties": {"street": {"type": ["string", "null"]}, "city": {"type": ["string", "null"]}},
+                "required": ["street"],
+            },
+        ),
+        (str, wrapped({"type": ["string", "null"]})),
+        (int, wrapped({"type": ["integer", "string", "null"]})),
+        (list[Line], wrapped({"type": ["array", "null"], "items": {**LINE, "type": ["object", "null"]}})),
+        (list, wrapped({"type": ["array", "null"], "items": {}})),
+        (QuerySet, wrapped({"type": ["array", "null"], "items": {}})),
+        (Line | None, wrapped({**LINE, "type": ["object", "null"]})),
+        (
+            Author,
+            {"type": "object", "properties": {"pk": {}, "label": {"type": "string"}}, "required": ["pk", "label"]},
+        ),
+        (
+            Node,
+            {
+                "type": "object",
+                "properties": {"children": {"type": ["array", "null"], "items": {}}},
+                "required": ["children"],
+            },
+        ),
+    ],
+)
+def test_a_return_annotation_is_a_schema_of_an_object(annotation: Any, expected: Any) -> None:
+    found = output_schema(annotation)
+    assert found == expected
+    if found is not None:
+        Draft202012Validator.check_schema(found)
+        assert is_wrapped(annotation) == ("result" in found.get("properties", {}))
+
+
+def test_R21_no_data_can_break_the_schema() -> None:
+    schema = output_schema(Everything)
+    assert schema is not None
+    text = str(schema)
+    for keyword in ("format", "enum", "const", "pattern", "minimum", "maxLength", "additionalProperties': False", "$ref"):
+        assert keyword not in text
+    validator = Draft202012Validator(schema)
+    nothing = Everything(*[None] * 19)  # type: ignore[arg-type]
+    odd = Everything(
+        *("", 2**80, float("nan"), True, Decimal("NaN"), date.min, datetime.max, time.max, timedelta.max, UUID(int=0)),
+        *("not a status", Level.LOW, "c", 1.5, Author(pk=2**63, name=""), [], (1, "a"), {"x": float("inf")}, object()),
+    )
+    for value in (nothing, odd):
+        validator.validate(to_jsonable(value))

@@ -1,0 +1,498 @@
+import json
+
+import pytest
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import transaction
+from django.http import HttpResponse, HttpResponseRedirect
+from django.template import engines
+from django.template.response import TemplateResponse
+
+from mcp_django import MCPSite, ToolError
+from mcp_django.elicitation import REFUSED
+from mcp_django.exceptions import Cancelled
+from mcp_django.tools.actions import RunAction
+from mcp_django.tools.arguments import RECORD_NOT_FOUND
+from tests.factories import make_author, make_superuser, make_user
+from tests.testapp.models import Author, Book, Tag
+from tests.writing import call, history_page, refusal, request_of, result_of
+
+pytestmark = pytest.mark.django_db
+
+RUN = RunAction()
+PAGE = """{% extends "admin/base_site.html" %}
+{% block content %}<form method="post">{% csrf_token %}
+<p>Rename {{ rows|length }} authors:</p><ul>{% for row in rows %}<li>{{ row }}</li>
+<input type="hidden" name="_selected_action" value="{{ row.pk }}">{% endfor %}</ul>
+{{ form.as_p }}
+<input type="hidden" name="action" value="{{ action }}">{{ more|safe }}
+<input type="submit" name="apply" value="Rename"> <input type="submit" name="cancel" value="Cancel">
+</form>{% endblock %}"""
+
+
+class RenameForm(forms.Form):
+    name = forms.CharField(max_length=20, help_text="The new name.")
+    style = forms.ChoiceField(choices=[("plain", "As it is"), ("loud", "In capitals")])
+    when = forms.SplitDateTimeField(required=False)
+    secret = forms.CharField(widget=forms.HiddenInput, initial="kept")
+
+    def clean_name(self):
+        if self.cleaned_data["name"] == "nobody":
+            raise ValidationError("Nobody is nobody.")
+        return self.cleaned_data["name"]
+
+
+class AuthorAdmin(admin.ModelAdmin):
+    """One action of each kind."""
+
+    actions = [
+        *["shout", "whisper", "fail_at_seven", "refuse", "forbid", "rename", "clear", "ask_raw", "wizard", "elsewhere"],
+        *["report", "destroy", "reports", "loud_progress", "own_transactions", "change_page"],
+    ]
+    seen = None
+
+    def has_change_permission(self, request, obj=None):
+        return super().has_change_permission(request, obj) and (obj is None or obj.name != "locked")
+
+    def shout(self, request, queryset):
+        for author in queryset:
+            Author.objects.filter(pk=author.pk).update(name=author.name.upper())
+        self.message_user(request, "Shouted.", messages.SUCCESS)
+        messages.warning(request, forms.utils.format_html('<a href="/admin/{}/">{} &amp; more</a>', "x", "<b>"))
+
+    @admin.action(permissions=["view"])
+    def whisper(self, request, queryset):
+        type(self).seen = request
+        request.session["last"] = queryset.count()
+        request.session.save()
+
+    def fail_at_seven(self, request, queryset):
+        for number, author in enumerate(queryset.order_by("pk"), 1):
+            if number == 7:
+                raise RuntimeError("row seven: SELECT secret")
+            Author.objects.filter(pk=author.pk).update(name="changed")
+
+    def refuse(self, request, queryset):
+        queryset.update(name="changed")
+        raise ValidationError(["No more.", "Not today."])
+
+    def forbid(self, request, queryset):
+        queryset.update(name="changed")
+        raise PermissionDenied("because of 42")
+
+    def rename(self, request, queryset):
+        if not queryset.exclude(name="done"):
+            self.message_user(request, "Nobody to rename.", messages.ERROR)
+            return None
+        if "apply" in request.POST:
+            form = RenameForm(request.POST)
+            if form.is_valid():
+                assert form.cleaned_data["secret"] == "kept"
+                type(self).seen = request
+                name = form.cleaned_data["name"]
+                queryset.update(name=name.upper() if form.cleaned_data["style"] == "loud" else name)
+                self.message_user(request, f"Renamed {queryset.count()}.")
+                return None
+        else:
+            form = RenameForm()
+        return self.page(request, "rename", queryset.exclude(name="done"), form=form)
+
+    def page(self, request, name, rows, template=PAGE, **context):
+        context |= {**admin.site.each_context(request), "title": "Authors", "rows": rows, "action": name}
+        return TemplateResponse(request, engines["django"].from_string(template), context)
+
+    def clear(self, request, queryset):
+        """As the admin's own deletion asks: a page without a form, and a hidden answer."""
+        if request.POST.get("post"):
+            queryset.update(name="")
+            return None
+        return self.page(request, "clear", queryset, more='<input type="hidden" name="post" value="yes">')
+
+    def ask_raw(self, request, queryset):
+        if request.POST.get("decision"):
+            queryset.update(name=f"{request.POST['decision']} {request.POST['reason']} {request.POST['colour']}")
+            return None
+        more = """<input name="reason" required><select name="colour"><option>red<option selected>blue</select>
+            <button name="decision" value="approve">Approve it</button><button name="decision" value="reject">No</button>"""
+        return self.page(request, "ask_raw", queryset, template=PAGE.replace('name="apply"', ""), more=more)
+
+    def wizard(self, request, queryset):
+        queryset.update(name="half")
+        return self.page(request, "wizard", queryset)
+
+    def elsewhere(self, request, queryset):
+        queryset.update(name="half")
+        return self.page(request, "x", queryset, template=PAGE.replace("<form", '<form action="/admin/other/"'))
+
+    def report(self, request, queryset):
+        return HttpResponse("<html><body><h1>Report</h1><p>Two  authors</p><script>x</script></body></html>")
+
+    @admin.action(description="Delete everything")
+    def destroy(self, request, queryset):
+        queryset.delete()
+
+    destroy.mcp_destructive = True
+
+    def reports(self, request, queryset):
+        queryset.update(name="changed")
+        return HttpResponseRedirect("/admin/reports/?secret=1")
+
+    def loud_progress(self, request, queryset):
+        for done, author in enumerate(queryset, 1):
+            author.name = "changed"
+            author.save()
+            request.mcp.progress(done, len(queryset))
+
+    def own_transactions(self, request, queryset):
+        queryset.filter(name="A1").update(name="kept")
+        raise ToolError("Stopped after the first.")
+
+    own_transactions.mcp_atomic = False
+
+    def change_page(self, request, queryset):
+        if "apply" in request.POST:
+            type(self).seen = request.POST
+            return None
+        queryset.update(name="changed before asking")
+        transaction.on_commit(lambda: pytest.fail("a question was committed"))
+        return self.page(request, "change_page", queryset[:1])
+
+
+admin_site = admin.AdminSite(name="admin")
+admin_site.register(Author, AuthorAdmin)
+own = MCPSite("own", admin_site=admin_site)
+
+
+@pytest.fixture
+def root():
+    AuthorAdmin.seen = None
+    return request_of(make_superuser(), own)
+
+
+def authors(count=2):
+    return [make_author(f"A{number}").pk for number in range(1, count + 1)]
+
+
+def names():
+    return list(Author.objects.order_by("pk").values_list("name", flat=True))
+
+
+def run(request, action, pks, **more):
+    return call(RUN, request, model="testapp.author", action=action, pks=pks, **more)
+
+
+def refused(request, action, pks, **more):
+    return refusal(RUN, request, model="testapp.author", action=action, pks=pks, **more)
+
+
+# Running
+
+
+def test_an_action_runs_at_once_and_its_messages_come_back(root):
+    result = run(root, "shout", authors()[:1])
+    assert names() == ["A1", "A2"]
+    assert result == {
+        "action": "shout",
+        "model": "testapp.author",
+        "done": True,
+        "rows": 1,
+        "messages": [{"level": "success", "text": "Shouted."}, {"level": "warning", "text": "<b> & more"}],
+    }
+
+
+def test_keys_may_be_text_and_may_be_repeated(root):
+    one, two = authors()
+    assert run(root, "shout", [str(one), two, one])["rows"] == 2
+    assert run(root, "shout", json.dumps([one]))["rows"] == 1
+
+
+def test_H142_an_action_is_in_the_history_of_each_row(root, client):
+    pks = authors(3)
+    run(root, "shout", pks)
+    entries = LogEntry.objects.order_by("pk")
+    assert {(entry.action_flag, entry.object_id, entry.user) for entry in entries} == {
+        (CHANGE, str(pk), root.user) for pk in pks
+    }
+    page = history_page(client, root.user, Author.objects.get(pk=pks[0]))
+    assert "Changed via MCP: Claude (client-1), shout." in page
+
+
+def test_an_action_that_only_takes_the_view_permission_is_not_in_the_history(root):
+    run(root, "whisper", authors())
+    assert not LogEntry.objects.exists()
+
+
+def test_G124_a_row_that_is_not_there_for_the_caller_stops_all(root):
+    pks = authors()
+    for extra in (10**9, "x", f"0{pks[0]}", True and "1 "):
+        assert refused(root, "shout", [*pks, extra]) == RECORD_NOT_FOUND
+    assert not LogEntry.objects.exists()
+
+
+def test_H137_one_row_that_the_caller_may_not_change_stops_all(root):
+    pks = [*authors(), make_author("locked").pk]
+    text = refused(root, "shout", pks)
+    assert text.startswith("You may not run shout on 1 of these rows (locked). Nothing was changed.")
+    assert run(root, "whisper", pks)["done"]
+
+
+def test_H138_an_action_without_permissions_needs_the_permission_to_change():
+    viewer = request_of(make_user("viewer", "testapp.view_author"), own)
+    pks = authors()
+    text = refused(viewer, "shout", pks)
+    assert text == refused(viewer, "nothing", pks) == "testapp.author has no such action. Valid: whisper."
+    assert run(viewer, "whisper", pks)["done"]
+
+
+def test_H143_a_failure_at_row_seven_undoes_all(root):
+    pks = authors(10)
+    before = names()
+    with pytest.raises(RuntimeError):
+        RUN.call(root, {"model": "testapp.author", "action": "fail_at_seven", "pks": pks})
+    assert names() == before
+    assert not LogEntry.objects.exists()
+
+
+def test_H154_a_client_that_goes_undoes_all(root):
+    pks = authors()
+
+    def gone(method, params):
+        root.mcp.cancelled.set()
+
+    root.mcp.notify, root.mcp.progress_token = gone, "t"
+    with pytest.raises(Cancelled):
+        RUN.call(root, {"model": "testapp.author", "action": "loud_progress", "pks": pks})
+    assert names() == ["A1", "A2"]
+    assert not LogEntry.objects.exists()
+
+
+def test_progress_reaches_the_client(root):
+    sent = []
+    root.mcp.notify, root.mcp.progress_token = lambda method, params: sent.append(params["progress"]), "t"
+    run(root, "loud_progress", authors(1))
+    assert sent == [1]
+
+
+def test_what_an_action_refuses_is_told_and_undone(root):
+    pks = authors()
+    assert refused(root, "refuse", pks) == "Refused, nothing was changed: No more. Not today."
+    assert refused(root, "forbid", pks) == "You may not do this. Nothing was changed."
+    assert names() == ["A1", "A2"]
+    assert not LogEntry.objects.exists()
+
+
+def test_an_action_may_manage_its_own_transactions(root):
+    assert refused(root, "own_transactions", authors()) == "Stopped after the first."
+    assert names() == ["kept", "A2"]
+
+
+def test_H144_a_redirect_to_another_page_is_told_without_its_address(root):
+    result = run(root, "reports", authors())
+    assert "another page" in result["note"]
+    assert "/admin" not in json.dumps(result)
+    assert names() == ["changed", "changed"]
+
+
+def test_H144_a_page_that_asks_nothing_is_told_as_text(root):
+    assert run(root, "report", authors())["text"] == "Report Two authors"
+
+
+def test_H145_messages_and_session_are_gone_with_the_call(root):
+    pks = authors()
+    run(root, "shout", pks)
+    assert run(root, "whisper", pks)["messages"] == []
+    assert AuthorAdmin.seen.session["last"] == 2
+    assert not hasattr(root, "session")
+    assert not hasattr(root, "_messages")
+    assert not __import__("django.contrib.sessions.models").contrib.sessions.models.Session.objects.exists()
+
+
+# Confirming
+
+
+def test_D77_a_destructive_action_shows_its_rows_and_waits(root):
+    pks = authors(25)
+    question = run(root, "destroy", pks)
+    assert question["confirmation_required"] is True
+    assert question["message"].startswith("Delete everything")
+    assert (question["rows"], len(question["objects"]), question["objects"][:2]) == (25, 20, ["A1", "A2"])
+    assert "form" not in question
+    assert Author.objects.count() == 25
+    assert run(root, "destroy", pks[::-1], confirm_token=question["confirm_token"])["done"] is True
+    assert not Author.objects.exists()
+
+
+def test_D74_a_confirmation_is_for_the_very_rows_and_the_very_action(root):
+    one, two = authors()
+    token = run(root, "destroy", [one])["confirm_token"]
+    assert refused(root, "destroy", [one, two], confirm_token=token) == REFUSED
+    assert refused(root, "destroy", [two], confirm_token=token) == REFUSED
+    assert refused(root, "rename", [one], confirm_token=token) == REFUSED
+    assert refused(request_of(make_superuser("other"), own), "destroy", [one], confirm_token=token) == REFUSED
+    run(root, "destroy", [one], confirm_token=token)
+    make_author("A3")
+    assert refused(root, "destroy", [two], confirm_token=token) == REFUSED
+    assert names() == ["A2", "A3"]
+
+
+def test_H137_a_permission_lost_before_the_confirmation_is_missed():
+    user = make_user("editor", "testapp.view_author", "testapp.change_author")
+    pks = authors()
+    token = run(request_of(user, own), "destroy", pks)["confirm_token"]
+    user.user_permissions.clear()
+    user.user_permissions.add(*User.user_permissions.rel.model.objects.filter(codename="view_author"))
+    again = request_of(User.objects.get(pk=user.pk), own)
+    assert "no such action" in refused(again, "destroy", pks, confirm_token=token)
+    assert Author.objects.count() == 2
+
+
+# Pages
+
+
+def test_a_page_becomes_a_question_and_changes_nothing(root):
+    pks = authors()
+    question = run(root, "rename", pks)
+    assert question["confirmation_required"] is True
+    assert question["message"] == "Authors: Rename 2 authors: A1 A2"
+    assert set(question["form"]["properties"]) == {"name", "style", "when"}
+    assert question["form"]["required"] == ["name", "style"]
+    assert question["objects"] == ["A1", "A2"]
+    assert names() == ["A1", "A2"]
+    assert not LogEntry.objects.exists()
+
+
+def test_a_question_is_rolled_back_even_where_the_action_wrote_before_it(root, django_capture_on_commit_callbacks):
+    with django_capture_on_commit_callbacks(execute=True):
+        question = run(root, "change_page", authors())
+    assert question["confirmation_required"]
+    assert names() == ["A1", "A2"]
+
+
+def test_the_answer_is_posted_as_a_browser_would(root):
+    pks = authors()
+    token = run(root, "rename", pks)["confirm_token"]
+    result = run(root, "rename", pks, confirm_token=token, form={"name": "Ada", "style": "loud"})
+    assert result["messages"] == [{"level": "info", "text": "Renamed 2."}]
+    assert names() == ["ADA", "ADA"]
+    assert LogEntry.objects.count() == 2
+    post = AuthorAdmin.seen.POST
+    assert {name: post.getlist(name) for name in post} == {
+        "_selected_action": [str(pk) for pk in pks],
+        "name": ["Ada"],
+        "style": ["loud"],
+        "when_0": [""],
+        "when_1": [""],
+        "secret": ["kept"],
+        "action": ["rename"],
+        "apply": ["Rename"],
+    }
+
+
+def test_the_page_may_narrow_the_rows(root):
+    pks = [*authors(), make_author("done").pk]
+    token = run(root, "rename", pks)["confirm_token"]
+    run(root, "rename", pks, confirm_token=token, form={"name": "Ada", "style": "plain"})
+    assert names() == ["Ada", "Ada", "done"]
+
+
+def test_wrong_answers_are_told_with_a_new_token(root):
+    pks = authors()
+    token = run(root, "rename", pks)["confirm_token"]
+    for form, error in (
+        ({"name": "nobody", "style": "plain"}, ["name: Nobody is nobody."]),
+        ({"style": "plain"}, ["name: This field is required."]),
+        ({"name": "Ada", "style": "x"}, ["style: Select a valid choice. x is not one of the available choices. "
+                                         "(valid: plain, loud)"]),
+        ({"name": "Ada", "style": "loud", "nam": 1}, ["Unknown field 'nam'. Did you mean name? Valid: name, style, when, "
+                                                      "secret."]),
+        ({"name": ["a"], "style": "loud"}, ["name: Give one value, not a list or an object."]),
+    ):  # fmt: skip
+        arguments = {"model": "testapp.author", "action": "rename", "pks": pks, "form": form}
+        result = result_of(RUN, root, **arguments, confirm_token=token)
+        assert result.is_error
+        assert result.structured["errors"] == error
+        assert refused(root, "rename", pks, form=form, confirm_token=token) == REFUSED
+        token = result.structured["confirm_token"]
+    assert names() == ["A1", "A2"]
+    assert not LogEntry.objects.exists()
+    run(root, "rename", pks, form={"name": "Ada", "style": "loud"}, confirm_token=token)
+    assert names() == ["ADA", "ADA"]
+
+
+def test_an_answer_without_its_question_is_refused(root):
+    assert "call without it first" in refused(root, "rename", authors(), form={"name": "Ada", "style": "loud"})
+
+
+def test_a_page_that_is_no_longer_shown_is_not_answered(root):
+    pks = authors()
+    token = run(root, "rename", pks)["confirm_token"]
+    Author.objects.update(name="done")
+    result = run(root, "rename", pks, form={"name": "Ada", "style": "loud"}, confirm_token=token)
+    assert result["messages"] == [{"level": "error", "text": "Nobody to rename."}]
+    assert names() == ["done", "done"]
+
+
+def test_a_page_without_a_form_needs_its_token_alone(root):
+    pks = authors()
+    question = run(root, "clear", pks)
+    assert "form" not in question
+    assert names() == ["A1", "A2"]
+    assert run(root, "clear", pks, confirm_token=question["confirm_token"])["done"]
+    assert names() == ["", ""]
+
+
+def test_controls_and_buttons_of_plain_html_are_asked_too(root):
+    pks = authors(1)
+    question = run(root, "ask_raw", pks)
+    properties = question["form"]["properties"]
+    assert properties["colour"] == {"type": "string", "enum": ["red", "blue"]}
+    assert properties["_button"]["enum"] == ["decision=approve", "decision=reject"]
+    assert "Approve it" in properties["_button"]["description"]
+    assert question["form"]["required"] == ["reason", "_button"]
+    arguments = {"model": "testapp.author", "action": "ask_raw", "pks": pks, "form": {"reason": "late"}}
+    result = result_of(RUN, root, **arguments, confirm_token=question["confirm_token"])
+    assert result.structured["errors"] == ["_button: choose one of decision=approve, decision=reject."]
+    form = {"reason": "late", "_button": "decision=reject"}
+    run(root, "ask_raw", pks, form=form, confirm_token=result.structured["confirm_token"])
+    assert names() == ["reject late blue"]
+
+
+def test_an_action_with_several_pages_is_refused_and_undone(root):
+    pks = authors()
+    token = run(root, "wizard", pks)["confirm_token"]
+    assert "more than one page" in refused(root, "wizard", pks, confirm_token=token)
+    assert names() == ["A1", "A2"]
+
+
+def test_a_page_that_posts_elsewhere_is_refused_and_undone(root):
+    assert "a page of its own" in refused(root, "elsewhere", authors())
+    assert names() == ["A1", "A2"]
+
+
+def test_H144_no_markup_token_or_address_of_a_page_reaches_the_client(root):
+    pks = authors()
+    wire = result_of(RUN, root, model="testapp.author", action="rename", pks=pks).to_wire()
+    text = wire["content"][0]["text"]
+    assert not any(word in text.lower() for word in ("csrf", "<", "/admin", "cookie", "logout"))
+    assert len(wire["content"]) == 1
+
+
+def test_rows_of_another_model_are_not_picked_by_their_key(root):
+    Tag.objects.create(name="x")
+    assert not Book.objects.exists()
+    assert refused(root, "shout", [Tag.objects.get().pk + 10**6]) == RECORD_NOT_FOUND
+
+
+def test_a_selection_on_the_page_beyond_the_picked_rows_is_not_followed(root, monkeypatch):
+    pks = authors()
+    other = make_author("other").pk
+    page = PAGE.replace("</form>", f'<input type="hidden" name="{ACTION_CHECKBOX_NAME}" value="{other}"></form>')
+    original = AuthorAdmin.page
+    monkeypatch.setattr(AuthorAdmin, "page", lambda self, *args, **more: original(self, *args, **{**more, "template": page}))
+    token = run(root, "rename", pks)["confirm_token"]
+    run(root, "rename", pks, form={"name": "Ada", "style": "plain"}, confirm_token=token)
+    assert names() == ["Ada", "Ada", "other"]
