@@ -40,8 +40,10 @@ test: .venv/.installed tests/node_modules/.installed
 
 test-main: .venv/.installed tests/node_modules/.installed
 	@echo "== $$(.venv/bin/python --version), Django $$(.venv/bin/django-admin --version)"
-	@.venv/bin/python -m pytest $(EXAMPLE_TESTS)
-	@.venv/bin/python -m pytest $(PYTEST) $(OTHER_TESTS)
+	@failed=; \
+	.venv/bin/python -m pytest $(EXAMPLE_TESTS) || failed=1; \
+	.venv/bin/python -m pytest $(PYTEST) $(OTHER_TESTS) || failed=1; \
+	test -z "$$failed"
 
 test-django6:
 	@python="$(PYTHON_DJANGO6)"; \

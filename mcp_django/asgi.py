@@ -22,7 +22,7 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
 
     ``django_application`` is what serves everything else; by default Django's own.
     """
-    fallback: Application = django_application or django_asgi_application()
+    fallback: Any = django_application or django_asgi_application()
     # Django is set up by now; before that the models behind the transport cannot be imported.
     from .transports.http import as_application
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
-from django.urls import NoReverseMatch
 from rest_framework.authentication import SessionAuthentication
 
 from .conf import DEFAULTS, settings
@@ -29,9 +28,10 @@ TOO_MANY_TOOLS: Final = 120
 def all_sites() -> list[MCPSite]:
     """Return the default site and every site that the URLconf mounts."""
     try:
-        mounted = mounted_endpoints().values()
-    except (ImproperlyConfigured, NoReverseMatch, AttributeError):
-        mounted = ()
+        mounted = list(mounted_endpoints().values())
+    except ImproperlyConfigured:
+        # There is no URLconf, or it is broken: Django's own checks say so.
+        mounted = []
     return list(dict.fromkeys([site, *mounted]))
 
 

@@ -34,6 +34,7 @@ __all__ = [
 MAX_VALUES: Final = 100
 MAX_TEXT: Final = 1000
 MAX_REGEX: Final = 100
+MAX_EXPONENT: Final = 300
 
 EQUAL: Final = ("exact", "in", "isnull")
 ORDERED: Final = ("gt", "gte", "lt", "lte", "range")
@@ -91,10 +92,7 @@ def _integer(field: Any, value: Any) -> int:
 
 
 def _float(field: Any, value: Any) -> float:
-    number = _number(value)
-    if abs(number) > Decimal("1e300"):
-        raise ValueError("a number")
-    return float(number)
+    return float(_number(value))
 
 
 def _number(value: Any) -> Decimal:
@@ -104,7 +102,7 @@ def _number(value: Any) -> Decimal:
         number = Decimal(str(value)) if str(value).isascii() else Decimal("NaN")
     except InvalidOperation:
         raise ValueError("a number") from None
-    if not number.is_finite():
+    if not number.is_finite() or abs(number.adjusted()) > MAX_EXPONENT:
         raise ValueError("a number")
     return number
 

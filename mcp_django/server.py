@@ -24,7 +24,7 @@ from .methods.base import Later, log_failure
 from .methods.lifecycle import identity
 from .protocol.eras import Call
 from .protocol.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
-from .protocol.messages import error_response, result_response
+from .protocol.messages import encode, error_response, result_response
 
 __all__ = ["Reply", "in_thread", "resume", "resume_async", "serve"]
 
@@ -34,9 +34,9 @@ Pool = Literal["reads", "slow"]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The JSON-RPC response of a call and the HTTP status that carries it."""
+    """The JSON-RPC response of a call, encoded, and the HTTP status that carries it."""
 
-    message: Mapping[str, Any]
+    body: bytes
     status: int = 200
 
 
@@ -75,17 +75,17 @@ async def resume_async(call: Call, later: Later) -> Reply:
 def _guarded(call: Call, produce: Callable[[], Any]) -> Reply | Later:
     try:
         result = produce()
+        return result if isinstance(result, Later) else _reply(call, result)
     except InsufficientScope:
         raise
     except Exception as error:
         return _failed(call, error)
-    return result if isinstance(result, Later) else _reply(call, result)
 
 
 def _reply(call: Call, result: Mapping[str, Any]) -> Reply:
     assert call.id is not None
     wire = call.era.shape(call, result, server=identity(), ttl_ms=settings.CACHE_TTL_MS)
-    return Reply(result_response(call.id, wire))
+    return Reply(encode(result_response(call.id, wire)))
 
 
 def _failed(call: Call, error: Exception) -> Reply:
@@ -99,7 +99,7 @@ def _failed(call: Call, error: Exception) -> Reply:
             mapped = InvalidParams("Not found")
         case _:
             mapped = InternalError(data={"errorId": log_failure(call.method, error)})
-    return Reply(error_response(call.id, mapped, modern=call.era.modern), call.era.status(mapped))
+    return Reply(encode(error_response(call.id, mapped, modern=call.era.modern)), call.era.status(mapped))
 
 
 # The boundary

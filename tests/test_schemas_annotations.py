@@ -187,7 +187,10 @@ def test_a_description_in_the_annotation_goes_before_the_docstrings() -> None:
 
 
 def test_a_header_is_an_annotation_of_the_schema() -> None:
-    assert parameter("region", Annotated[str, Header("Region")]).schema() == {"type": "string", "x-mcp-header": "Region"}
+    assert parameter("region", Annotated[str, Header("Region")]).schema() == {
+        "type": "string",
+        "x-mcp-header": "Region",
+    }
 
 
 @pytest.mark.parametrize("annotation", [float, str | None, list[str], Decimal | int, Any])

@@ -169,7 +169,10 @@ def test_a_class_may_refuse_its_members(error: Exception) -> None:
             POINT,
             {
                 "type": "object",
-                "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0, "description": "(default 0)"}},
+                "properties": {
+                    "x": {"type": "integer"},
+                    "y": {"type": "integer", "default": 0, "description": "(default 0)"},
+                },
                 "required": ["x"],
                 "additionalProperties": False,
             },

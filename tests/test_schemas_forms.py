@@ -25,7 +25,10 @@ MOMENT = "ISO 8601 date and time, such as 2026-07-28T14:30:00Z"
             forms.CharField(label="Name", help_text="In full.", max_length=5, min_length=2),
             {"type": "string", "minLength": 2, "maxLength": 5, "description": "Name. In full. (2 to 5 characters)"},
         ),
-        (forms.EmailField(max_length=9), {"type": "string", "maxLength": 9, "description": "(email address, at most 9 characters)"}),
+        (
+            forms.EmailField(max_length=9),
+            {"type": "string", "maxLength": 9, "description": "(email address, at most 9 characters)"},
+        ),
         (forms.UUIDField(), {"type": "string", "description": "(UUID)"}),
         (forms.BooleanField(), {"type": "boolean", "description": "(must be true)"}),
         (forms.BooleanField(required=False), {"type": "boolean"}),

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import orjson
 import pytest
+from django.core.files.base import ContentFile
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy
 from hypothesis import given
@@ -60,6 +61,7 @@ Pair = namedtuple("Pair", "a b")
         ("a\ud800b", "a\ufffdb"),
         (mark_safe("<b>"), "<b>"),
         (gettext_lazy("name"), "name"),
+        (ContentFile(b"content", name="a.txt"), "a.txt"),
         (b"\x00\xff", "AP8="),
         ((1, 2), [1, 2]),
         ({1}, [1]),

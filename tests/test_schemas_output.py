@@ -136,7 +136,16 @@ def test_R21_no_data_can_break_the_schema() -> None:
     schema = output_schema(Everything)
     assert schema is not None
     text = str(schema)
-    for keyword in ("format", "enum", "const", "pattern", "minimum", "maxLength", "additionalProperties': False", "$ref"):
+    for keyword in (
+        "format",
+        "enum",
+        "const",
+        "pattern",
+        "minimum",
+        "maxLength",
+        "additionalProperties': False",
+        "$ref",
+    ):
         assert keyword not in text
     validator = Draft202012Validator(schema)
     nothing = Everything(*[None] * 19)  # type: ignore[arg-type]

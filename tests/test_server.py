@@ -1,5 +1,6 @@
 import asyncio
 import contextvars
+import json
 import logging
 import threading
 
@@ -23,6 +24,11 @@ def request():
     return build_request({"method": "POST", "path": "/mcp", "headers": []}, {}, site)
 
 
+def message(reply):
+    assert isinstance(reply, Reply)
+    return json.loads(reply.body)
+
+
 def raising(error):
     def work():
         raise error
@@ -31,14 +37,14 @@ def raising(error):
 
 
 def test_a_call_is_answered_with_its_id():
-    assert serve(request(), call()) == Reply({"jsonrpc": "2.0", "id": 1, "result": {}})
+    assert message(serve(request(), call())) == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
 @pytest.mark.parametrize(("era", "version", "status"), [(LEGACY_ERA, "2025-11-25", 200), (MODERN_ERA, "2026-07-28", 404)])
 def test_D58_a_method_that_this_server_lacks_is_unknown(era, version, status):
     reply = serve(request(), call("rpc.discover", era, version))
     assert reply.status == status
-    assert reply.message["error"]["code"] == -32601
+    assert message(reply)["error"]["code"] == -32601
 
 
 @pytest.mark.parametrize(
@@ -47,15 +53,15 @@ def test_D58_a_method_that_this_server_lacks_is_unknown(era, version, status):
 )
 def test_what_the_client_got_wrong_is_told(error, code, text):
     reply = resume(call(), raising(error))
-    assert reply.message["error"] == {"code": code, "message": text}
+    assert message(reply)["error"] == {"code": code, "message": text}
 
 
 def test_K190_what_failed_inside_is_told_by_an_opaque_id_that_the_log_knows(caplog):
     with caplog.at_level(logging.ERROR, "mcp_django"):
         reply = resume(call(), raising(IntegrityError("UNIQUE constraint failed: secret.column")))
-    error = reply.message["error"]
+    error = message(reply)["error"]
     assert (error["code"], error["message"]) == (-32603, "Internal error")
-    assert "secret" not in str(reply.message)
+    assert "secret" not in str(message(reply))
     assert error["data"]["errorId"] in caplog.text
     assert len(caplog.records) == 1
 
@@ -69,12 +75,17 @@ def test_a_missing_scope_is_left_to_the_transport(monkeypatch):
         serve(request(), call())
 
 
+def test_a_result_that_is_no_json_is_a_failure_inside_and_not_a_broken_answer(caplog):
+    reply = resume(call(), Later(lambda: {"number": 2**70}))
+    assert message(reply)["error"]["code"] == -32603
+
+
 async def test_work_of_an_async_tool_runs_on_the_loop():
     async def work():
         return {"thread": threading.current_thread().name}
 
     reply = await resume_async(call(), Later(work, is_async=True))
-    assert reply.message["result"] == {"thread": threading.current_thread().name}
+    assert message(reply)["result"] == {"thread": threading.current_thread().name}
 
 
 async def test_an_async_failure_is_mapped_like_any_other():
@@ -82,7 +93,7 @@ async def test_an_async_failure_is_mapped_like_any_other():
         raise ToolError("Say which.")
 
     reply = await resume_async(call(), Later(work, is_async=True))
-    assert reply.message["error"]["message"] == "Say which."
+    assert message(reply)["error"]["message"] == "Say which."
 
 
 async def test_work_runs_in_a_thread_of_the_named_pool_with_the_callers_context():

@@ -5,12 +5,14 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import CHANGE, LogEntry
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Permission, User
+from django.contrib.sessions.models import Session
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.http import HttpResponse, HttpResponseRedirect
 from django.template import engines
 from django.template.response import TemplateResponse
+from django.utils.html import format_html
 
 from mcp_django import MCPSite, ToolError
 from mcp_django.elicitation import REFUSED
@@ -62,7 +64,7 @@ class AuthorAdmin(admin.ModelAdmin):
         for author in queryset:
             Author.objects.filter(pk=author.pk).update(name=author.name.upper())
         self.message_user(request, "Shouted.", messages.SUCCESS)
-        messages.warning(request, forms.utils.format_html('<a href="/admin/{}/">{} &amp; more</a>', "x", "<b>"))
+        messages.warning(request, format_html('<a href="/admin/{}/">{} &amp; more</a>', "x", "<b>"))
 
     @admin.action(permissions=["view"])
     def whisper(self, request, queryset):
@@ -228,7 +230,7 @@ def test_an_action_that_only_takes_the_view_permission_is_not_in_the_history(roo
 
 def test_G124_a_row_that_is_not_there_for_the_caller_stops_all(root):
     pks = authors()
-    for extra in (10**9, "x", f"0{pks[0]}", True and "1 "):
+    for extra in (10**9, "x", f"0{pks[0]}", f"{pks[0]} "):
         assert refused(root, "shout", [*pks, extra]) == RECORD_NOT_FOUND
     assert not LogEntry.objects.exists()
 
@@ -308,7 +310,7 @@ def test_H145_messages_and_session_are_gone_with_the_call(root):
     assert AuthorAdmin.seen.session["last"] == 2
     assert not hasattr(root, "session")
     assert not hasattr(root, "_messages")
-    assert not __import__("django.contrib.sessions.models").contrib.sessions.models.Session.objects.exists()
+    assert not Session.objects.exists()
 
 
 # Confirming
@@ -343,8 +345,7 @@ def test_H137_a_permission_lost_before_the_confirmation_is_missed():
     user = make_user("editor", "testapp.view_author", "testapp.change_author")
     pks = authors()
     token = run(request_of(user, own), "destroy", pks)["confirm_token"]
-    user.user_permissions.clear()
-    user.user_permissions.add(*User.user_permissions.rel.model.objects.filter(codename="view_author"))
+    user.user_permissions.remove(Permission.objects.get(codename="change_author"))
     again = request_of(User.objects.get(pk=user.pk), own)
     assert "no such action" in refused(again, "destroy", pks, confirm_token=token)
     assert Author.objects.count() == 2
@@ -357,7 +358,7 @@ def test_a_page_becomes_a_question_and_changes_nothing(root):
     pks = authors()
     question = run(root, "rename", pks)
     assert question["confirmation_required"] is True
-    assert question["message"] == "Authors: Rename 2 authors: A1 A2"
+    assert question["message"].startswith("Authors: Rename 2 authors: A1 A2")
     assert set(question["form"]["properties"]) == {"name", "style", "when"}
     assert question["form"]["required"] == ["name", "style"]
     assert question["objects"] == ["A1", "A2"]

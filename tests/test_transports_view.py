@@ -93,6 +93,7 @@ async def test_C46_closing_the_connection_cancels_a_modern_call(token, tools):
     await asyncio.wait_for(begun.wait(), 5)
     await asked.disconnect()
     await asyncio.wait_for(ended.wait(), 2)
+    await asked.communicator.wait(5)
 
 
 def test_a_cross_site_check_and_a_required_login_do_not_apply_to_bearer_tokens():

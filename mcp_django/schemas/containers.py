@@ -211,7 +211,7 @@ class Object(Type):
         wrong = Problems()
         known = {parameter.name for parameter in self.parameters}
         for name in [name for name in members if name not in known][:MAX_UNKNOWN]:
-            wrong.add(name[:MAX_NAME], f"unknown{_nearest(name, known)}")
+            wrong.add(name[:MAX_NAME] or '""', f"unknown{_nearest(name, known)}")
         found = {}
         for parameter in self.parameters:
             member = members.get(parameter.name, MISSING)

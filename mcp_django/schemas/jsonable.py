@@ -9,7 +9,9 @@ from datetime import date, time
 from decimal import Decimal
 from typing import Any, Final
 
+from django.core.files import File
 from django.db import models
+from django.utils.functional import Promise
 
 from ..serializers import clean_text
 
@@ -21,6 +23,8 @@ MAX_LABEL: Final = 200
 MAX_DIGITS: Final = 64
 # Integers that a JSON number carries exactly (RFC 8259, section 6).
 MAX_SAFE_INTEGER: Final = 2**53 - 1
+# What can be iterated over, but is one value: a file is its name, not its lines.
+TEXTS: Final = (str, bytes, bytearray, memoryview, Promise, File)
 
 
 def to_jsonable(value: Any) -> Any:
@@ -47,7 +51,7 @@ def _convert(value: Any, depth: int) -> Any:
         return {field.name: _convert(getattr(value, field.name), depth - 1) for field in dataclasses.fields(value)}
     if isinstance(value, models.Model):
         return {"pk": _convert(value.pk, depth - 1), "label": clean_text(str(value), MAX_LABEL)}
-    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, memoryview)):
+    if isinstance(value, Iterable) and not isinstance(value, TEXTS):
         return [_convert(item, depth - 1) for item in value]
     return _leaf(value)
 

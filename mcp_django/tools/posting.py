@@ -1,6 +1,7 @@
 """The request that an admin action gets: that of a person who posts the admin's list, on behalf of the caller."""
 
 from collections.abc import Iterable, Sequence
+from html import unescape
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -114,6 +115,6 @@ def said(request: MCPRequest) -> list[dict[str, str]]:
     for message in request._messages:
         text = str(message.message)
         if isinstance(message.message, SafeString):
-            text = strip_tags(text)
+            text = unescape(strip_tags(text))
         messages.append({"level": message.level_tag, "text": text})
     return messages

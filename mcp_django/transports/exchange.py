@@ -142,11 +142,8 @@ class Exchange:
         except LimitExceeded as limit:
             return self._refuse(429, "Too many calls", {"Retry-After": str(limit.retry_after)})
         except Rejected as rejected:
-            reply = Reply(
-                error_response(rejected.id, rejected.error, modern=rejected.era.modern),
-                rejected.era.status(rejected.error),
-            )
-            return self.respond(reply)
+            body = encode(error_response(rejected.id, rejected.error, modern=rejected.era.modern))
+            return self.respond(Reply(body, rejected.era.status(rejected.error)))
 
     def resume(self, pending: Pending) -> Response:
         """Do work that was put off, in the thread it was put off to."""
@@ -221,7 +218,7 @@ class Exchange:
 
     def respond(self, reply: Reply) -> Response:
         """Return the HTTP answer that carries a reply."""
-        return Response(reply.status, encode(reply.message), headers=self._cors())
+        return Response(reply.status, reply.body, headers=self._cors())
 
     # Challenges (RFC 6750, section 3; RFC 9728, section 5.1)
 
