@@ -112,7 +112,8 @@ class AdminExposure(ModelExposure):
 
     def get_ordering(self, request: MCPRequest) -> Sequence[str]:
         """Return the order of the admin's list."""
-        return self.ordering or self.model_admin.get_ordering(request) or self.opts.ordering
+        own = self.ordering or self.model_admin.get_ordering(request)
+        return [str(name) for name in own] if own else super().get_ordering(request)
 
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
         """Return the admin's ``search_fields``."""
@@ -143,7 +144,7 @@ class AdminExposure(ModelExposure):
 
     # Writes
 
-    def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm]:
+    def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> "type[ModelForm[Any]]":
         """Return the form of the admin's add or change page."""
         if self.form is not None or self.fields is not None:
             return super().get_form(request, obj, change)
@@ -164,7 +165,7 @@ class AdminExposure(ModelExposure):
 
     def get_deleted_objects(self, objs: Sequence[Model], request: MCPRequest) -> tuple[Any, ...]:
         """Return what the admin's deletion page shows."""
-        return self.model_admin.get_deleted_objects(objs, request)  # type: ignore[arg-type]
+        return self.model_admin.get_deleted_objects(objs, request)
 
     def delete_model(self, request: MCPRequest, obj: Model) -> None:
         """Delete as the admin does."""
@@ -174,7 +175,7 @@ class AdminExposure(ModelExposure):
 
     def construct_change_message(self, request: MCPRequest, form: Any, add: bool = False) -> Any:
         """See :meth:`ModelExposure.construct_change_message`."""
-        return self.model_admin.construct_change_message(request, form, None, add)  # type: ignore[arg-type]
+        return self.model_admin.construct_change_message(request, form, [], add)
 
     def log_addition(self, request: MCPRequest, obj: Model, message: Any) -> Any:
         """See :meth:`ModelExposure.log_addition`."""
@@ -195,7 +196,8 @@ class AdminExposure(ModelExposure):
         found = dict(super().get_actions(request))
         if not self.model_admin.admin_site.has_permission(request):
             return found
-        for name, (function, _, description) in self.model_admin.get_actions(request).items():
+        offered: Mapping[str, Any] = self.model_admin.get_actions(request)
+        for name, (function, _, description) in offered.items():
             # Deleting is delete_record's, which shows and obeys the same collector.
             if name != "delete_selected":
                 found.setdefault(name, AdminAction(self, name, function, str(description)))
@@ -203,5 +205,6 @@ class AdminExposure(ModelExposure):
 
     def all_action_names(self) -> list[str]:
         """Return the names of its own actions and of those that the admin declares."""
-        declared = (name for _, name, _ in self.model_admin._get_base_actions() if name != "delete_selected")
+        base: Any = self.model_admin
+        declared = (name for _, name, _ in base._get_base_actions() if name != "delete_selected")
         return list(dict.fromkeys([*super().all_action_names(), *declared]))

@@ -51,7 +51,7 @@ class ModelExposure:
     list_per_page: int | None = None
     label_field: str | None = None
     stable_queryset: bool | None = None
-    form: type[ModelForm] | None = None
+    form: "type[ModelForm[Any]] | None" = None
     serializer_class: "type[BaseSerializer[Any]] | None" = None
     description: str = ""
     # The methods that decide what a row is; an exposure that overrides one of them is read afresh for each call.
@@ -107,7 +107,7 @@ class ModelExposure:
 
     def get_ordering(self, request: MCPRequest) -> Sequence[str]:
         """Return the order of pages; the primary key is added, so that it is total."""
-        return self.ordering or self.opts.ordering
+        return self.ordering or [str(name) for name in self.opts.ordering or ()]
 
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
         """Return the fields that ``search`` looks in, with the admin's prefixes (``^ = @``)."""
@@ -120,7 +120,7 @@ class ModelExposure:
         from django.contrib.admin import ModelAdmin, site
 
         searcher = ModelAdmin(self.model, site)
-        searcher.search_fields = list(self.get_search_fields(request))
+        searcher.search_fields = list(self.get_search_fields(request))  # type: ignore[misc]
         return searcher.get_search_results(request, queryset, search_term)
 
     def get_filter_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]] | None:
@@ -147,7 +147,7 @@ class ModelExposure:
     # Permissions
 
     def has_permission(self, request: MCPRequest, action: str, obj: Model | None = None) -> bool:
-        """Return whether the caller has the model permission, or a backend's object permission on ``obj``."""
+        """Return whether the caller has the model's permission; override it to look at ``obj`` too, as in the admin."""
         return request.user.has_perm(f"{self.opts.app_label}.{get_permission_codename(action, self.opts)}")
 
     def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
@@ -168,7 +168,7 @@ class ModelExposure:
 
     # Writes
 
-    def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm]:
+    def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> "type[ModelForm[Any]]":
         """Return the form that validates and saves a row: ``form``, or one of the writable ``fields``."""
         closed = set(self.get_readonly_fields(request, obj))
         writable = [
@@ -203,7 +203,7 @@ class ModelExposure:
 
     def construct_change_message(self, request: MCPRequest, form: Any, add: bool = False) -> Any:
         """Return what the history says of a saved form, in the admin's structure."""
-        return construct_change_message(form, None, add)
+        return construct_change_message(form, [], add)
 
     def log_addition(self, request: MCPRequest, obj: Model, message: Any) -> Any:
         """Log that a row was added."""

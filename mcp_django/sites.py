@@ -80,7 +80,7 @@ class MCPSite:
         self.instructions = instructions
         self.needs_middleware = needs_middleware
         self.prompts: dict[str, Prompt] = {}
-        self._registry: dict[type[Model], ModelExposure] = {}
+        self._registry: dict[type[Model], tuple[type[ModelExposure] | None, Mapping[str, Any]]] = {}
         self._removed: set[type[Model]] = set()
         self._tools: dict[str, Tool] = {tool.name: tool() for tool in GENERIC_TOOLS}
         self._resources: dict[str, FunctionResource] = {}
@@ -96,7 +96,8 @@ class MCPSite:
     ) -> None:
         """Expose the models through ``exposure_class``; ``options`` become attributes of a subclass of it.
 
-        Without a class, a model that the site's admin knows is exposed as the admin describes it.
+        Without a class, a model that the site's admin knows is exposed as the admin describes it. The exposure is
+        built when the site is first used, when every app has registered what it has.
 
         Raises:
             AlreadyRegistered: a model is registered explicitly already.
@@ -104,7 +105,7 @@ class MCPSite:
         for model in [models] if isinstance(models, type) else models:
             if model in self._registry:
                 raise AlreadyRegistered(f"The model {model._meta.label} is already registered with {self.name!r}.")
-            self._registry[model] = self._build(model, exposure_class, options)
+            self._registry[model] = exposure_class, options
             self._removed.discard(model)
         self._forget()
 
@@ -121,28 +122,32 @@ class MCPSite:
             self._removed.add(model)
             self._forget()
 
+    @cached_property
+    def exposures(self) -> dict[type[Model], ModelExposure]:
+        """Every exposure by model, in the order of labels; the admin's are added when the site is first used.
+
+        Raises:
+            NotRegistered: an ``AdminExposure`` was registered for a model that has no ``ModelAdmin``.
+        """
+        found = {model: self._build(model, *registered) for model, registered in self._registry.items()}
+        if self.admin_site is not None and settings.AUTO_REGISTER:
+            for model, model_admin in self.admin_site._registry.items():
+                if model not in found and self._exposes(model, model_admin):
+                    found[model] = AdminExposure(model, self, model_admin)
+        return dict(sorted(found.items(), key=lambda item: item[1].label))
+
     def _build(
         self, model: type[Model], exposure_class: type[ModelExposure] | None, options: Mapping[str, Any]
     ) -> ModelExposure:
         admin_site = self.admin_site or admin.site
         model_admin = admin_site.get_model_admin(model) if admin_site.is_registered(model) else None
         base = exposure_class or (AdminExposure if model_admin else ModelExposure)
-        built = type(base.__name__, (base,), dict(options)) if options else base
-        if issubclass(built, AdminExposure):
-            if model_admin is None:
-                raise NotRegistered(f"{model._meta.label} has no ModelAdmin that an AdminExposure could speak for.")
-            return built(model, self, model_admin)
-        return built(model, self)
-
-    @cached_property
-    def exposures(self) -> dict[type[Model], ModelExposure]:
-        """Every exposure by model, in the order of labels; the admin's are added when the site is first used."""
-        found = dict(self._registry)
-        if self.admin_site is not None and settings.AUTO_REGISTER:
-            for model, model_admin in self.admin_site._registry.items():
-                if self._exposes(model, model_admin):
-                    found.setdefault(model, AdminExposure(model, self, model_admin))
-        return dict(sorted(found.items(), key=lambda item: item[1].label))
+        built: type[ModelExposure] = type(base.__name__, (base,), dict(options)) if options else base
+        if not issubclass(built, AdminExposure):
+            return built(model, self)
+        if model_admin is None:
+            raise NotRegistered(f"{model._meta.label} has no ModelAdmin that an AdminExposure could speak for.")
+        return built(model, self, model_admin)
 
     def _exposes(self, model: type[Model], model_admin: "admin.ModelAdmin[Any]") -> bool:
         closed = model._meta.app_label in CLOSED_APPS or model in self._removed
@@ -280,7 +285,7 @@ class MCPSite:
         """Return the URL patterns of the endpoint, relative to where it is mounted."""
         from .transports.view import endpoint
 
-        return [re_path(r"^(?:/)?$", endpoint(self), name="endpoint")]
+        return [re_path(r"^(?:/)?$", endpoint(self), name="endpoint")]  # type: ignore[arg-type]
 
 
 class DefaultMCPSite(MCPSite):
@@ -302,7 +307,7 @@ def _mounts(urlconf: str) -> dict[str, MCPSite]:
             if isinstance(pattern, URLResolver):
                 # A prefix with parameters (a tenant) has no one path: such a mount is reached through urls.py alone.
                 if isinstance(pattern.pattern, RoutePattern) and not pattern.pattern.converters:
-                    walk(pattern.url_patterns, prefix + pattern.pattern._route)
+                    walk(pattern.url_patterns, prefix + str(pattern.pattern))
             elif isinstance(pattern, URLPattern) and (mounted := getattr(pattern.callback, "mcp_site", None)):
                 found[prefix] = mounted
 

@@ -129,7 +129,7 @@ def _named(request: MCPRequest, exposure: "ModelExposure", obj: Model | None) ->
     if exposure.serializer_class is None:
         return declared
     shown = read_fields(exposure)
-    if exposure.fields is not None:
+    if exposure.fields is not None and exposure.fields != "__all__":
         shown = tuple(name for name in shown if name in declared)
     return exposure.with_primary_key(name for name in shown if name not in exposure.exclude)
 
@@ -148,7 +148,8 @@ def _is_there(request: MCPRequest, exposure: "ModelExposure", name: str) -> bool
 
 def _is_declared(exposure: "ModelExposure", name: str) -> bool:
     admin = getattr(exposure, "model_admin", None)
-    declared = exposure.fields is not None or name in exposure.list_display or "__" in name
+    own = exposure.fields is not None and exposure.fields != "__all__"
+    declared = own or name in exposure.list_display or "__" in name
     return declared or (admin is not None and bool(admin.fields or admin.fieldsets or name in admin.list_display))
 
 

@@ -203,7 +203,7 @@ def test_a_moment_with_a_zone_loses_it_where_the_project_has_none() -> None:
         (LEVELS, {"type": ["integer", "boolean", "number"], "enum": [1, True, 1.5]}, ""),
     ],
 )
-def test_R18_constraints_are_in_the_schema_and_in_words(kind: Type, schema: dict, words: str) -> None:
+def test_R18_constraints_are_in_the_schema_and_in_words(kind: Type, schema: dict[str, object], words: str) -> None:
     assert (kind.schema(), kind.words()) == (schema, words)
 
 

@@ -60,8 +60,10 @@ def test_registering_twice_is_an_error():
 
 
 def test_a_model_without_an_admin_cannot_have_an_admin_exposure():
-    with pytest.raises(NotRegistered):
-        MCPSite("own").register(User.groups.through, AdminExposure)
+    site = MCPSite("own")
+    site.register(User.groups.through, AdminExposure)
+    with pytest.raises(NotRegistered, match="has no ModelAdmin"):
+        _ = site.exposures
 
 
 def test_unregistering_removes_and_a_second_time_is_an_error():

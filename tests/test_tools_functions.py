@@ -6,6 +6,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import Annotated, Any, TypedDict
 
+import orjson
 import pytest
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from jsonschema import Draft202012Validator
@@ -118,7 +119,7 @@ def test_permissions_and_condition_decide_who_sees_the_tool() -> None:
 
 def test_R20_a_list_is_structured_and_the_text_is_the_same_json() -> None:
     found = wire(revenue_by_month, {"year": "2026"})
-    assert bytes(found["structuredContent"]).decode() == '{"result":[{"month":1,"revenue":"9.90"}]}'
+    assert orjson.dumps(found["structuredContent"]).decode() == '{"result":[{"month":1,"revenue":"9.90"}]}'
     assert found["content"] == [{"type": "text", "text": '{"result":[{"month":1,"revenue":"9.90"}]}'}]
 
 

@@ -59,7 +59,7 @@ def test_what_is_left_out_gets_the_defaults_of_the_add_page(root):
 
 def test_H147_a_name_that_is_not_writable_is_refused_and_nothing_is_saved(root):
     author = make_author(secret_token="s3cret")
-    hidden = ["id", "pk", "uuid", "created", "blob", "address", "cover", "_state", "is_superuser", "nonsense", "loans", ""]
+    hidden = [*"id pk uuid created blob address cover _state is_superuser nonsense loans".split(), ""]
     values = {"title": "Dune", "author": author.pk, "isbn": "1", "price": "1"}
     texts = set()
     for name in hidden:
@@ -130,7 +130,8 @@ def test_H149_all_errors_are_told_at_once(root):
 def test_G134_a_value_that_is_taken_is_told_as_in_the_admin(root):
     book = make_book()
     values = {"title": "Dune", "author": book.author_id, "isbn": book.isbn, "price": "1"}
-    assert refusal(CREATE, root, **BOOK, values=values) == "Nothing was saved:\nisbn: Book with this ISBN already exists."
+    text = refusal(CREATE, root, **BOOK, values=values)
+    assert text == "Nothing was saved:\nisbn: Book with this ISBN already exists."
 
 
 def test_G133_what_only_the_database_refuses_is_told_without_sql(root, monkeypatch):
@@ -144,8 +145,8 @@ def test_G133_what_only_the_database_refuses_is_told_without_sql(root, monkeypat
 
 def test_the_values_may_come_as_text_as_some_clients_send_them(root):
     tag = Tag.objects.create(name="new")
-    values = {"title": "Dune", "author": f'[{make_author().pk}, "Ursula"]', "isbn": 1, "price": "1", "tags": f"[{tag.pk}]"}
-    values |= {"data": '{"a": 1}', "active": "false", "pages": "7", "reading_time": "01:30:00"}
+    values = {"title": "Dune", "author": f'[{make_author().pk}, "Ursula"]', "isbn": 1, "price": "1"}
+    values |= {"tags": f"[{tag.pk}]", "data": '{"a": 1}', "active": "false", "pages": "7", "reading_time": "01:30:00"}
     call(CREATE, root, **BOOK, values=json.dumps(values))
     book = Book.objects.get()
     assert (book.data, book.active, book.pages, list(book.tags.all())) == ({"a": 1}, False, 7, [tag])
@@ -192,9 +193,8 @@ def test_G131_a_model_that_is_not_exposed_is_reached_as_in_the_form_alone(root):
 def test_only_the_named_fields_change(root):
     moment = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
     tag = Tag.objects.create(name="old")
-    book = make_book(
-        " spaced ", rating=1.5, data={"a": None}, cover="covers/x.png", address="::1", opens="08:00", blob=b"\0", active=False
-    )
+    hidden = {"address": "::1", "opens": "08:00", "blob": b"\0"}
+    book = make_book(" spaced ", rating=1.5, data={"a": None}, cover="covers/x.png", active=False, **hidden)
     book.tags.add(tag)
     loan = Loan.objects.create(book=book, borrower=" Ann ", due=moment)
     before = Book.objects.filter(pk=book.pk).values().get()
@@ -250,8 +250,8 @@ def test_times_keep_their_microseconds_and_are_read_in_their_own_zone(root, sett
     call(UPDATE, root, model="testapp.loan", pk=loan.pk, values={"due": "2030-07-02T03:04:05.678901Z"})
     loan.refresh_from_db()
     assert loan.due == datetime(2030, 7, 2, 3, 4, 5, 678901, tzinfo=UTC)
-    assert "due: Enter a valid" in refusal(UPDATE, root, model="testapp.loan", pk=loan.pk, values={"due": "tomorrow"})
-    assert "due: Enter a valid" in refusal(UPDATE, root, model="testapp.loan", pk=loan.pk, values={"due": "2030-02-30T00:00Z"})
+    for due in ("tomorrow", "2030-02-30T00:00Z"):
+        assert "due: Enter a valid" in refusal(UPDATE, root, model="testapp.loan", pk=loan.pk, values={"due": due})
 
 
 def test_an_update_that_changes_nothing_says_so(root):
@@ -280,15 +280,17 @@ def test_who_may_view_but_not_change_a_row_is_told_so():
 def test_a_row_that_is_hidden_is_not_there():
     request = seller()
     hidden = make_book(owner=make_superuser())
-    texts = {refusal(UPDATE, request, **BOOK, pk=pk, values={"pages": 1}) for pk in (hidden.pk, 10**9, "x", f"0{hidden.pk}")}
+    pks = (hidden.pk, 10**9, "x", f"0{hidden.pk}")
+    texts = {refusal(UPDATE, request, **BOOK, pk=pk, values={"pages": 1}) for pk in pks}
     texts |= {refusal(DELETE, request, **BOOK, pk=pk) for pk in (hidden.pk, 10**9)}
     assert texts == {RECORD_NOT_FOUND}
 
 
 def test_a_model_that_is_hidden_is_not_there():
     request = seller("change")
-    known = refusal(UPDATE, request, model="testapp.nothing", pk=1, values={})
-    assert refusal(UPDATE, request, model="testapp.tag", pk=1, values={}).replace("tag", "") == known.replace("nothing", "")
+    texts = {refusal(UPDATE, request, model=label, pk=1, values={}) for label in ("testapp.tag", "testapp.xyz")}
+    assert len({text.partition("Valid")[2] for text in texts}) == 1
+    assert not any("tag" in text for text in texts)
 
 
 def test_a_row_that_leaves_the_callers_sight_is_saved_but_not_shown(monkeypatch):
@@ -418,7 +420,8 @@ def test_H142_a_deletion_is_in_the_history(root):
     assert not LogEntry.objects.exists()
     call(DELETE, root, **BOOK, pk=book.pk, confirm_token=preview["confirm_token"])
     entry = LogEntry.objects.get()
-    assert (entry.action_flag, entry.object_id, entry.object_repr, entry.user) == (DELETION, str(book.pk), "Dune", root.user)
+    assert (entry.action_flag, entry.object_id, entry.object_repr) == (DELETION, str(book.pk), "Dune")
+    assert entry.user == root.user
     assert entry.get_change_message() == "Deleted via MCP “Claude (client-1), delete_record”."
 
 

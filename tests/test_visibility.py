@@ -36,7 +36,7 @@ from tests.writing import request_of
 def site_with(*models: Any, **options: Any) -> MCPSite:
     site = MCPSite()
     for model in models:
-        site.register(model, ModelExposure, **options)
+        site.register(model, ModelExposure, **{"fields": "__all__", **options})
     return site
 
 
@@ -130,7 +130,7 @@ class TestFields:
     @pytest.mark.parametrize("model", [AudioBook, PublishedBook])
     def test_row_126_what_the_parent_hides_the_child_does_not_show(self, model: Any) -> None:
         site = site_with(model)
-        site.register(Book, ModelExposure, exclude=["price"])
+        site.register(Book, ModelExposure, fields="__all__", exclude=["price"])
         request = request_of(make_superuser(), site)
         assert "price" not in visible_fields(request, site.exposures[model])
         assert find_filter(request, site.exposures[model], "price") is None
@@ -138,7 +138,7 @@ class TestFields:
 
     def test_row_126_a_child_that_names_the_field_shows_it(self) -> None:
         site = site_with(PublishedBook, fields=["price"])
-        site.register(Book, ModelExposure, exclude=["price"])
+        site.register(Book, ModelExposure, fields="__all__", exclude=["price"])
         assert "price" in visible_fields(request_of(make_superuser(), site), site.exposures[PublishedBook])
 
     def test_a_serializer_decides_what_is_read_and_what_is_filtered(self) -> None:

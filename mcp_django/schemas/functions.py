@@ -53,7 +53,8 @@ class ProjectFunction:
         self.permission = permission
 
     def _read_arguments(self, input_schema: Mapping[str, Any] | None, untyped: Any) -> ArgumentSchema:
-        if next(iter(signature_of(self.function).parameters), None) not in REQUEST:
+        first = next(iter(signature_of(self.function).parameters.values()), None)
+        if first is None or first.name not in REQUEST or first.kind is first.KEYWORD_ONLY:
             raise ImproperlyConfigured(f"{self.name} must take the request as its first parameter, named request")
         if input_schema is not None:
             return raw_schema(input_schema, self.function, REQUEST)

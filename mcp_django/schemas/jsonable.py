@@ -75,6 +75,8 @@ def _leaf(value: Any) -> Any:
             return value.isoformat()
         case bytes() | bytearray() | memoryview():
             return base64.b64encode(value).decode("ascii")
+        case File():
+            return clean_text(value.name or "") or None
         case _:
             return clean_text(str(value))
 

@@ -331,8 +331,8 @@ class RunAction(Tool):
     name = "run_action"
     title = "Run action"
     description = (
-        "Run an action of a model on rows picked by primary key; describe_model lists the actions. An action that needs "
-        "confirmation answers first what it asks, with a confirm_token: repeat the call with it to go on."
+        "Run an action of a model on rows picked by primary key; describe_model lists the actions. One that needs "
+        "confirmation first answers what it asks, with a confirm_token: repeat the call with it to go on."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",

@@ -18,7 +18,9 @@ __all__ = ["Button", "Control", "HtmlForm", "Pair", "as_query", "posted", "read_
 Pair = tuple[str, str]
 Attrs = dict[str, str | None]
 # Text inside these is no part of what a page says.
-SILENT: Final = frozenset({"script", "style", "select", "textarea", "button", "label", "title", "nav", "header", "footer"})
+SILENT: Final = frozenset(
+    {"script", "style", "select", "textarea", "button", "label", "title", "nav", "header", "footer"}
+)
 UNPOSTED_INPUTS: Final = frozenset({"reset", "button", "file", "image", "submit"})
 
 
@@ -191,7 +193,7 @@ def posted(widget: Widget, name: str, value: Any) -> list[Pair]:
     return read_forms(str(widget.render(name, value)))[0].entries
 
 
-def _posted_parts(widget: MultiWidget, name: str, value: Any) -> list[Pair]:
+def _posted_parts(widget: Any, name: str, value: Any) -> list[Pair]:
     parts = list(value if isinstance(value, (list, tuple)) else widget.decompress(value))
     parts += [None] * (len(widget.widgets) - len(parts))
     suffixed = zip(widget.widgets, widget.widgets_names, parts, strict=False)

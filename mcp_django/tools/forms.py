@@ -171,9 +171,9 @@ def bind(
     if obj is not None:
         keep(form, obj, values)
     form.full_clean()
-    for name, error in wrong.items():
+    for name, refused in wrong.items():
         form.errors.pop(name, None)
-        form.add_error(name, error)
+        form.add_error(name, refused)
     return form
 
 
@@ -216,7 +216,7 @@ def error_lines(form: BaseForm, writable: Collection[str]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def _valid(field: Field, error: ValidationError) -> str:
+def _valid(field: Any, error: ValidationError) -> str:
     if isinstance(field, (ModelChoiceField, ModelMultipleChoiceField)) or not isinstance(field, ChoiceField):
         return ""
     if error.code not in ("invalid_choice", "required"):

@@ -72,8 +72,8 @@ def log(request: MCPRequest, objects: Sequence[Model], *, flag: str, message: Me
     from django.contrib.admin import models
 
     return models.LogEntry.objects.log_actions(
-        user_id=request.user.pk,
-        queryset=objects,  # type: ignore[arg-type]
+        user_id=request.user.pk,  # type: ignore[arg-type]
+        queryset=objects,
         action_flag=getattr(models, flag),
         change_message=message,
     )

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from html import unescape
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.messages.storage.base import BaseStorage, Message
 from django.contrib.sessions.backends.base import SessionBase
-from django.http import HttpRequest
 from django.urls import NoReverseMatch, Resolver404, resolve, reverse
 from django.utils.datastructures import MultiValueDict
 from django.utils.html import strip_tags
@@ -22,12 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["changelist_entries", "changelist_request", "said"]
 
 # Of the caller's own request: how it arrived, and what could be taken for authority.
-LEFT_OUT: Final = frozenset({
-    *("session", "_messages", "scope", "headers", "environ", "body", "auth", "accepted_types"),
-    *("_body", "_post", "_files", "_stream", "_read_started", "_post_parse_error", "_upload_handlers", "_encoding"),
-    *("_cached_user", "_acached_user", "csrf_processing_done", "_dont_enforce_csrf_checks"),
-})
-LEFT_OUT_META: Final = frozenset({"HTTP_AUTHORIZATION", "HTTP_COOKIE", "QUERY_STRING", "CONTENT_TYPE", "CONTENT_LENGTH"})
+LEFT_OUT: Final = frozenset(
+    (
+        *("session", "_messages", "scope", "headers", "environ", "body", "auth", "accepted_types"),
+        *("_body", "_post", "_files", "_stream", "_read_started", "_post_parse_error", "_upload_handlers", "_encoding"),
+        *("_cached_user", "_acached_user", "csrf_processing_done", "_dont_enforce_csrf_checks"),
+    )
+)
+LEFT_OUT_META: Final = frozenset(
+    ("HTTP_AUTHORIZATION", "HTTP_COOKIE", "QUERY_STRING", "CONTENT_TYPE", "CONTENT_LENGTH")
+)
 
 
 class MemoryMessages(BaseStorage):
@@ -75,7 +78,7 @@ def changelist_request(request: MCPRequest, exposure: "ModelExposure", entries: 
     Its messages and its session are its own and are never stored. ``mcp`` is the same object, so that progress reaches
     the client; attributes that the project's middleware set are kept, tokens and cookies are not.
     """
-    copy = MCPRequest()
+    copy: Any = MCPRequest()
     left_out = LEFT_OUT | vars(copy).keys()
     copy.__dict__.update({name: value for name, value in vars(request).items() if name not in left_out})
     copy.method = "POST"
@@ -93,11 +96,12 @@ def changelist_request(request: MCPRequest, exposure: "ModelExposure", entries: 
         copy.resolver_match = None
     data = as_query(entries)
     data._mutable = False
-    copy.POST = cast(Any, data)
+    copy.POST = data
     copy.FILES = MultiValueDict()
     copy.session = MemorySession()
     copy._messages = MemoryMessages(copy)
-    return copy
+    made: MCPRequest = copy
+    return made
 
 
 def _changelist_path(exposure: "ModelExposure") -> str:
@@ -109,7 +113,7 @@ def _changelist_path(exposure: "ModelExposure") -> str:
         return "/"
 
 
-def said(request: MCPRequest) -> list[dict[str, str]]:
+def said(request: Any) -> list[dict[str, str]]:
     """Return the messages that an action left on its request, without markup."""
     messages = []
     for message in request._messages:

@@ -106,7 +106,7 @@ def read_response(request: MCPRequest, response: HttpResponseBase) -> Answer:
         return _read_body(request, response)
     finally:
         # Not response.close(), which would also end the request for Django.
-        for closer in response._resource_closers:
+        for closer in response._resource_closers:  # type: ignore[attr-defined]
             closer()
 
 

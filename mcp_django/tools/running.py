@@ -254,7 +254,11 @@ def page_entries(request: MCPRequest, page: Page, form: Mapping[str, Any]) -> tu
     entries = [pair for pair in page.html.entries if pair[0] != CSRF]
     own, buttons = _own_controls(page), _buttons(page)
     fields = page.form.fields if page.form is not None else {}
-    known = [*fields, *own, *([BUTTON] if len(buttons) > 1 else [])]
+    known = [
+        *(name for name, found in fields.items() if not found.widget.is_hidden),
+        *own,
+        *([BUTTON] if len(buttons) > 1 else []),
+    ]
     wrong = [f"Unknown field {name[:60]!r}. {alternatives(name, known)}" for name in form if name not in known]
     for name, value in form.items():
         if name in fields and page.form is not None:

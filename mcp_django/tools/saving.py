@@ -55,7 +55,8 @@ def _named(exposure: "ModelExposure", values: Mapping[str, Any], writable: Colle
     unknown = [name for name in found if name not in writable]
     if unknown:
         names = ", ".join(repr(name[:60]) for name in unknown[:5])
-        raise ToolError(f"You cannot write {names} of {exposure.label}. {alternatives(unknown[0], writable)} {NOT_SAVED[:-1]}.")
+        valid = alternatives(unknown[0], writable)
+        raise ToolError(f"You cannot write {names} of {exposure.label}. {valid} Nothing was saved.")
     return found
 
 
@@ -127,7 +128,7 @@ def _save_with_serializer(
 def _invisible_rows(request: MCPRequest, serializer: Any, values: Mapping[str, Any]) -> Iterator[str]:
     for name, value in values.items():
         field = serializer.fields[name]
-        related = field.child_relation if isinstance(field, ManyRelatedField) else field
+        related: Any = field.child_relation if isinstance(field, ManyRelatedField) else field
         if value is None or not isinstance(related, PrimaryKeyRelatedField):
             continue
         exposure = request.mcp.site.exposures.get(related.get_queryset().model)

@@ -36,6 +36,7 @@ VALUES: Final = {
     "properties": {},
     "description": "Values by field name, as describe_model lists them; a relation by primary key",
 }
+NEXT: Final = "Nothing has been deleted yet. If it is right, call again with the same arguments and confirm_token."
 GONE: Final = "It was saved, and is not among the rows that you may see."
 
 
@@ -148,8 +149,8 @@ class DeleteRecord(WriteTool):
     name = "delete_record"
     title = "Delete record"
     description = (
-        "Delete one row and what depends on it. The first call deletes nothing: it shows what would be deleted and gives "
-        "a confirm_token; the same call with the token deletes exactly that."
+        "Delete one row and what depends on it. The first call deletes nothing: it shows what would be deleted and "
+        "gives a confirm_token; the same call with the token deletes exactly that."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",
@@ -193,7 +194,7 @@ class DeleteRecord(WriteTool):
                 "confirmation_required": True,
                 "message": f"This deletes {total} object{'s' if total != 1 else ''}, which cannot be undone.",
                 **shown,
-                "next": "Nothing has been deleted yet. If it is right, call again with the same arguments and confirm_token.",
+                "next": NEXT,
                 "confirm_token": issue(request, *bound),
                 "expires_in": settings.CONFIRMATION_MAX_AGE,
             }

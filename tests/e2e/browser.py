@@ -94,7 +94,7 @@ class Browser:
 
 
 def obtain_token(origin: str, username: str, scope: str = "mcp:read mcp:write") -> str:
-    """Register a client, let the user allow it, and return the access token: OAuth by hand, as RFCs 7591 and 6749 say."""
+    """Register a client, let the user allow it, and return the access token: OAuth by hand (RFCs 7591 and 6749)."""
     with httpx2.Client(base_url=origin, timeout=30) as client:
         metadata: dict[str, Any] = client.get("/.well-known/oauth-authorization-server").raise_for_status().json()
         registered = client.post(

@@ -19,10 +19,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def example(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """The example project as `asgi.py` serves it, under uvicorn."""
+def example(
+    request: pytest.FixtureRequest, prepared: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """The example project as `asgi.py` serves it, under the `SERVER` that the test module names, or uvicorn."""
+    program = getattr(request.module, "SERVER", "uvicorn")
     directory = tmp_path_factory.mktemp("example")
-    with run_example(prepared, directory, "uvicorn", "example_project.asgi:application") as server:
+    with run_example(prepared, directory, program, "example_project.asgi:application") as server:
         yield server
 
 

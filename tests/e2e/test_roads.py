@@ -26,7 +26,10 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
     "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
 }
-ROADS = [("fast", "uvicorn"), ("fast", "daphne"), ("plain", "uvicorn"), ("plain", "daphne"), ("wsgi", "gunicorn")]
+STREAMING = [("fast", "uvicorn"), ("fast", "daphne"), ("plain", "uvicorn"), ("plain", "daphne")]
+ROADS = [*STREAMING, ("wsgi", "gunicorn")]
+# For tests of what WSGI cannot do.
+streaming = pytest.mark.parametrize("road", STREAMING, indirect=True, ids="-".join, scope="module")
 
 
 class Road(NamedTuple):
@@ -35,11 +38,6 @@ class Road(NamedTuple):
     url: str
     token: str
     directory: Path
-    name: str
-
-    @property
-    def streams(self) -> bool:
-        return self.name != "wsgi"
 
 
 @pytest.fixture(scope="module", params=ROADS, ids="-".join)
@@ -48,14 +46,7 @@ def road(request: pytest.FixtureRequest, prepared: Path, tmp_path_factory: pytes
     directory = tmp_path_factory.mktemp("road")
     application = f"tests.e2e.roads.{name}:application"
     with run_example(prepared, directory, server, application, "tests.e2e.roads.settings") as running:
-        yield Road(running.url, obtain_token(running.origin, "admin"), directory, name)
-
-
-@pytest.fixture
-def streaming(road: Road) -> Road:
-    if not road.streams:
-        pytest.skip("WSGI has no streams")
-    return road
+        yield Road(running.url, obtain_token(running.origin, "admin"), directory)
 
 
 def rpc(method: str, params: dict[str, Any] | None = None, *, modern: bool = False, meta: Any = None) -> dict[str, Any]:
@@ -92,7 +83,8 @@ def result(response: httpx2.Response) -> dict[str, Any]:
 
 
 def initialize(version: str) -> dict[str, Any]:
-    return rpc("initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}})
+    client = {"name": "test", "version": "1"}
+    return rpc("initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": client})
 
 
 # Answers
@@ -156,10 +148,11 @@ def test_an_unknown_method_is_an_error_of_each_era(road: Road) -> None:
 # Progress
 
 
+@streaming
 @pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
-def test_progress_comes_as_events_before_the_answer(streaming: Road, modern: bool) -> None:
+def test_progress_comes_as_events_before_the_answer(road: Road, modern: bool) -> None:
     call = {"name": "count_to", "arguments": {"number": 5}}
-    response = post(streaming, rpc("tools/call", call, modern=modern, meta={"progressToken": "abc"}))
+    response = post(road, rpc("tools/call", call, modern=modern, meta={"progressToken": "abc"}))
     assert response.headers["content-type"].startswith("text/event-stream")
     *told, answer = events(response.text)
     # What follows too fast is left out, but never the first or the end.
@@ -182,12 +175,19 @@ def test_a_client_that_takes_no_events_gets_the_answer_alone(road: Road) -> None
     assert result(post(road, message, Accept="application/json"))["content"][0]["text"] == "counted to 5"
 
 
-def test_under_wsgi_progress_is_left_out(road: Road) -> None:
-    if road.streams:
-        pytest.skip("this road has streams")
-    call = {"name": "count_to", "arguments": {"number": 5}}
+@streaming
+def test_events_arrive_while_the_tool_is_at_work(road: Road) -> None:
+    name = uuid.uuid4().hex
+    call = {"name": "wait_sync", "arguments": {"name": name, "seconds": 1}}
     message = rpc("tools/call", call, meta={"progressToken": "abc"})
-    assert result(post(road, message))["content"][0]["text"] == "counted to 5"
+    headers = headers_for(message) | {"Authorization": f"Bearer {road.token}"}
+    with httpx2.stream("POST", road.url, json=message, headers=headers, timeout=DEADLINE) as response:
+        lines = response.iter_lines()
+        first = next(line for line in lines if line.startswith("data: "))
+        assert not (road.directory / f"{name}.finished").exists()
+        rest = [line for line in lines if line.startswith("data: ")]
+    assert json.loads(first.removeprefix("data: "))["method"] == "notifications/progress"
+    assert json.loads(rest[-1].removeprefix("data: "))["result"]["content"][0]["text"] == "waited"
 
 
 def events(text: str) -> list[dict[str, Any]]:
@@ -228,8 +228,9 @@ def test_a_body_that_announces_too_much_is_refused(road: Road) -> None:
     assert send(road, b" " * TOO_LARGE).status_code == 413
 
 
-def test_a_body_that_announces_nothing_and_grows_too_large_is_refused(streaming: Road) -> None:
-    assert send(streaming, iter([b" " * 65536] * (TOO_LARGE // 65536))).status_code == 413
+@streaming
+def test_a_body_that_announces_nothing_and_grows_too_large_is_refused(road: Road) -> None:
+    assert send(road, iter([b" " * 65536] * (TOO_LARGE // 65536))).status_code == 413
 
 
 def send(road: Road, body: bytes | Iterator[bytes], **headers: str) -> httpx2.Response:
@@ -262,24 +263,28 @@ def test_another_content_type_is_refused(road: Road) -> None:
 # Closing the connection
 
 
+@streaming
 @pytest.mark.parametrize("token", [None, "abc"], ids=["quiet", "streaming"])
 @pytest.mark.parametrize("tool", ["wait_async", "wait_sync"])
-def test_closing_the_connection_stops_a_modern_call(streaming: Road, tool: str, token: str | None) -> None:
+def test_closing_the_connection_stops_a_modern_call(road: Road, tool: str, token: str | None) -> None:
     name = uuid.uuid4().hex
     call = {"name": tool, "arguments": {"name": name}}
     message = rpc("tools/call", call, modern=True, meta={"progressToken": token} if token else None)
-    leave_after_start(streaming, message, name)
+    leave_after_start(road, message, name)
     started = time.monotonic()
-    wait_for(streaming.directory / f"{name}.cancelled")
+    wait_for(road.directory / f"{name}.cancelled")
     assert time.monotonic() - started < STOPS_WITHIN
 
 
+@streaming
+@pytest.mark.parametrize("token", [None, "abc"], ids=["quiet", "streaming"])
 @pytest.mark.parametrize("tool", ["wait_async", "wait_sync"])
-def test_closing_the_connection_does_not_stop_a_legacy_call(streaming: Road, tool: str) -> None:
+def test_closing_the_connection_does_not_stop_a_legacy_call(road: Road, tool: str, token: str | None) -> None:
     name = uuid.uuid4().hex
-    leave_after_start(streaming, rpc("tools/call", {"name": tool, "arguments": {"name": name, "seconds": 0.5}}), name)
-    wait_for(streaming.directory / f"{name}.finished")
-    assert not (streaming.directory / f"{name}.cancelled").exists()
+    call = {"name": tool, "arguments": {"name": name, "seconds": 0.5}}
+    leave_after_start(road, rpc("tools/call", call, meta={"progressToken": token} if token else None), name)
+    wait_for(road.directory / f"{name}.finished")
+    assert not (road.directory / f"{name}.cancelled").exists()
 
 
 def leave_after_start(road: Road, message: dict[str, Any], name: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.database import Database
 from tests.e2e.servers import Server
 
+SERVER = "daphne"
 PROGRAMS = Path(__file__).parent / "node"
 TIMEOUT = 120
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
@@ -88,8 +89,8 @@ def test_a_query_finds_what_the_database_holds(walk: Walk, database: Database) -
     page = walk.told["query"]
     numbers = {row[page["columns"].index("number")] for row in page["rows"]}
     assert len(numbers) == page["count"] > 0
-    stored = {number for (number,) in database.rows("SELECT number FROM shop_order WHERE status IN ('delivered', 'refunded')")}
-    assert numbers <= stored
+    stored = {number for (number,) in database.rows("SELECT number FROM shop_order WHERE status = 'cancelled'")}
+    assert numbers == stored
 
 
 def test_one_record_is_shown(walk: Walk, database: Database) -> None:
@@ -102,8 +103,8 @@ def test_a_row_is_made_changed_and_deleted(walk: Walk, database: Database) -> No
     written = walk.told["written"]
     assert written["preview"]["confirm_token"]
     assert database.value("SELECT count(*) FROM shop_category WHERE id = ?", written["pk"]) == 0
-    history = "SELECT action_flag FROM django_admin_log WHERE object_id = ? AND object_repr LIKE 'made-by-%' ORDER BY id"
-    assert [flag for (flag,) in database.rows(history, str(written["pk"]))] == [1, 2, 3]
+    history = "SELECT action_flag FROM django_admin_log WHERE object_id = ? AND object_repr LIKE ? ORDER BY id"
+    assert [flag for (flag,) in database.rows(history, str(written["pk"]), "made-by-%")] == [1, 2, 3]
 
 
 def test_actions_run(walk: Walk, database: Database) -> None:

@@ -169,7 +169,7 @@ export async function walk(sdk, name) {
     cities: await everyCity(session),
     countries: await everyCountry(session),
     query: await session.result('query_records', {
-      model: 'shop.order', filters: { status: 'delivered' }, fields: ['number', 'status', 'total'], limit: 200, count: true,
+      model: 'shop.order', filters: { status: 'cancelled' }, fields: ['number', 'status', 'total'], limit: 200, count: true,
     }),
     record: await session.result('get_record', { model: 'shop.order', pk: String(order) }),
     prompt: await session.client.getPrompt({ name: 'triage_order', arguments: { order: String(order) } }),

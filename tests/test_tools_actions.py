@@ -1,0 +1,323 @@
+import re
+
+import pytest
+from django import forms
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpResponse
+
+from mcp_django import MCPSite, ModelExposure, ToolResult, action, site
+from mcp_django.protocol.content import Text
+from mcp_django.tools.actions import ActionTool, AdminAction, FunctionAction, RunAction, action_tool_name
+from tests.factories import make_author, make_book, make_superuser, make_user
+from tests.testapp.models import Author, Book, Tag
+from tests.writing import call, refusal, request_of, result_of
+
+pytestmark = pytest.mark.django_db
+
+RUN = RunAction()
+
+
+class TagExposure(ModelExposure):
+    fields = ["name"]
+    actions = ["append", "drop", "look", "polish", "raw", "odd"]
+
+    def has_polish_permission(self, request, obj=None):
+        return obj is None or obj.name != "rusty"
+
+    @action(destructive=False)
+    def append(self, request, queryset, *, text: str, times: int = 1):
+        """Append a text to names.
+
+        Args:
+            text: what to append
+        """
+        for tag in queryset:
+            tag.name += text * times
+            tag.save()
+        return {"appended": times, "path": request.path}
+
+    @action(permissions=["delete"], description="Drop the tags")
+    def drop(self, request, queryset):
+        queryset.delete()
+
+    @action(permissions=["view"], destructive=False, read_only=True)
+    def look(self, request, queryset):
+        return [tag.name for tag in queryset]
+
+    @action(permissions=["polish", "testapp.publish_book"], destructive=False)
+    def polish(self, request, queryset):
+        pass
+
+    @action(destructive=False)
+    def raw(self, request, queryset):
+        return ToolResult(content=[Text("as it is")])
+
+    @action(destructive=False)
+    def odd(self, request, queryset):
+        return HttpResponse(b"\xff", content_type="application/pdf")
+
+
+class PriceForm(admin.helpers.ActionForm):
+    factor = forms.DecimalField(min_value=1, required=False)
+    kind = forms.ChoiceField(choices=[("net", "Net"), ("gross", "Gross")], initial="net")
+
+
+class PricedBookAdmin(admin.ModelAdmin):
+    action_form = PriceForm
+    actions = ["reprice", "erase", "peek"]
+
+    def reprice(self, request, queryset):
+        factor, kind = request.POST["factor"], request.POST["kind"]
+        queryset.update(title=f"{factor or 'none'} {kind}")
+
+    @action(permissions=["delete"], description="Erase")
+    def erase(self, request, queryset):
+        queryset.delete()
+
+    def peek(self, request, queryset):
+        self.message_user(request, ",".join(request.POST.getlist("_selected_action")))
+
+    peek.mcp_read_only = True
+    peek.short_description = "Peek at %(verbose_name_plural)s"
+
+
+@pytest.fixture(scope="module")
+def own():
+    admin_site = admin.AdminSite(name="admin")
+    admin_site.register(Book, PricedBookAdmin)
+    own = MCPSite("own", admin_site=admin_site)
+    own.register(Tag, TagExposure)
+    return own
+
+
+@pytest.fixture
+def root(own):
+    return request_of(make_superuser(), own)
+
+
+def tool_of(request, model, name):
+    return ActionTool(request.mcp.site.exposures[model].get_actions(request)[name])
+
+
+def tags(*names):
+    return [Tag.objects.create(name=name).pk for name in names or ("a", "b")]
+
+
+# Actions of exposures
+
+
+def test_a_method_runs_with_its_own_arguments(root):
+    result = call(tool_of(root, Tag, "append"), root, pks=tags(), text="!", times="2")
+    assert sorted(Tag.objects.values_list("name", flat=True)) == ["a!!", "b!!"]
+    assert result["result"]["appended"] == 2
+    assert LogEntry.objects.count() == 2
+
+
+def test_D85_arguments_of_a_method_are_validated_before_it_runs(root):
+    tool, pks = tool_of(root, Tag, "append"), tags()
+    for arguments in ({}, {"text": ["!"]}, {"text": "!", "times": "x"}, {"text": None}, {"text": "!", "more": 1}):
+        refusal(tool, root, pks=pks, **arguments)
+        refusal(RUN, root, model="testapp.tag", action="append", pks=pks, arguments=arguments)
+    assert sorted(Tag.objects.values_list("name", flat=True)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("pks", [[], "1", 1, None, {}, [None], [True], [1.5], [{}], list(range(1001))])
+def test_keys_that_are_no_list_of_keys_are_refused(root, pks):
+    assert "pks" in refusal(tool_of(root, Tag, "append"), root, pks=pks, text="!")
+
+
+def test_a_destructive_method_waits_for_its_confirmation(root):
+    pks = tags()
+    tool = tool_of(root, Tag, "drop")
+    question = call(tool, root, pks=pks)
+    assert question["message"].startswith("Drop the tags")
+    assert Tag.objects.count() == 2
+    # The token is the action's, whichever of the two tools asked.
+    arguments = {"model": "testapp.tag", "action": "drop", "pks": pks}
+    assert call(RUN, root, **arguments, confirm_token=question["confirm_token"])["done"]
+    assert not Tag.objects.exists()
+
+
+def test_a_reading_action_is_not_in_the_history_and_is_hinted_so(root):
+    tool = tool_of(root, Tag, "look")
+    assert call(tool, root, pks=tags("a"))["result"] == ["a"]
+    assert not LogEntry.objects.exists()
+    assert tool.definition()["annotations"]["readOnlyHint"] is True
+
+
+def test_what_a_method_returns_may_be_a_result_or_a_response(root):
+    pks = tags("a")
+    assert result_of(tool_of(root, Tag, "raw"), root, pks=pks).content == [Text("as it is")]
+    result = result_of(tool_of(root, Tag, "odd"), root, pks=pks)
+    assert result.structured["file"] == {"name": "result", "mime_type": "application/pdf", "bytes": 1}
+    assert result.content[0].body == b"\xff"
+
+
+def test_a_permission_of_its_own_is_asked_for_each_row(root, own):
+    pks = tags("new", "rusty")
+    tool = tool_of(root, Tag, "polish")
+    assert call(tool, root, pks=pks)["done"], "superusers have testapp.publish_book"
+    viewer = request_of(make_user("viewer", "testapp.view_tag"), own)
+    assert call(tool, viewer, pks=pks[:1])["done"]
+    assert "(rusty)" in refusal(tool, viewer, pks=pks)
+
+
+# Actions of a ModelAdmin
+
+
+def test_fields_of_the_action_form_are_arguments(root):
+    pks = [make_book().pk]
+    tool = tool_of(root, Book, "reprice")
+    assert {"factor", "kind"} < tool.input_schema["properties"].keys()
+    call(tool, root, pks=pks)
+    assert Book.objects.get().title == "none net"
+    call(RUN, root, model="testapp.book", action="reprice", pks=pks, arguments={"factor": 1.5, "kind": "gross"})
+    assert Book.objects.get().title == "1.5 gross"
+    assert "factor: Ensure this value" in refusal(tool, root, pks=pks, factor=0)
+    assert "factor: Give one value" in refusal(tool, root, pks=pks, factor={})
+    assert "(valid: net, gross)" in refusal(tool, root, pks=pks, kind="x")
+    assert Book.objects.get().title == "1.5 gross"
+
+
+def test_an_admin_action_may_be_declared_as_an_action_of_ours(root):
+    book = make_book()
+    question = call(tool_of(root, Book, "erase"), root, pks=[book.pk])
+    assert question["confirmation_required"]
+    assert Book.objects.exists()
+
+
+def test_an_admin_action_gets_what_the_admins_list_posts(root):
+    pks = [make_book().pk, make_book().pk]
+    tool = tool_of(root, Book, "peek")
+    assert call(tool, root, pks=pks)["messages"] == [{"level": "info", "text": f"{pks[0]},{pks[1]}"}]
+    assert tool.title == "Peek at books (testapp.book)"
+    assert tool.definition()["annotations"]["readOnlyHint"] is True
+
+
+def test_an_admin_action_takes_no_arguments_but_those_of_its_form(root):
+    arguments = {"model": "testapp.book", "action": "peek", "pks": [make_book().pk]}
+    assert "Unknown argument 'x'" in refusal(RUN, root, **arguments, arguments={"x": 1})
+
+
+def test_H138_permissions_declared_in_the_admin_are_kept():
+    publisher = make_user("publisher", "testapp.view_book", "testapp.publish_book")
+    book = make_book()
+    request = request_of(publisher)
+    result = call(RUN, request, model="testapp.book", action="publish", pks=[book.pk])
+    assert result["messages"] == [{"level": "success", "text": "1 published."}]
+    assert "no such action" in refusal(RUN, request, model="testapp.book", action="withdraw", pks=[book.pk])
+
+
+def test_H137_the_change_permission_is_asked_for_each_row():
+    user = make_user("seller", "testapp.view_book", "testapp.change_book")
+    mine, shared = make_book("Mine", owner=user), make_book("Shared")
+    text = refusal(RUN, request_of(user), model="testapp.book", action="withdraw", pks=[mine.pk, shared.pk])
+    assert "on 1 of these rows (Shared)" in text
+    assert not Book.objects.filter(status="withdrawn").exists()
+
+
+def test_H144_a_file_comes_as_text_in_the_result_and_as_a_resource():
+    book = make_book("Dune", isbn="1")
+    result = result_of(RUN, request_of(make_superuser()), model="testapp.book", action="export", pks=[book.pk])
+    assert result.structured["file"] == {
+        "name": "books.csv",
+        "mime_type": "text/csv",
+        "bytes": 7,
+        "truncated": False,
+        "text": "1,Dune\n",
+    }
+    assert result.to_wire()["content"][1] == {
+        "type": "resource",
+        "resource": {"uri": "attachment:testapp.book/export/books.csv", "mimeType": "text/csv", "text": "1,Dune\n"},
+    }
+
+
+# Tools
+
+
+def test_H136_a_tool_is_for_those_who_may_run_its_action():
+    actions = site.exposures[Book].get_actions(request_of(make_superuser()))
+    publish = ActionTool(actions["publish"])
+    viewer = request_of(make_user("viewer", "testapp.view_book"))
+    blind = request_of(make_user("blind", "testapp.publish_book"))
+    outsider = request_of(make_user("outsider", "testapp.view_book", "testapp.publish_book", staff=False))
+    publisher = request_of(make_user("publisher", "testapp.view_book", "testapp.publish_book"))
+    assert [publish.has_permission(request) for request in (viewer, blind, outsider, publisher)] == [
+        *[False, False, False, True]
+    ]
+    assert [RUN.has_permission(request) for request in (viewer, outsider)] == [True, False]
+    # Called all the same, it is refused like an action that does not exist.
+    text = refusal(publish, viewer, pks=[make_book().pk])
+    assert text == refusal(RUN, viewer, model="testapp.book", action="nothing", pks=[1])
+
+
+def test_H152_only_reading_actions_remain_in_read_only_mode(root, settings):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "READ_ONLY": True}
+    pks = tags("a")
+    assert not RUN.has_permission(root)
+    assert tool_of(root, Tag, "look").has_permission(root)
+    append = tool_of(root, Tag, "append")
+    assert not append.has_permission(root)
+    assert "no such action. Valid: look." in refusal(append, root, pks=pks, text="!")
+
+
+def test_H151_hints_say_what_is_known(root):
+    hints = {name: tool_of(root, Tag, name).definition()["annotations"]["destructiveHint"] for name in TagExposure.actions}
+    assert hints == {"append": False, "drop": True, "look": False, "polish": False, "raw": False, "odd": False}
+    # Of code that says nothing the worst is assumed.
+    assert tool_of(root, Book, "reprice").definition()["annotations"]["destructiveHint"] is True
+
+
+def test_the_schema_of_a_tool_is_flat_and_names_its_rows(root):
+    schema = tool_of(root, Tag, "append").definition()["inputSchema"]
+    assert list(schema["properties"]) == ["pks", "text", "times", "confirm_token"]
+    assert schema["required"] == ["pks", "text"]
+    assert schema["type"] == "object"
+    assert "form" in tool_of(root, Book, "peek").input_schema["properties"]
+
+
+def test_a_parameter_cannot_bear_the_name_of_an_argument_of_the_tool():
+    class Clashing(ModelExposure):
+        actions = ["tag"]
+
+        @action
+        def tag(self, request, queryset, *, pks: str):
+            pass
+
+    with pytest.raises(ImproperlyConfigured, match="may not have a parameter named pks"):
+        ActionTool(FunctionAction(Clashing(Tag, site), "tag"))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("publish", "publish_testapp_book"),
+        ("Publish", r"publish_testapp_book_[0-9a-f]{8}"),
+        ("x" * 50, r"x{31}_[0-9a-f]{8}"),
+        ("veröffentlichen", r"ver_ffentlichen_testapp_book_[0-9a-f]{8}"),
+    ],
+)
+def test_names_of_tools_are_short_and_plain(name, expected):
+    found = action_tool_name(name, Book._meta)
+    assert re.fullmatch(expected, found)
+    assert re.fullmatch("[a-z0-9_]{1,40}", found)
+    assert action_tool_name(name, Book._meta) == found
+
+
+def test_names_that_are_cut_stay_apart():
+    assert action_tool_name("x" * 50, Book._meta) != action_tool_name("x" * 51, Book._meta)
+    assert action_tool_name("x" * 50, Book._meta) != action_tool_name("x" * 50, Author._meta)
+
+
+def test_the_default_site_offers_the_actions_as_tools():
+    make_author()
+    names = {tool.name for tool in site.get_tools(request_of(make_superuser(), scopes=frozenset({"mcp:write"})))}
+    assert {"publish_testapp_book", "withdraw_testapp_book", "export_testapp_book", "run_action"} <= names
+
+
+def test_an_admin_action_needs_the_admin(own):
+    outsider = request_of(make_user("outsider", "testapp.change_book", staff=False), own)
+    reprice = AdminAction(own.exposures[Book], "reprice", PricedBookAdmin.reprice, "Reprice")
+    assert not reprice.has_permission(outsider)
