@@ -6,6 +6,7 @@ from .exceptions import AlreadyRegistered, NotRegistered, ToolError
 from .exposures import ModelExposure
 from .prompts import Message
 from .protocol.content import Audio, EmbeddedResource, Image, ResourceLink, Text
+from .schemas import Header, Param
 from .sites import MCPSite, site
 from .tools.base import ToolResult
 
@@ -14,11 +15,13 @@ __all__ = [
     "AlreadyRegistered",
     "Audio",
     "EmbeddedResource",
+    "Header",
     "Image",
     "MCPSite",
     "Message",
     "ModelExposure",
     "NotRegistered",
+    "Param",
     "ResourceLink",
     "Text",
     "ToolError",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from django.core.exceptions import EmptyResultSet
+from django.core.exceptions import EmptyResultSet, ValidationError
 from django.core.signals import setting_changed
 from django.db import connections
 from django.db.models import Q, QuerySet
@@ -139,7 +139,7 @@ def prepare(field: Any, value: Any, using: str) -> Any:
     connection = connections[using]
     try:
         return stored_field(field).get_db_prep_value(value, connection, prepared=False)
-    except (ValueError, ArithmeticError, TypeError):
+    except (ValueError, ArithmeticError, TypeError, ValidationError):
         raise ToolError(f"{str(value)[:60]!r} is out of range.") from None
 
 

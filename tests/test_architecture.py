@@ -46,7 +46,7 @@ MAX_MEDIAN_LINES = 120
 
 PUBLIC_API = set(
     "AdminExposure ModelExposure MCPSite action prompt register resource site tool "
-    "AlreadyRegistered NotRegistered ToolError "
+    "AlreadyRegistered NotRegistered ToolError Header Param "
     "Audio EmbeddedResource Image Message ResourceLink Text ToolResult".split()
 )
 

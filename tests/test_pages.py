@@ -227,7 +227,7 @@ class TestLabels:
         monkeypatch.setattr(Section, "__str__", lambda self: 1 / 0)
         site = site_with(Section)
         parents = self.page(make_superuser(), site, Section, "parent", road)
-        assert sorted(parents, key=str) == [None, None, [str(first.pk), None]][::-1]
+        assert sorted(parents, key=str) == sorted([None, None, [str(first.pk), None]], key=str)
 
     @pytest.mark.parametrize("road", ["plan", "instances"])
     def test_a_many_to_many_value_lists_the_visible_rows_and_is_capped(self, road: Any) -> None:
@@ -270,17 +270,17 @@ def test_row_211_a_computed_value_that_fails_costs_one_value(caplog: pytest.LogC
     assert "price_per_page" in caplog.text
 
 
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="Other databases do not store what is no date")
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="Other databases do not store text in a number")
 @pytest.mark.parametrize("road", ["plan", "tuples"])
-def test_row_10_a_value_that_is_no_date_costs_one_value(road: Any) -> None:
+def test_row_211_a_stored_value_that_cannot_be_read_costs_one_value(road: Any) -> None:
     make_book(title="bad")
-    make_book(title="good", published="2024-01-01")
+    make_book(title="good", price="1.50")
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE testapp_book SET published = '2024-99-99' WHERE title = 'bad'")
+        cursor.execute("UPDATE testapp_book SET price = 'no number' WHERE title = 'bad'")
     site = site_with(Book)
     request = reader(make_superuser(), site)
-    page = read_page(request, query_of(request, site.exposures[Book], ["id", "title", "published"]), road)
-    assert [row[1:] for row in page.rows] == [["bad", None], ["good", "2024-01-01"]]
+    page = read_page(request, query_of(request, site.exposures[Book], ["id", "title", "price"]), road)
+    assert [row[1:] for row in page.rows] == [["bad", None], ["good", "1.50"]]
 
 
 def test_a_serializer_of_the_exposure_makes_the_rows() -> None:

@@ -148,6 +148,7 @@ def test_a_parameter_that_is_called_like_the_annotation_is_none() -> None:
     data = {"x-mcp-header": "Data"}
     harmless = {**schema(**{"x-mcp-header": {"type": "string"}}, a={"enum": [data], "default": data, "const": data})}
     assert param_headers(harmless) == ()
+    assert param_headers({**schema(), "$defs": {"x-mcp-header": {"type": "string"}}}) == ()
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "é", "a\r\nX: y", "a\n", 5, None, ["a"]])
@@ -176,6 +177,7 @@ def test_names_are_unique_without_regard_to_case() -> None:
         schema(a={"anyOf": [marked("string")]}),
         schema(a={"not": marked("string")}),
         {**schema(), "$defs": {"b": marked("string")}},
+        {**schema(), "$defs": {"default": marked("string")}},
         {**schema(), "patternProperties": {"b": marked("string")}},
         {**schema(), "if": schema(b=marked("string"))},
         {**schema(), "allOf": [schema(b=marked("string"))]},

@@ -32,6 +32,7 @@ PAGE = UriTemplate("django://{app}/{model}{?cursor,search}")
         ("x://{name}.json", "x://a.b.json", {"name": "a.b"}),
         ("x://{name}.json", "x://.json", None),
         ("x://{a}-{b}", "x://1-2-3", {"a": "1", "b": "2-3"}),
+        ("x://{a}-{b}", "x://--1", {"a": "-", "b": "1"}),
         ("x://{a}--{b}--z", "x://1--2--z", {"a": "1", "b": "2"}),
         ("x://{a}--{b}--z", "x://1--z", None),
         ("x://aa{a}aa", "x://aaa", None),

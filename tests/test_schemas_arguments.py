@@ -143,6 +143,13 @@ def test_R26_a_refusal_stays_short(arguments: dict[str, Any]) -> None:
     assert message.endswith("limit.")
 
 
+def test_R26_of_many_problems_the_first_are_named_and_the_others_counted() -> None:
+    message = refused(signature_schema(find), {"year": 2026, "tags": [1] * 10_000})
+    assert "tags[7]" in message
+    assert "tags[8]" not in message
+    assert "and 9992 more" in message
+
+
 def test_42_references_in_arguments_are_plain_data() -> None:
     def act(request: Any, data: dict[str, Any]) -> None: ...
 

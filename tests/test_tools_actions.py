@@ -79,8 +79,8 @@ class PricedBookAdmin(admin.ModelAdmin):
     def peek(self, request, queryset):
         self.message_user(request, ",".join(request.POST.getlist("_selected_action")))
 
-    peek.mcp_read_only = True
-    peek.short_description = "Peek at %(verbose_name_plural)s"
+    peek.mcp_read_only = True  # type: ignore[attr-defined]
+    peek.short_description = "Peek at %(verbose_name_plural)s"  # type: ignore[attr-defined]
 
 
 @pytest.fixture(scope="module")
@@ -264,7 +264,9 @@ def test_H152_only_reading_actions_remain_in_read_only_mode(root, settings):
 
 
 def test_H151_hints_say_what_is_known(root):
-    hints = {name: tool_of(root, Tag, name).definition()["annotations"]["destructiveHint"] for name in TagExposure.actions}
+    hints = {
+        name: tool_of(root, Tag, name).definition()["annotations"]["destructiveHint"] for name in TagExposure.actions
+    }
     assert hints == {"append": False, "drop": True, "look": False, "polish": False, "raw": False, "odd": False}
     # Of code that says nothing the worst is assumed.
     assert tool_of(root, Book, "reprice").definition()["annotations"]["destructiveHint"] is True

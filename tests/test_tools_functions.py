@@ -275,3 +275,13 @@ def test_a_parameter_can_be_mirrored_in_a_header() -> None:
         return region
 
     assert FunctionTool(act).definition()["inputSchema"]["properties"]["region"]["x-mcp-header"] == "Region"
+
+
+@pytest.mark.parametrize("value", ["x" * 50_000, {"text": "x" * 50_000}, [Text("x" * 30_000), Text("x" * 30_000)]])
+def test_D83_a_result_that_no_client_could_show_is_refused_with_the_bound(value: Any) -> None:
+    with pytest.raises(ToolError, match="40000 is the most"):
+        wire(returning(value))
+
+
+def test_D83_a_picture_is_not_text() -> None:
+    assert wire(returning(Image(b"x" * 50_000)))["content"][0]["type"] == "image"

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 from django import forms
@@ -55,7 +56,7 @@ class AuthorAdmin(admin.ModelAdmin):
         *["shout", "whisper", "fail_at_seven", "refuse", "forbid", "rename", "clear", "ask_raw", "wizard", "elsewhere"],
         *["report", "destroy", "reports", "loud_progress", "own_transactions", "change_page"],
     ]
-    seen = None
+    seen: Any = None
 
     def has_change_permission(self, request, obj=None):
         return super().has_change_permission(request, obj) and (obj is None or obj.name != "locked")
@@ -138,7 +139,7 @@ class AuthorAdmin(admin.ModelAdmin):
     def destroy(self, request, queryset):
         queryset.delete()
 
-    destroy.mcp_destructive = True
+    destroy.mcp_destructive = True  # type: ignore[attr-defined]
 
     def reports(self, request, queryset):
         queryset.update(name="changed")
@@ -154,7 +155,7 @@ class AuthorAdmin(admin.ModelAdmin):
         queryset.filter(name="A1").update(name="kept")
         raise ToolError("Stopped after the first.")
 
-    own_transactions.mcp_atomic = False
+    own_transactions.mcp_atomic = False  # type: ignore[attr-defined]
 
     def change_page(self, request, queryset):
         if "apply" in request.POST:

@@ -24,7 +24,7 @@ def request_of(user: Any, site: MCPSite = default_site, **options: Any) -> MCPRe
     return request
 
 
-def result_of(tool: Tool, request: MCPRequest, **arguments: Any) -> ToolResult:
+def result_of(tool: Tool, request: MCPRequest, **arguments: Any) -> Any:
     """Call the tool; its result must be sendable."""
     result = tool.call(request, arguments)
     assert isinstance(result, ToolResult)

@@ -49,8 +49,8 @@ def create(rows: int, events: int) -> None:
         cursor.execute("ANALYZE")
 
 
-def fill(model: type[Model], rows: Iterator[tuple[Any, ...]]) -> None:
-    """Insert rows given in the order of the model's columns, primary key first."""
+def fill(model: type[Model], rows: Any) -> None:
+    """Insert rows, an iterator of tuples so that a million of them need no memory, given in the order of the model's columns, primary key first."""
     columns = [field.column for field in model._meta.concrete_fields]
     quoted = ", ".join(connection.ops.quote_name(column) for column in columns)
     table = connection.ops.quote_name(model._meta.db_table)

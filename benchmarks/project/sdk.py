@@ -12,8 +12,8 @@ from starlette.applications import Starlette
 
 from . import rows
 
-READ = ToolAnnotations(readOnlyHint=True, destructiveHint=False, idempotentHint=True, openWorldHint=False)
-WRITE = ToolAnnotations(readOnlyHint=False, destructiveHint=True, idempotentHint=False, openWorldHint=False)
+READ = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+WRITE = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False)
 
 Model = Annotated[str, Field(description="Label of a model, such as shop.order")]
 Pk = Annotated[int, Field(description="Primary key of the record")]

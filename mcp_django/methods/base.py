@@ -13,7 +13,6 @@ __all__ = ["Handler", "Later", "log_failure"]
 logger = logging.getLogger("mcp_django")
 
 
-
 @dataclass(frozen=True, slots=True)
 class Later:
     """Work that may be slow: ``work()`` gives the result, or an awaitable of it when ``is_async``."""

@@ -1,6 +1,7 @@
 """``tools/list`` and ``tools/call``."""
 
 from collections.abc import Awaitable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -8,6 +9,8 @@ from django.core.exceptions import PermissionDenied
 from ..context import MCPRequest
 from ..exceptions import InsufficientScope, NotFound, ToolError
 from ..protocol.errors import InvalidParams, ProtocolError
+from ..protocol.headers import check_param_headers, param_headers
+from ..protocol.versions import MODERN
 from ..tools.base import Tool, ToolResult, error_result
 from .base import Later, log_failure
 
@@ -31,11 +34,24 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     if missing:
         raise InsufficientScope(tool.scopes)
     arguments = dict(params.get("arguments") or {})
+    if request.mcp.version in MODERN and _mirrors(tool):
+        check_param_headers(tool.input_schema, arguments, _headers(request))
     if tool.is_async:
         return Later(lambda: _run_async(tool, request, arguments), is_async=True)
     if tool.slow:
         return Later(lambda: _run(tool, request, arguments))
     return _run(tool, request, arguments)
+
+
+@lru_cache(maxsize=1024)
+def _mirrors(tool: Tool) -> bool:
+    """Whether clients repeat arguments of the tool in headers."""
+    return bool(param_headers(tool.input_schema))
+
+
+def _headers(request: MCPRequest) -> dict[str, list[str]]:
+    """The request's headers; one that was given twice is joined by a comma, which makes it another value."""
+    return {name.lower(): [value] for name, value in request.headers.items()}
 
 
 def _run(tool: Tool, request: MCPRequest, arguments: dict[str, Any]) -> dict[str, Any]:

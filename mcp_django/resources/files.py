@@ -98,11 +98,13 @@ def _checked_name(file: "FieldFile") -> str:
     if not name or len(name) > MAX_NAME or "\\" in name or any(ord(character) < 32 for character in name):
         raise NotFound
     validate_file_name(name, allow_relative_path=True)
-    location = getattr(file.storage, "location", None)
-    if not isinstance(location, str):
+    try:
+        path = os.path.realpath(file.storage.path(name))
+    except NotImplementedError:
+        # A storage that is no directory: there is nothing to lead out of.
         return name
-    path = os.path.realpath(file.storage.path(name))
-    if os.path.commonpath([path, os.path.realpath(location)]) != os.path.realpath(location):
+    root = os.path.realpath(getattr(file.storage, "location", ""))
+    if os.path.commonpath([path, root]) != root:
         raise NotFound
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise NotFound

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db.models import Avg, Count, F, Max, Min, QuerySet, Sum
@@ -35,6 +35,7 @@ __all__ = ["AggregateRecords"]
 MAX_GROUPS: Final = 200
 MAX_TERMS: Final = 10
 MAX_DECIMALS: Final = 6
+MAX_DIGITS: Final = 100
 FUNCTIONS: Final[Mapping[str, type[Any]]] = {"count": Count, "sum": Sum, "avg": Avg, "min": Min, "max": Max}
 PERIODS: Final[Mapping[str, tuple[type[Any], int]]] = {
     "year": (TruncYear, 4),
@@ -56,6 +57,7 @@ class Term:
     expression: Any
     column: Column | None = None
     digits: int | None = None
+    places: int | None = None
 
 
 def _visible_column(request: MCPRequest, exposure: "ModelExposure", text: str, usable: Any) -> Column:
@@ -103,7 +105,9 @@ def _aggregate(request: MCPRequest, exposure: "ModelExposure", given: Any, posit
     column = _visible_column(request, exposure, str(field), usable)
     expression = FUNCTIONS[function](F(column.path))
     shown = None if function == "count" else column
-    return Term(title or f"{function}_{column.name}", f"a{position}", expression, shown)
+    # An average has decimals of its own; every other number has those of its column.
+    places = None if function == "avg" else getattr(column.field, "decimal_places", None)
+    return Term(title or f"{function}_{column.name}", f"a{position}", expression, shown, places=places)
 
 
 def _spelt(given: Any) -> tuple[Any, Any, str]:
@@ -179,11 +183,13 @@ def _base(request: MCPRequest, exposure: "ModelExposure", arguments: Mapping[str
     return rows
 
 
-def _trimmed(value: Any) -> Any:
-    """Return an average without the digits that the division alone made."""
-    if isinstance(value, Decimal) and value.is_finite() and value != round(value, MAX_DECIMALS):
-        return round(value, MAX_DECIMALS)
-    return value
+def _trimmed(value: Any, places: int | None) -> Any:
+    """Return a decimal with the digits of its column, an average without those that the division alone made."""
+    if not isinstance(value, Decimal) or not value.is_finite():
+        return value
+    if places is not None:
+        return value.quantize(Decimal(1).scaleb(-places), context=Context(prec=MAX_DIGITS))
+    return round(value, MAX_DECIMALS).normalize()
 
 
 def _shown(request: MCPRequest, term: Term, values: list[Any]) -> list[Any]:
@@ -193,7 +199,7 @@ def _shown(request: MCPRequest, term: Term, values: list[Any]) -> list[Any]:
     if column is None:
         return values
     if term.alias.startswith("a"):
-        return [render(_trimmed(value)) for value in values]
+        return [render(_trimmed(value, term.places)) for value in values]
     renderer = field_renderer(column.field, 200, "")
     keys, _ = render_column(column.name, renderer, values)
     if column.kind != "relation":

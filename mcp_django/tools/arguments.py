@@ -234,8 +234,8 @@ def flag_argument(value: Any, name: str) -> bool:
         ToolError: it is neither true nor false.
     """
     if isinstance(value, str):
-        value = {"true": True, "false": False}.get(value.lower())
-    if value not in (None, True, False) or (isinstance(value, int) and not isinstance(value, bool)):
+        value = {"true": True, "false": False}.get(value.lower(), value)
+    if value is not None and not isinstance(value, bool):
         raise ToolError(f"{name} must be true or false.")
     return bool(value)
 

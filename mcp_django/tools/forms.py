@@ -221,7 +221,8 @@ def _valid(field: Any, error: ValidationError) -> str:
         return ""
     if error.code not in ("invalid_choice", "required"):
         return ""
-    choices = [str(value) for value in _flat(field.choices) if value not in (None, "")]
+    offered: Any = field.choices
+    choices = [str(value) for value in _flat(offered) if value not in (None, "")]
     more = ", …" if len(choices) > MAX_CHOICES else ""
     return f" (valid: {', '.join(choices[:MAX_CHOICES])}{more})"
 

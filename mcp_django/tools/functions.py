@@ -8,7 +8,9 @@ from typing import Any, Final, get_args
 import orjson
 from django.core.exceptions import ImproperlyConfigured
 
+from ..conf import settings
 from ..context import MCPRequest
+from ..exceptions import ToolError
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..schemas import ProjectFunction, output_schema, to_jsonable
 from ..schemas.annotations import resolve_hint, unwrap
@@ -103,7 +105,7 @@ class FunctionTool(Tool):
         Raises:
             ToolError: the model can mend it.
         """
-        return self.function.call(request, arguments, self.to_result)
+        return self.function.call(request, arguments, lambda value: bounded(self.to_result(value)))
 
     def to_result(self, value: Any) -> ToolResult:
         """Return the tool result for what the function returned.
@@ -134,6 +136,22 @@ class FunctionTool(Tool):
         if self.output_schema is not None:
             raise TypeError(f"{self.name} announces an object and returned {type(value).__name__}")
         return ToolResult(structured={RESULT: data})
+
+
+def bounded(result: ToolResult) -> ToolResult:
+    """Return the result if its text fits into ``RESULT_CHARS``.
+
+    Raises:
+        ToolError: it does not; no client shows a model that much, and half of one would be misread.
+    """
+    length = sum(len(block.text) for block in result.content if isinstance(block, Text))
+    if result.structured is not None:
+        length += len(orjson.dumps(result.structured, default=str, option=orjson.OPT_NON_STR_KEYS))
+    if length > settings.RESULT_CHARS:
+        raise ToolError(
+            f"The result has {length} characters and {settings.RESULT_CHARS} is the most that is sent: ask for less."
+        )
+    return result
 
 
 def as_blocks(value: Any) -> list[Content]:

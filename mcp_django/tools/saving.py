@@ -131,7 +131,8 @@ def _invisible_rows(request: MCPRequest, serializer: Any, values: Mapping[str, A
         related: Any = field.child_relation if isinstance(field, ManyRelatedField) else field
         if value is None or not isinstance(related, PrimaryKeyRelatedField):
             continue
-        exposure = request.mcp.site.exposures.get(related.get_queryset().model)
+        rows: Any = related.get_queryset()
+        exposure = request.mcp.site.exposures.get(rows.model)
         if exposure is None:
             continue
         try:

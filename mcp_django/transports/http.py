@@ -14,9 +14,9 @@ from channels.exceptions import StopConsumer
 
 from ..conf import settings
 from ..exceptions import Cancelled
+from ..protocol.errors import InternalError
 from ..protocol.http import BASE_HEADERS, Response
 from ..protocol.messages import encode, error_response, notification
-from ..protocol.errors import InternalError
 from ..protocol.sse import KEEP_ALIVE, event
 from ..server import in_thread, resume_async
 from ..sites import MCPSite

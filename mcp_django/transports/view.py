@@ -17,7 +17,7 @@ from django.views.decorators.csrf import csrf_exempt
 from ..conf import settings
 from ..protocol.http import Response
 from ..sites import MCPSite
-from .exchange import Exchange, Pending
+from .exchange import Exchange
 from .http import as_application
 from .request import scope_from_wsgi
 

@@ -1,5 +1,7 @@
 """Settings of the conformance project: open to anyone on this machine, with nothing in it worth a login."""
 
+from typing import Any
+
 # Lets the endpoint take its own origin from the request, whatever port it was given.
 DEBUG = True
 SECRET_KEY = "not-a-secret-only-for-the-conformance-suite"
@@ -25,7 +27,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 USE_TZ = True
 
-MCP_DJANGO = {
+MCP_DJANGO: dict[str, Any] = {
     "AUTHENTICATION_CLASSES": [],
     "SERVER_NAME": "mcp-django-conformance",
     # The suite calls faster than a person's client.

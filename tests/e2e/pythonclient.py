@@ -97,6 +97,12 @@ async def every(list_page: Any, member: str) -> list[Any]:
     return found
 
 
+def text_of(item: Any) -> str:
+    """The text of a content block or of a resource's contents, which must have one."""
+    assert isinstance(item.text, str)
+    return item.text
+
+
 async def call(client: Client, name: str, **arguments: Any) -> dict[str, Any]:
     """The structured result of a tool that must not fail."""
     result = await client.call_tool(name, arguments)

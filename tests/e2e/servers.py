@@ -15,7 +15,7 @@ import httpx2
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
-START_TIMEOUT = 30
+START_TIMEOUT = 60
 STOP_TIMEOUT = 10
 # Fills an empty database: small, but with several pages of everything.
 PREPARE = """

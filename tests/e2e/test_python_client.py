@@ -11,7 +11,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.database import Database
-from tests.e2e.pythonclient import Person, call, every
+from tests.e2e.pythonclient import Person, call, every, text_of
 from tests.e2e.servers import Server, manage
 
 MODES = ["auto", "legacy", "2026-07-28"]
@@ -95,7 +95,7 @@ async def test_resources_lead_to_the_last_row(connect: Connect, database: Databa
     uri: str | None = "django://places/country"
     async with connect() as client:
         while uri is not None:
-            page = json.loads((await client.read_resource(uri)).contents[0].text)
+            page = json.loads(text_of((await client.read_resource(uri)).contents[0]))
             keys += [row[0] for row in page["rows"]]
             uri = page.get("next")
     stored = [key for (key,) in database.rows("SELECT iso FROM places_country")]
@@ -154,7 +154,7 @@ async def test_a_record_is_read_as_tool_and_as_resource(connect: Connect, databa
     pk, number = database.rows("SELECT id, number FROM shop_order ORDER BY id")[0]
     async with connect() as client:
         record = await call(client, "get_record", model="shop.order", pk=pk)
-        resource = json.loads((await client.read_resource(record["uri"])).contents[0].text)
+        resource = json.loads(text_of((await client.read_resource(record["uri"])).contents[0]))
     assert record["fields"]["number"] == number
     assert resource == record
 
@@ -172,7 +172,7 @@ async def test_functions_of_the_project_answer(connect: Connect, database: Datab
     year = int(database.value("SELECT strftime('%Y', max(created)) FROM shop_order"))
     async with connect() as client:
         months = (await call(client, "revenue_by_month", year=year))["result"]
-        policy = (await client.read_resource("shop://policy/returns")).contents[0].text
+        policy = text_of((await client.read_resource("shop://policy/returns")).contents[0])
         prompt = await client.get_prompt("triage_order", {"order": str(pk)})
     earned = (
         "SELECT count(*) FROM shop_order WHERE strftime('%Y', created) = ?"
@@ -180,7 +180,7 @@ async def test_functions_of_the_project_answer(connect: Connect, database: Datab
     )
     assert sum(month["orders"] for month in months) == database.value(earned, str(year))
     assert "30 days" in policy
-    assert number in prompt.messages[0].content.text
+    assert number in text_of(prompt.messages[0].content)
 
 
 # Writing
@@ -216,7 +216,7 @@ async def test_what_the_form_refuses_is_named_by_field(connect: Connect, databas
         values = {"name": "Refused", "slug": "no slug"}
         refused = await client.call_tool("create_record", {"model": "shop.category", "values": values})
     assert refused.is_error
-    assert "slug" in refused.content[0].text
+    assert "slug" in text_of(refused.content[0])
     assert database.value("SELECT count(*) FROM shop_category") == before
 
 
@@ -269,19 +269,19 @@ async def test_a_file_that_an_action_makes_comes_back(connect: Connect, database
         result = await client.call_tool("export_csv_shop_order", {"pks": [pk for pk, _ in orders]})
     resource = next(block.resource for block in result.content if block.type == "resource")
     assert resource.mime_type == "text/csv"
-    assert {line.split(",")[0] for line in resource.text.splitlines()[1:]} == {number for _, number in orders}
+    assert {line.split(",")[0] for line in text_of(resource).splitlines()[1:]} == {number for _, number in orders}
 
 
 async def test_progress_of_a_slow_action_arrives(connect: Connect, database: Database) -> None:
     orders = [pk for (pk,) in database.rows("SELECT id FROM shop_order ORDER BY id LIMIT 100")]
     told: list[tuple[float, float | None]] = []
 
-    async def progress(done: float, total: float | None, message: str | None) -> None:
-        told.append((done, total))
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total))
 
     async with connect() as client:
         arguments = {"pks": orders}
-        result = await client.call_tool("recalculate_totals_shop_order", arguments, progress_callback=progress)
+        result = await client.call_tool("recalculate_totals_shop_order", arguments, progress_callback=tell)
     assert not result.is_error
     assert told[0] == (10, 100)
     assert told == sorted(set(told))
@@ -302,9 +302,10 @@ async def test_a_model_is_told_what_it_can_mend(connect: Connect) -> None:
         ):
             result = await client.call_tool(name, arguments)
             assert result.is_error
-            assert hint in result.content[0].text
-            assert len(result.content[0].text) < 1500
-            assert "Traceback" not in result.content[0].text
+            text = text_of(result.content[0])
+            assert hint in text
+            assert len(text) < 1500
+            assert "Traceback" not in text
 
 
 async def test_a_client_is_told_what_it_got_wrong(connect: Connect, mode: str) -> None:

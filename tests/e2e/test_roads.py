@@ -38,6 +38,7 @@ class Road(NamedTuple):
     url: str
     token: str
     directory: Path
+    http: httpx2.Client
 
 
 @pytest.fixture(scope="module", params=ROADS, ids="-".join)
@@ -45,8 +46,13 @@ def road(request: pytest.FixtureRequest, prepared: Path, tmp_path_factory: pytes
     name, server = request.param
     directory = tmp_path_factory.mktemp("road")
     application = f"tests.e2e.roads.{name}:application"
-    with run_example(prepared, directory, server, application, "tests.e2e.roads.settings") as running:
-        yield Road(running.url, obtain_token(running.origin, "admin"), directory)
+    # Each request gets a connection of its own: some servers close one whose body they did not read.
+    limits = httpx2.Limits(max_keepalive_connections=0)
+    with (
+        run_example(prepared, directory, server, application, "tests.e2e.roads.settings") as running,
+        httpx2.Client(timeout=DEADLINE, limits=limits) as http,
+    ):
+        yield Road(running.url, obtain_token(running.origin, "admin"), directory, http)
 
 
 def rpc(method: str, params: dict[str, Any] | None = None, *, modern: bool = False, meta: Any = None) -> dict[str, Any]:
@@ -71,7 +77,7 @@ def headers_for(message: dict[str, Any]) -> dict[str, str]:
 
 def post(road: Road, message: dict[str, Any], url: str | None = None, **headers: str) -> httpx2.Response:
     sent = headers_for(message) | {"Authorization": f"Bearer {road.token}"} | headers
-    return httpx2.post(url or road.url, json=message, headers=sent, timeout=DEADLINE)
+    return road.http.post(url or road.url, json=message, headers=sent)
 
 
 def result(response: httpx2.Response) -> dict[str, Any]:
@@ -181,7 +187,7 @@ def test_events_arrive_while_the_tool_is_at_work(road: Road) -> None:
     call = {"name": "wait_sync", "arguments": {"name": name, "seconds": 1}}
     message = rpc("tools/call", call, meta={"progressToken": "abc"})
     headers = headers_for(message) | {"Authorization": f"Bearer {road.token}"}
-    with httpx2.stream("POST", road.url, json=message, headers=headers, timeout=DEADLINE) as response:
+    with road.http.stream("POST", road.url, json=message, headers=headers, timeout=DEADLINE) as response:
         lines = response.iter_lines()
         first = next(line for line in lines if line.startswith("data: "))
         assert not (road.directory / f"{name}.finished").exists()
@@ -201,10 +207,10 @@ def events(text: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
 @pytest.mark.parametrize("slash", ["", "/"], ids=["bare", "slash"])
 def test_without_a_token_the_answer_says_how_to_get_one(road: Road, method: str, slash: str) -> None:
-    response = httpx2.request(method, road.url + slash, timeout=DEADLINE)
+    response = road.http.request(method, road.url + slash)
     assert response.status_code == 401
     challenge = response.headers["www-authenticate"]
-    metadata = httpx2.get(challenge.partition('resource_metadata="')[2].partition('"')[0], timeout=DEADLINE)
+    metadata = road.http.get(challenge.partition('resource_metadata="')[2].partition('"')[0])
     assert metadata.json()["resource"] == road.url + slash
     assert challenge.startswith("Bearer ")
     assert "error=" not in challenge
@@ -219,7 +225,7 @@ def test_a_bad_token_is_called_so(road: Road) -> None:
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
 def test_with_a_token_other_methods_are_named_as_not_allowed(road: Road, method: str) -> None:
     headers = {"Authorization": f"Bearer {road.token}", "Accept": "text/event-stream"}
-    response = httpx2.request(method, road.url, headers=headers, timeout=DEADLINE)
+    response = road.http.request(method, road.url, headers=headers)
     assert response.status_code == 405
     assert "POST" in response.headers["allow"]
 
@@ -236,7 +242,7 @@ def test_a_body_that_announces_nothing_and_grows_too_large_is_refused(road: Road
 def send(road: Road, body: bytes | Iterator[bytes], **headers: str) -> httpx2.Response:
     """Post a body that is no message."""
     sent = headers_for(rpc("ping")) | {"Authorization": f"Bearer {road.token}"} | headers
-    return httpx2.post(road.url, content=body, headers=sent, timeout=DEADLINE)
+    return road.http.post(road.url, content=body, headers=sent)
 
 
 def test_a_page_of_another_origin_is_refused(road: Road) -> None:
@@ -299,7 +305,7 @@ def connect(road: Road) -> socket.socket:
     parts = urlsplit(road.url)
     assert parts.hostname
     assert parts.port
-    return socket.create_connection((parts.hostname, parts.port), timeout=DEADLINE)
+    return socket.create_connection((parts.hostname, parts.port))
 
 
 def head(road: Road, headers: dict[str, str]) -> bytes:

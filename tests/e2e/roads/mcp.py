@@ -5,9 +5,8 @@ import os
 import time
 from pathlib import Path
 
-from django.http import HttpRequest
-
 import mcp_django as mcp
+from mcp_django.context import MCPRequest
 from mcp_django.exceptions import Cancelled
 
 STEP = 0.05
@@ -19,7 +18,7 @@ def mark(name: str, what: str) -> None:
 
 
 @mcp.tool(read_only=True)
-async def wait_async(request: HttpRequest, name: str, seconds: float = LONGEST) -> str:
+async def wait_async(request: MCPRequest, name: str, seconds: float = LONGEST) -> str:
     """Waits on the event loop."""
     mark(name, "started")
     try:
@@ -32,7 +31,7 @@ async def wait_async(request: HttpRequest, name: str, seconds: float = LONGEST) 
 
 
 @mcp.tool(read_only=True)
-def wait_sync(request: HttpRequest, name: str, seconds: float = LONGEST) -> str:
+def wait_sync(request: MCPRequest, name: str, seconds: float = LONGEST) -> str:
     """Waits in a thread, and tells of it."""
     mark(name, "started")
     try:
@@ -47,7 +46,7 @@ def wait_sync(request: HttpRequest, name: str, seconds: float = LONGEST) -> str:
 
 
 @mcp.tool(read_only=True)
-def count_to(request: HttpRequest, number: int) -> str:
+def count_to(request: MCPRequest, number: int) -> str:
     """Counts, and tells of each step."""
     for step in range(1, number + 1):
         request.mcp.progress(step, number, f"step {step}")

@@ -1,0 +1,178 @@
+"""Values as JSON: exact, cut where they are long, and never what fails a page."""
+
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import orjson
+import pytest
+from django.contrib import admin
+from django.utils.html import format_html
+
+from mcp_django import MCPSite, ModelExposure
+from mcp_django.serializers import (
+    clean_text,
+    field_renderer,
+    label_of,
+    label_relations,
+    pk_text,
+    plain_label,
+    render,
+    render_column,
+    resolve_column,
+)
+from tests.testapp.models import AudioBook, Author, Book, Loan, Note, Placement, Profile, Section, Shelf, Tag
+
+SITE = MCPSite()
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, None),
+        (True, True),
+        (5, 5),
+        (2**53 - 1, 2**53 - 1),
+        (2**53, str(2**53)),
+        (-(2**70), str(-(2**70))),
+        (float("nan"), None),
+        (float("-inf"), None),
+        (0.1, 0.1),
+        (Decimal("1E+2"), "100"),
+        (Decimal("1.50"), "1.50"),
+        (Decimal("NaN"), None),
+        (date(2024, 1, 2), "2024-01-02"),
+        (datetime(2024, 1, 2, 3, tzinfo=UTC), "2024-01-02T03:00:00+00:00"),
+        (time(1, 2), "01:02:00"),
+        (timedelta(days=1, seconds=2), "1 day, 0:00:02"),
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (b"abc", "<3 bytes>"),
+        ("a\ud800b", "a\ufffdb"),
+        ({"a\udfff": [1, {"b": float("inf")}]}, {"a\ufffd": [1, {"b": None}]}),
+        ((1, 2), [1, 2]),
+        (format_html("<b>{}</b> <img src=x>", "a<b"), "a&lt;b"),
+        (object, str(object)),
+    ],
+)
+def test_any_value_is_json_of_its_own_meaning(value: Any, shown: Any) -> None:
+    assert render(value) == shown
+    orjson.dumps(render(value))
+
+
+def test_depth_and_length_of_json_are_bounded() -> None:
+    deep: Any = 1
+    for _ in range(500):
+        deep = [deep]
+    orjson.dumps(render(deep))
+    assert render(list(range(2000)))[-2:] == [999, "…"]
+    assert render({"a": "x" * 50}, 10, "more") == '{"a":"xxxx…(+48 chars; more)'
+
+
+def test_row_r22_long_text_is_cut_with_a_hint_how_to_get_it() -> None:
+    assert clean_text("abcdef", 4, 'use get_record fields=["notes"]') == (
+        'abcd…(+2 chars; use get_record fields=["notes"])'
+    )
+    assert clean_text("abcd", 4) == "abcd"
+
+
+def test_row_10_one_value_that_fails_is_null_and_the_others_stay() -> None:
+    def half(value: Any) -> Any:
+        return 1 / value
+
+    assert render_column("x", half, [1, 0, 2]) == ([1.0, None, 0.5], 1)
+
+
+@pytest.mark.parametrize(
+    ("pk", "text"), [(5, "5"), ("a/b", "a/b"), (UUID(int=1), str(UUID(int=1))), ((1, "a"), '["1","a"]')]
+)
+def test_row_124_a_key_has_one_spelling(pk: Any, text: str) -> None:
+    assert pk_text(pk) == text
+
+
+def test_integers_of_64_bits_are_text_where_json_would_lose_them() -> None:
+    wide = field_renderer(Loan._meta.get_field("id"), None, "")
+    assert wide is not None
+    assert (wide(2**53), wide(7)) == (str(2**53), 7)
+
+
+class Odd(ModelExposure):
+    fields = ("title", "author", "tags", "price_per_page", "author__name", "own", "model", "placement", "loans", "x")
+
+    def own(self, book: Book) -> str:
+        return "own"
+
+
+def test_a_name_is_one_kind_of_column() -> None:
+    exposure = Odd(Book, SITE)
+    kinds = {name: column.kind if (column := resolve_column(exposure, name)) else None for name in Odd.fields}
+    assert kinds == {
+        "title": "field",
+        "author": "relation",
+        "tags": "many",
+        "price_per_page": "computed",
+        "author__name": "field",
+        "own": "computed",
+        "model": "computed",
+        "placement": None,
+        "loans": None,
+        "x": "computed",
+    }
+
+
+def test_row_131_a_generic_relation_is_no_column() -> None:
+    assert resolve_column(ModelExposure(Note, SITE), "target") is None
+
+
+def test_a_method_of_the_admin_is_a_column_with_its_order() -> None:
+    column = resolve_column(MCPSite(admin_site=admin.site).exposures[Book], "is_long")
+    assert column is not None
+    assert column.order_field == "pages"
+    assert column.compute is not None
+    assert column.compute(Book(pages=501)) is True
+
+
+def test_a_method_that_shadows_a_field_is_no_filter_on_the_field() -> None:
+    class Masking(ModelExposure):
+        fields = ("isbn",)
+
+        def isbn(self, book: Book) -> str:
+            return "***"
+
+    column = resolve_column(Masking(Book, SITE), "isbn")
+    assert column is not None
+    assert (column.kind, column.is_plain) == ("computed", False)
+
+
+@pytest.mark.parametrize(
+    ("model", "label"),
+    [
+        (Author, "name"),
+        (Book, "title"),
+        (AudioBook, "title"),
+        (Tag, "name"),
+        (Section, "name"),
+        (Profile, None),
+        (Shelf, None),
+        (Loan, None),
+        (Placement, None),
+    ],
+)
+def test_a_label_is_a_column_only_where_str_is_proven_to_be_it(model: Any, label: str | None) -> None:
+    assert plain_label(ModelExposure(model, SITE)) == label
+
+
+def test_a_declared_label_field_is_the_label() -> None:
+    exposure = type("Labelled", (ModelExposure,), {"label_field": "isbn"})(Book, SITE)
+    assert plain_label(exposure) == "isbn"
+    assert label_of(exposure, Book(isbn="1", title="t")) == "1"
+
+
+def test_row_211_a_label_that_fails_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    assert label_of(ModelExposure(Loan, SITE), Loan(borrower="x", due=None)) is None
+    assert "testapp.loan" in caplog.text
+
+
+def test_the_relations_that_a_label_follows_are_known() -> None:
+    assert label_relations(Profile) == ("author",)
+    assert label_relations(Author) == ()

@@ -1,0 +1,126 @@
+"""`list_models` and `describe_model`: what a model learns before it acts, and no more than the caller may see."""
+
+import json
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.test import override_settings
+
+from mcp_django import MCPSite
+from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.models import DescribeModel, ListModels
+from mcp_django.tools.query import GetRecord, QueryRecords
+from tests.factories import make_superuser, make_user
+from tests.reading import reader, site_with
+from tests.testapp.models import Author, Book, Loan, Tag
+from tests.writing import call, refusal, request_of
+
+pytestmark = pytest.mark.django_db
+LIST, DESCRIBE = ListModels(), DescribeModel()
+
+
+def test_row_125_the_list_holds_the_models_of_the_caller() -> None:
+    site = site_with(Book, Author, Tag)
+    request = reader(make_user("u", "testapp.view_book", "testapp.change_tag", "testapp.add_tag"), site)
+    found = call(LIST, request)
+    assert found["columns"] == ["model", "title", "may", "description"]
+    assert found["rows"] == [["testapp.book", "books", "view", ""], ["testapp.tag", "tags", "view add change", ""]]
+
+
+def test_what_the_caller_may_do_follows_the_token_and_the_site() -> None:
+    site = site_with(Book, description="Every book.\nSecond line.")
+    user = make_superuser()
+    assert call(LIST, reader(user, site))["rows"] == [["testapp.book", "books", "view add change delete", "Every book."]]
+    assert call(LIST, request_of(user, site, scopes=frozenset({"mcp:read"})))["rows"][0][2] == "view"
+    with override_settings(MCP_DJANGO={"READ_ONLY": True}):
+        assert call(LIST, reader(user, site))["rows"][0][2] == "view"
+
+
+def test_the_list_is_searched_and_bounded() -> None:
+    request = reader(make_superuser(), site_with(Book, Author, Tag))
+    assert [row[0] for row in call(LIST, request, query="AUTH")["rows"]] == ["testapp.author"]
+    assert "leave query out" in call(LIST, request, query="nothing")["hint"]
+    with override_settings(MCP_DJANGO={"RESULT_CHARS": 100}):
+        found = call(LIST, request)
+    assert 0 < found["returned"] < 3
+    assert "There are more" in found["hint"]
+    assert "view any model" in call(LIST, reader(make_user("nobody"), site_with(Book)))["hint"]
+
+
+def test_a_description_is_terse_and_complete() -> None:
+    site = site_with(Book, Author, fields=["title", "author", "price", "status", "published"], search_fields=["title"])
+    found = call(DESCRIBE, reader(make_superuser(), site), model="testapp.book")
+    assert found["fields"] == [
+        "id: integer, pk, read-only",
+        "title: text, required",
+        "author: integer → testapp.author, required",
+        "price: decimal, required. In euro, with tax.",
+        "status: text, required, one of draft=In preparation | published | withdrawn",
+        "published: date or null, optional",
+    ]
+    assert found["search"] is True
+    assert found["ordering"] == ["title", "id"]
+    assert found["uris"] == ["django://testapp/book/{id}", "django://testapp/book"]
+    assert len(json.dumps(found)) < 1000
+
+
+def test_narrowed_and_related_filters_are_named() -> None:
+    declared = {"title": ["exact"], "author__name": ["exact", "istartswith"]}
+    site = site_with(Book, fields=["title", "author", "pages"], filter_fields=declared)
+    found = call(DESCRIBE, reader(make_superuser(), site), model="testapp.book")
+    lines = dict(line.split(": ", 1) for line in found["fields"])
+    assert lines["title"].endswith("filter exact")
+    assert lines["pages"].endswith("no filter")
+    assert found["filters_on_related"] == ["author__name: exact istartswith"]
+
+
+def test_row_125_a_relation_to_an_invisible_model_does_not_name_it() -> None:
+    site = site_with(Book, Author, fields=["author"])
+    found = call(DESCRIBE, reader(make_user("u", "testapp.view_book"), site), model="testapp.book")
+    assert found["fields"][1] == "author: integer key of another record, read-only"
+    assert "author." not in json.dumps(found)
+    assert "testapp.author" not in json.dumps(found)
+
+
+def test_row_112_hidden_fields_are_not_described() -> None:
+    site = MCPSite(admin_site=admin.site)
+    found = json.dumps(call(DESCRIBE, reader(make_superuser(), site), model="testapp.author"))
+    assert "secret_token" not in found
+    assert "secret_token" not in json.dumps(call(DESCRIBE, reader(make_superuser("b"), site), model="testapp.loan"))
+
+
+def test_actions_are_those_of_the_caller_and_go_with_the_write_scope() -> None:
+    site = MCPSite(admin_site=admin.site)
+    user = make_user("u", "testapp.view_book", "testapp.publish_book")
+    found = call(DESCRIBE, reader(user, site), model="testapp.book")
+    assert {action["name"] for action in found["actions"]} == {"publish", "export"}
+    assert "actions" not in call(DESCRIBE, request_of(user, site, scopes=frozenset({"mcp:read"})), model="testapp.book")
+
+
+def test_an_unknown_model_names_the_visible_ones() -> None:
+    message = refusal(DESCRIBE, reader(make_superuser(), site_with(Book, Loan)), model="testapp.bok")
+    assert "Did you mean testapp.book?" in message
+    assert "list_models" in message
+
+
+def test_the_five_tools_cost_few_tokens_and_the_entries_are_always_loaded() -> None:
+    tools = [ListModels(), DescribeModel(), QueryRecords(), GetRecord(), AggregateRecords()]
+    # About four characters a token; output schemas are not shown to models.
+    shown = [{key: value for key, value in tool.definition().items() if key != "outputSchema"} for tool in tools]
+    assert len(json.dumps(shown)) < 4400
+    assert [tool.name for tool in tools if tool.meta.get("anthropic/alwaysLoad")] == [
+        "list_models",
+        "describe_model",
+        "query_records",
+    ]
+    for tool in tools:
+        assert tool.title
+        assert tool.read_only
+
+
+def test_row_81_the_list_depends_on_nothing_but_the_callers_authority() -> None:
+    first: Any = site_with(Book, Author, Tag)
+    second: Any = site_with(Tag, Author, Book)
+    user = make_superuser()
+    assert call(LIST, reader(user, first)) == call(LIST, reader(user, second))
