@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import sys
@@ -26,8 +27,8 @@ CALL_NAMES = ("tools_list", "query_records", "get_record", "first_page", "deep_p
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=2, help="of load for each contender, call and round")
-    parser.add_argument("--rounds", type=int, default=3, help="of which the medians are shown")
+    parser.add_argument("--seconds", type=float, default=1, help="of load for each contender, call and round")
+    parser.add_argument("--rounds", type=int, default=7, help="of which the medians are shown")
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--rows", type=int, default=100_000, help="articles")
     parser.add_argument("--events", type=int, default=1_000_200, help="rows of the long table")
@@ -87,28 +88,29 @@ class Harness:
                     cell = self.cells[call.name, contender.name] = report.Cell()
                     cell.queries, cell.size = int(answer.headers[HEADER]), len(answer.body)
 
-    async def measure(self, call: Call, servers: Sequence[Server]) -> None:
-        """Measure one call: one contender after the other, in rounds."""
-        requests, checks, essences = {}, {}, {}
-        for server in servers:
-            requests[server] = self.request(call, server)
-            answer = await load.fetch(server.port, requests[server])
-            essences[server.contender.title] = call.read(server.contender, answer)
-            checks[server] = checker(answer)
-        if len({repr(essence) for essence in essences.values()}) > 1:
-            raise load.BadAnswer(f"{call.name}: the answers are not the same: {essences}")
-        connections, seconds = self.options.connections, self.options.seconds
-        for server in servers:
-            warm_up = max(seconds * WARM_UP_PART, 0.01)
-            await load.run(server.port, requests[server], checks[server], connections=connections, seconds=warm_up)
+    async def measure(self, calls: Sequence[Call], servers: Sequence[Server]) -> None:
+        """Measure calls that are to be compared: one contender after the other, in rounds."""
+        cells = [(call, server) for server in servers for call in calls if call.has(server.contender)]
+        essences: dict[str, set[str]] = {}
+        checks = []
+        for call, server in cells:
+            answer = await load.fetch(server.port, self.request(call, server))
+            essences.setdefault(call.name, set()).add(repr(call.read(server.contender, answer)))
+            checks.append(checker(answer))
+        if any(len(found) > 1 for found in essences.values()):
+            raise load.BadAnswer(f"the contenders' answers are not the same: {essences}")
+        for (call, server), check in zip(cells, checks, strict=True):
+            await self.press(call, server, check, max(self.options.seconds * WARM_UP_PART, 0.01))
         for _ in range(self.options.rounds):
-            for server in servers:
+            for (call, server), check in zip(cells, checks, strict=True):
                 before = server.cpu_seconds()
-                sample = await load.run(
-                    server.port, requests[server], checks[server], connections=connections, seconds=seconds
-                )
-                after = server.cpu_seconds()
-                self.record(self.cells[call.name, server.contender.name], sample, before, after)
+                sample = await self.press(call, server, check, self.options.seconds)
+                self.record(self.cells[call.name, server.contender.name], sample, before, server.cpu_seconds())
+
+    async def press(self, call: Call, server: Server, check: load.Check, seconds: float) -> load.Sample:
+        """Put load on a server."""
+        request, connections = self.request(call, server), self.options.connections
+        return await load.run(server.port, request, check, connections=connections, seconds=seconds)
 
     def record(self, cell: report.Cell, sample: load.Sample, before: float | None, after: float | None) -> None:
         """Add one round."""
@@ -131,9 +133,10 @@ class Harness:
             ]
             if load_core is not None:
                 os.sched_setaffinity(0, {load_core})
-            for call in self.calls:
-                say(f"Measuring {call.title} ...")
-                await self.measure(call, [server for server in servers if call.has(server.contender)])
+            for _, group in itertools.groupby(self.calls, key=lambda call: call.group or call.name):
+                together = list(group)
+                say(f"Measuring {' and '.join(call.title for call in together)} ...")
+                await self.measure(together, servers)
         names = ("seconds", "rounds", "connections", "rows", "events", "revision")
         return report.document(self.cells, {name: getattr(self.options, name) for name in names})
 

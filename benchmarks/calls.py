@@ -33,6 +33,8 @@ class Call:
     path: str | None
     essence: Callable[[Mapping[str, Any]], Any]
     sdk: bool = True
+    # Calls of one group are compared with each other, and so measured in turns.
+    group: str = ""
 
     def has(self, contender: Contender) -> bool:
         """Return whether the contender can be asked."""
@@ -166,6 +168,7 @@ def calls(rows: int, deep_uri: str, deep_row: int) -> list[Call]:
             None,
             _events_after(0),
             sdk=False,
+            group="pages",
         ),
         Call(
             "deep_page",
@@ -175,5 +178,6 @@ def calls(rows: int, deep_uri: str, deep_row: int) -> list[Call]:
             None,
             _events_after(deep_row),
             sdk=False,
+            group="pages",
         ),
     ]

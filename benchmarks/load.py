@@ -64,7 +64,7 @@ def split_answer(data: bytes | bytearray) -> tuple[Answer, int] | None:
 
 
 def _join_chunks(data: bytes | bytearray, position: int) -> tuple[bytes, int] | None:
-    parts = []
+    parts: list[bytes] = []
     while (end := data.find(b"\r\n", position)) >= 0:
         size = int(bytes(data[position:end]).partition(b";")[0], 16)
         position = end + 2 + size + 2

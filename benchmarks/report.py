@@ -92,7 +92,7 @@ def ratios(cells: Cells) -> list[dict[str, Any]]:
     for target in TARGETS:
         above, below = cells.get(target.above), cells.get(target.below)
         if above and below and above.rates and below.rates:
-            value = statistics.median(a / b for a, b in zip(above.rates, below.rates, strict=True))
+            value = _median_ratio(above.rates, below.rates)
             found.append(
                 {
                     "ratio": target.title,
@@ -106,10 +106,13 @@ def ratios(cells: Cells) -> list[dict[str, Any]]:
     return found
 
 
+def _median_ratio(above: Sequence[float], below: Sequence[float]) -> float:
+    return statistics.median(a / b for a, b in zip(above, below, strict=True))
+
+
 def _by_cpu(above: Cell, below: Cell) -> float | None:
-    if not above.cpu or not below.cpu or not statistics.median(above.cpu):
-        return None
-    return round(statistics.median(below.cpu) / statistics.median(above.cpu), 3)
+    # The system counts in steps, and a short round may come out as none.
+    return round(_median_ratio(below.cpu, above.cpu), 3) if above.cpu and below.cpu and all(above.cpu) else None
 
 
 def document(cells: Cells, options: Mapping[str, Any]) -> dict[str, Any]:

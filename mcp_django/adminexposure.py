@@ -194,7 +194,7 @@ class AdminExposure(ModelExposure):
     def get_actions(self, request: MCPRequest) -> Mapping[str, Action]:
         """Return the admin's actions that it would offer to this caller, and those of a subclass."""
         found = dict(super().get_actions(request))
-        if not self.model_admin.admin_site.has_permission(request):
+        if not self.has_admin_actions or not self.model_admin.admin_site.has_permission(request):
             return found
         offered: Mapping[str, Any] = self.model_admin.get_actions(request)
         for name, (function, _, description) in offered.items():
@@ -202,6 +202,12 @@ class AdminExposure(ModelExposure):
             if name != "delete_selected":
                 found.setdefault(name, AdminAction(self, name, function, str(description)))
         return {name: action for name, action in found.items() if action.has_permission(request)}
+
+    @cached_property
+    def has_admin_actions(self) -> bool:
+        """Whether the admin has an action for this model beside its own way to delete."""
+        everywhere = (name for name, _ in self.model_admin.admin_site.actions if name != "delete_selected")
+        return bool(self.model_admin.actions) or self.overrides("get_actions") or any(everywhere)
 
     def all_action_names(self) -> list[str]:
         """Return the names of its own actions and of those that the admin declares."""

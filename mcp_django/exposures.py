@@ -96,8 +96,10 @@ class ModelExposure:
     def get_computed(self, name: str) -> Callable[[Model], Any] | None:
         """Return what computes the column ``name`` from an instance, or None when the model itself has it."""
         # A column may bear the name of an option or hook of this class, such as ``model``.
-        own = name in self.default_fields and not hasattr(ModelExposure, name) and callable(getattr(type(self), name, None))
-        return getattr(self, name) if own else None
+        if name not in self.default_fields or hasattr(ModelExposure, name):
+            return None
+        method = getattr(self, name, None)
+        return method if callable(method) else None
 
     # Rows
 

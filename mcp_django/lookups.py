@@ -5,9 +5,9 @@ the Python type of its field before any query is built.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final
@@ -352,7 +352,7 @@ def _two(value: Any) -> Sequence[Any]:
     return values
 
 
-def declared_lookups(path: Path, lookups: Sequence[str] | Mapping[str, Any]) -> tuple[str, ...]:
+def declared_lookups(path: Path, lookups: Sequence[str]) -> tuple[str, ...]:
     """Return those of the declared lookups that the field can take; what this app does not know is left out."""
     kind = kind_of(path.field)
     known = set(kind.lookups)
@@ -362,7 +362,3 @@ def declared_lookups(path: Path, lookups: Sequence[str] | Mapping[str, Any]) -> 
         known |= set(DECLARED_PARTS)
     return tuple(lookup for lookup in lookups if lookup in known)
 
-
-def is_day(value: Any) -> bool:
-    """Return whether the value is a calendar day without a time."""
-    return isinstance(value, date) and not isinstance(value, datetime)

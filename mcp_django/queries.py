@@ -148,9 +148,7 @@ def _through_many(request: MCPRequest, exposure: "ModelExposure", condition: Con
     return Q(pk__in=sources.values("pk"))
 
 
-def _searched(
-    request: MCPRequest, exposure: "ModelExposure", queryset: QuerySet[Any], term: str
-) -> QuerySet[Any]:
+def _searched(request: MCPRequest, exposure: "ModelExposure", queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
     if not term:
         return queryset
     found, may_have_duplicates = exposure.get_search_results(request, queryset, term)

@@ -7,7 +7,7 @@ async tool runs on the event loop. :func:`in_thread` is how coroutines get into 
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache

@@ -6,7 +6,7 @@ filtered out and forbidden. Names that clients send are looked up in allow-lists
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from django.db.models import CompositePrimaryKey, F, Model
@@ -20,8 +20,10 @@ from .serializers import Column, is_json_field, read_fields, resolve_column
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure
+    from .tools.actions import Action
 
 __all__ = [
+    "caller_actions",
     "client_order_key",
     "columns_of",
     "default_ordering",
@@ -38,7 +40,6 @@ __all__ = [
     "visible_fields",
 ]
 
-T = TypeVar("T")
 MAX_NAME: Final = 200
 _SENSITIVE: Final = re.compile(
     r"(?:^|_)(?:pass(?:word|wd|phrase|code)|pwd|secrets?|tokens?|otp|totp|mfa|pin|cvv|cvc|iban|ssn|salt|hash|credentials?"
@@ -75,8 +76,22 @@ def may_view(request: MCPRequest, exposure: "ModelExposure") -> bool:
 
 def visible_exposures(request: MCPRequest) -> list["ModelExposure"]:
     """Return the exposures that the caller may view, in the order of their labels."""
-    exposures = request.mcp.site.exposures_by_label
-    return [exposures[label] for label in sorted(exposures) if may_view(request, exposures[label])]
+    kept = _remembered(request)
+    if "visible" not in kept:
+        exposures = request.mcp.site.exposures_by_label.values()
+        kept["visible"] = [exposure for exposure in exposures if may_view(request, exposure)]
+    found: list[ModelExposure] = kept["visible"]
+    return found
+
+
+def caller_actions(request: MCPRequest, exposure: "ModelExposure") -> Mapping[str, "Action"]:
+    """Return the actions of the exposure that the caller may run; asked once for each request."""
+    kept = _remembered(request)
+    key = (exposure, "actions")
+    if key not in kept:
+        kept[key] = exposure.get_actions(request)
+    found: Mapping[str, Action] = kept[key]
+    return found
 
 
 def get_exposure(request: MCPRequest, label: Any) -> "ModelExposure":
@@ -297,9 +312,7 @@ def _is_sortable(field: Any) -> bool:
     return isinstance(field, CompositePrimaryKey) or kind_of(field).sortable
 
 
-def client_order_key(
-    request: MCPRequest, exposure: "ModelExposure", text: str, *, descending: bool
-) -> OrderKey | None:
+def client_order_key(request: MCPRequest, exposure: "ModelExposure", text: str, *, descending: bool) -> OrderKey | None:
     """Return the key of a name that the caller may sort by, None for any other name.
 
     A column that the admin computes is sorted by its ``admin_order_field``.

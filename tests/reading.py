@@ -61,7 +61,9 @@ def make_library(number: int = 5, owner: Any = None) -> list[Book]:
     return books
 
 
-def query_of(request: MCPRequest, exposure: ModelExposure, names: Iterable[str] | None = None, **options: Any) -> PageQuery:
+def query_of(
+    request: MCPRequest, exposure: ModelExposure, names: Iterable[str] | None = None, **options: Any
+) -> PageQuery:
     """Return a query of the first page, of all visible columns where none is named."""
     columns = columns_of(exposure, visible_fields(request, exposure) if names is None else names)
     ordering = options.pop("ordering", None) or default_ordering(request, exposure)

@@ -111,7 +111,15 @@ def test_a_path_leads_to_a_column(model: Any, text: str, column: str) -> None:
 
 @pytest.mark.parametrize(
     ("model", "text"),
-    [(Note, "target"), (Note, "target__title"), (Book, "x"), (Book, ""), (Book, "title__x"), (Author, "books"), (Book, "__")],
+    [
+        (Note, "target"),
+        (Note, "target__title"),
+        (Book, "x"),
+        (Book, ""),
+        (Book, "title__x"),
+        (Author, "books"),
+        (Book, "__"),
+    ],
 )
 def test_row_131_a_generic_or_unknown_relation_leads_nowhere(model: Any, text: str) -> None:
     assert resolve_path(model, text) is None

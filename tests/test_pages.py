@@ -46,7 +46,9 @@ def test_all_roads_give_the_same_rows_for_every_exposure(model: Any, text_limit:
     assert all(other == first for other in others)
 
 
-@pytest.mark.parametrize("label", ["testapp.book", "testapp.loan", "testapp.publishedbook", "testapp.tag", "testapp.note"])
+@pytest.mark.parametrize(
+    "label", ["testapp.book", "testapp.loan", "testapp.publishedbook", "testapp.tag", "testapp.note"]
+)
 def test_all_roads_give_the_same_rows_for_the_admins_exposures(label: str) -> None:
     user = make_user("member", f"testapp.view_{label.partition('.')[2]}", "testapp.view_tag")
     make_library(owner=user)
@@ -98,7 +100,12 @@ def test_a_plan_is_reused_with_the_values_of_the_call() -> None:
     site = site_with(Book)
     request = reader(make_superuser(), site)
     seen = [
-        [row[1] for row in read_page(request, query_of(request, site.exposures[Book], ["id", "title"], conditions=(c,))).rows]
+        [
+            row[1]
+            for row in read_page(
+                request, query_of(request, site.exposures[Book], ["id", "title"], conditions=(c,))
+            ).rows
+        ]
         for c in (condition(Book, "title", "exact", title) for title in ("a", "b", "c", "a"))
     ]
     assert seen == [["a"], ["b"], [], ["a"]]
@@ -134,7 +141,7 @@ def test_row_119_the_number_of_queries_does_not_grow_with_rows(model: Any) -> No
         make_library(number, owner=user)
         for road in ("plan", "instances"):
             with CaptureQueriesContext(connection) as captured:
-                read_page(request, query_of(request, exposure, limit=100), road)  # type: ignore[arg-type]
+                read_page(request, query_of(request, exposure, limit=100), road)
             counts.append(len(captured))
     assert counts[:2] == counts[2:]
     assert max(counts) <= 8
@@ -212,7 +219,9 @@ class TestLabels:
             Profile.objects.create(author=make_author(f"A{number}"))
         site = MCPSite()
         site.register(Profile, ModelExposure, fields=["id", "author"])
-        site.register(Author, type("Custom", (ModelExposure,), {"get_queryset": lambda self, request: Author.objects.all()}))
+        site.register(
+            Author, type("Custom", (ModelExposure,), {"get_queryset": lambda self, request: Author.objects.all()})
+        )
         request = reader(make_superuser(), site)
         read_page(request, query_of(request, site.exposures[Profile]), road)
         with django_assert_num_queries(2):

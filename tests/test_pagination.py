@@ -45,7 +45,9 @@ ALICE = request_of(Someone(1), MCPSite())
 
 
 def test_row_79_a_cursor_gives_back_the_values_of_each_type() -> None:
-    keys = [key(name) for name in ("created", "price", "uuid", "published", "active", "rating", "reading_time", "title")]
+    keys = [
+        key(name) for name in ("created", "price", "uuid", "published", "active", "rating", "reading_time", "title")
+    ]
     row = Book(price=Decimal("1.50"), published=datetime(2024, 2, 3).date(), rating=0.1, title="Ünder\nstood")
     row.created = datetime(2024, 1, 1, 1, 2, 3, 4, tzinfo=UTC)
     row.reading_time = timedelta(days=1, microseconds=5)
@@ -131,8 +133,9 @@ def walk(keys: list[OrderKey], size: int) -> list[int]:
         rows = Book.objects.order_by(*names)
         if after is not None:
             nulls = [value is None for value in after]
+            binds = [Bind(value) for value in after]
             largest = connection.features.nulls_order_largest
-            rows = rows.filter(keyset(keys, nulls, lambda i, v=after: Bind(v[i]), nulls_largest=largest))
+            rows = rows.filter(keyset(keys, nulls, binds.__getitem__, nulls_largest=largest))
         page = list(rows.values_list("pk", *[k.path for k in keys])[:size])
         if not page:
             return found

@@ -130,7 +130,9 @@ def test_a_query_that_has_no_rows_for_sure_is_a_plan_without_sql(django_assert_n
 
 @pytest.mark.django_db
 def test_converters_belong_to_a_thread_and_its_connection() -> None:
-    plan = compile_plan(Book.objects.filter(bound_condition(condition("id", "exact", 1), [Slot(0)])).values_list("price"), "default")
+    plan = compile_plan(
+        Book.objects.filter(bound_condition(condition("id", "exact", 1), [Slot(0)])).values_list("price"), "default"
+    )
     mine = plans._converters(plan, connection)
     assert plans._converters(plan, connection) is mine
     found: list[Any] = []

@@ -35,7 +35,9 @@ def test_a_many_to_many_filter_gives_each_row_once() -> None:
     tags = [Tag.objects.create(name=f"t{i}") for i in range(3)]
     book.tags.set(tags)
     request = reader(make_superuser(), site_with(Book, Tag))
-    rows = narrowed(request, request.mcp.site.exposures[Book], [condition(Book, "tags", "in", [t.pk for t in tags])], "")
+    rows = narrowed(
+        request, request.mcp.site.exposures[Book], [condition(Book, "tags", "in", [t.pk for t in tags])], ""
+    )
     assert list(rows) == [book]
     assert other.pk not in found(request, Book, condition(Book, "tags__name", "startswith", "t"))
 

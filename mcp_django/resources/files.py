@@ -7,6 +7,7 @@ import stat
 from typing import TYPE_CHECKING, Any, Final
 
 from django.core.exceptions import SuspiciousOperation
+from django.core.files.storage import FileSystemStorage
 from django.core.files.utils import validate_file_name
 
 from ..addresses import Address
@@ -98,12 +99,10 @@ def _checked_name(file: "FieldFile") -> str:
     if not name or len(name) > MAX_NAME or "\\" in name or any(ord(character) < 32 for character in name):
         raise NotFound
     validate_file_name(name, allow_relative_path=True)
-    try:
-        path = os.path.realpath(file.storage.path(name))
-    except NotImplementedError:
-        # A storage that is no directory: there is nothing to lead out of.
+    if not isinstance(file.storage, FileSystemStorage):
+        # No directory of this machine: there is nothing to lead out of.
         return name
-    root = os.path.realpath(getattr(file.storage, "location", ""))
+    path, root = os.path.realpath(file.storage.path(name)), os.path.realpath(file.storage.location)
     if os.path.commonpath([path, root]) != root:
         raise NotFound
     if not stat.S_ISREG(os.stat(path).st_mode):

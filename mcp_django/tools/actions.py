@@ -22,7 +22,7 @@ from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..schemas import form_schema, signature_schema
-from ..visibility import may_view, visible_exposures
+from ..visibility import caller_actions, may_view, visible_exposures
 from .arguments import alternatives, exposure_argument
 from .base import WRITE, Tool, ToolResult
 from .controls import Pair, as_query, posted
@@ -304,7 +304,7 @@ class ActionTool(Tool):
         if settings.READ_ONLY and not self.read_only:
             return False
         exposure = self.action.exposure
-        return may_view(request, exposure) and self.action.name in exposure.get_actions(request)
+        return may_view(request, exposure) and self.action.name in caller_actions(request, exposure)
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""
@@ -316,7 +316,7 @@ class ActionTool(Tool):
 
 def _find_action(request: MCPRequest, exposure: "ModelExposure", name: Any) -> Action:
     """Return the action if the caller may run it now; one that is forbidden is answered as one that is not there."""
-    actions = exposure.get_actions(request)
+    actions = caller_actions(request, exposure)
     if settings.READ_ONLY:
         actions = {key: action for key, action in actions.items() if action.read_only}
     found = actions.get(name) if isinstance(name, str) else None
@@ -353,7 +353,7 @@ class RunAction(Tool):
         """Return whether there is an action that the caller may run."""
         if settings.READ_ONLY:
             return False
-        return any(exposure.get_actions(request) for exposure in visible_exposures(request))
+        return any(caller_actions(request, exposure) for exposure in visible_exposures(request))
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""

@@ -155,9 +155,7 @@ def filters_argument(request: MCPRequest, exposure: "ModelExposure", value: Any)
     return tuple(sorted(found, key=lambda condition: (condition.path.column, condition.lookup, repr(condition.values))))
 
 
-def _condition(
-    request: MCPRequest, exposure: "ModelExposure", name: str, lookup: str | None, value: Any
-) -> Condition:
+def _condition(request: MCPRequest, exposure: "ModelExposure", name: str, lookup: str | None, value: Any) -> Condition:
     target = find_filter(request, exposure, name)
     if target is None and lookup is None:
         root, _, last = name.rpartition("__")

@@ -10,6 +10,7 @@ from ..exceptions import ToolError
 from ..lookups import kind_of
 from ..serializers import Column, clean_text
 from ..visibility import (
+    caller_actions,
     columns_of,
     default_ordering,
     filters_of,
@@ -187,7 +188,7 @@ def _choices(field: Any) -> str:
 
 def _actions(request: MCPRequest, exposure: "ModelExposure") -> list[dict[str, Any]]:
     found = []
-    for name, action in exposure.get_actions(request).items():
+    for name, action in caller_actions(request, exposure).items():
         entry: dict[str, Any] = {"name": name, "description": clean_text(action.description, MAX_LINE)}
         arguments = action.schema.get("properties", {})
         if arguments:

@@ -23,7 +23,7 @@ from ..schemas import form_schema, to_jsonable
 from ..serializers import label_of
 from .arguments import RECORD_NOT_FOUND, alternatives
 from .base import ToolResult
-from .controls import Button, Control, Pair
+from .controls import Button, Control, Pair, posted
 from .forms import error_lines, field_entries
 from .history import log_action
 from .inputs import one_transaction, pick_rows, refusals
@@ -231,13 +231,16 @@ def _control_schema(control: Control) -> dict[str, Any]:
 
 def _own_controls(page: Page) -> dict[str, Control]:
     """Return the visible controls that are not part of the Django form."""
-    form = page.form
-    prefixes = [form.add_prefix(name) for name in form.fields] if form is not None else []
-    return {
-        name: control
-        for name, control in page.html.controls.items()
-        if not any(name == prefix or name.startswith(f"{prefix}_") for prefix in prefixes)
-    }
+    fields = page.form.fields if page.form is not None else {}
+    taken = {html_name for name in fields for html_name in _html_names(page, name)}
+    return {name: control for name, control in page.html.controls.items() if name not in taken}
+
+
+def _html_names(page: Page, name: str) -> set[str]:
+    """Return the names of the controls that a field of the Django form has on the page."""
+    assert page.form is not None
+    html_name = page.form.add_prefix(name)
+    return {html_name, *(part for part, _ in posted(page.form.fields[name].widget, html_name, None))}
 
 
 def _buttons(page: Page) -> dict[str, Button]:
@@ -262,13 +265,13 @@ def page_entries(request: MCPRequest, page: Page, form: Mapping[str, Any]) -> tu
     wrong = [f"Unknown field {name[:60]!r}. {alternatives(name, known)}" for name in form if name not in known]
     for name, value in form.items():
         if name in fields and page.form is not None:
-            html_name = page.form.add_prefix(name)
             try:
-                entered = field_entries(request, fields[name], html_name, value)
+                entered = field_entries(request, fields[name], page.form.add_prefix(name), value)
             except ValidationError as error:
                 wrong.append(f"{name}: {' '.join(error.messages)}")
                 continue
-            entries = [p for p in entries if p[0] != html_name and not p[0].startswith(f"{html_name}_")] + entered
+            replaced = _html_names(page, name)
+            entries = [pair for pair in entries if pair[0] not in replaced] + entered
         elif name in own:
             items = value if isinstance(value, list) else [value]
             entries = [pair for pair in entries if pair[0] != name] + [(name, str(item)) for item in items]

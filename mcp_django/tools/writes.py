@@ -1,7 +1,8 @@
 """``create_record``, ``update_record`` and ``delete_record``: rows written as the admin writes them.
 
 Each runs in one transaction together with its entry in the admin's history, so that an error means that nothing was
-changed. A row that is changed or deleted is locked first, where the database can do that.
+changed. A row that is changed or deleted is locked first, where the database can do that. Deleting calls
+``delete_model``, and so the model's own ``delete()``, for one row; with it goes what the admin's page would show.
 """
 
 from collections.abc import Callable, Mapping

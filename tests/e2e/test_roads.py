@@ -187,7 +187,7 @@ def test_events_arrive_while_the_tool_is_at_work(road: Road) -> None:
     call = {"name": "wait_sync", "arguments": {"name": name, "seconds": 1}}
     message = rpc("tools/call", call, meta={"progressToken": "abc"})
     headers = headers_for(message) | {"Authorization": f"Bearer {road.token}"}
-    with road.http.stream("POST", road.url, json=message, headers=headers, timeout=DEADLINE) as response:
+    with road.http.stream("POST", road.url, json=message, headers=headers) as response:
         lines = response.iter_lines()
         first = next(line for line in lines if line.startswith("data: "))
         assert not (road.directory / f"{name}.finished").exists()
@@ -305,7 +305,7 @@ def connect(road: Road) -> socket.socket:
     parts = urlsplit(road.url)
     assert parts.hostname
     assert parts.port
-    return socket.create_connection((parts.hostname, parts.port))
+    return socket.create_connection((parts.hostname, parts.port), timeout=DEADLINE)
 
 
 def head(road: Road, headers: dict[str, str]) -> bytes:
