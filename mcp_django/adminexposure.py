@@ -75,8 +75,8 @@ class AdminExposure(ModelExposure):
     def get_list_display(self, request: MCPRequest) -> Sequence[str]:
         """Return the columns of the admin's list; where it is only ``__str__``, the fields of the model."""
         allowed = set(self.get_fields(request))
-        names = self.list_display or self._list_names(request) or [f.name for f in self.opts.concrete_fields]
-        return self.with_primary_key(name for name in names if name in allowed)
+        names = self.list_display or self._list_names(request)
+        return self.with_primary_key(name for name in names if name in allowed) if names else super().get_list_display(request)
 
     def get_readonly_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
         """See :meth:`ModelExposure.get_readonly_fields`."""
@@ -197,9 +197,10 @@ class AdminExposure(ModelExposure):
         if not self.has_admin_actions or not self.model_admin.admin_site.has_permission(request):
             return found
         offered: Mapping[str, Any] = self.model_admin.get_actions(request)
-        for name, (function, _, description) in offered.items():
+        for name, declared in offered.items():
             # Deleting is delete_record's, which shows and obeys the same collector.
             if name != "delete_selected":
+                function, _, description = action_parts(declared)
                 found.setdefault(name, AdminAction(self, name, function, str(description)))
         return {name: action for name, action in found.items() if action.has_permission(request)}
 
@@ -212,5 +213,14 @@ class AdminExposure(ModelExposure):
     def all_action_names(self) -> list[str]:
         """Return the names of its own actions and of those that the admin declares."""
         base: Any = self.model_admin
-        declared = (name for _, name, _ in base._get_base_actions() if name != "delete_selected")
-        return list(dict.fromkeys([*super().all_action_names(), *declared]))
+        declared = (action_parts(action)[1] for action in base._get_base_actions())
+        own = (name for name in declared if name != "delete_selected")
+        return list(dict.fromkeys([*super().all_action_names(), *own]))
+
+
+def action_parts(action: Any) -> tuple[Callable[..., Any], str, str]:
+    """Return the function, the name and the description of an admin action: a tuple, an object since Django 6.1."""
+    if hasattr(action, "func"):
+        return action.func, action.name, action.plural_description
+    function, name, description = action
+    return function, name, description

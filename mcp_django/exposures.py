@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib.admin.utils import construct_change_message
 from django.contrib.auth import get_permission_codename
-from django.db.models import Manager, Model, QuerySet
+from django.db.models import BinaryField, JSONField, Manager, Model, QuerySet, TextField
 from django.forms import ModelForm, modelform_factory
 
 from .conf import settings
@@ -86,8 +86,19 @@ class ModelExposure:
         return tuple(dict.fromkeys([self.opts.pk.name, *names]))
 
     def get_list_display(self, request: MCPRequest) -> Sequence[str]:
-        """Return the columns of a page when the caller names none; all of them are in :meth:`get_fields`."""
-        return self.with_primary_key(self.list_display) if self.list_display else self.get_fields(request)
+        """Return the columns of a page when the caller names none; all of them are in :meth:`get_fields`.
+
+        Where the exposure does not say, they are those that fit into a line: no long texts, no JSON, no binaries.
+        """
+        if self.list_display:
+            return self.with_primary_key(self.list_display)
+        return [name for name in self.get_fields(request) if name not in self.bulky_fields]
+
+    @cached_property
+    def bulky_fields(self) -> frozenset[str]:
+        """The model's fields whose values would fill a page by themselves."""
+        bulky = (TextField, JSONField, BinaryField)
+        return frozenset(field.name for field in self.opts.concrete_fields if isinstance(field, bulky))
 
     def get_readonly_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
         """Return the fields that may be read but not written."""

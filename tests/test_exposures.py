@@ -110,3 +110,10 @@ def test_a_query_is_stable_unless_code_of_the_project_makes_it():
     assert not ModelExposure(Loan, site).has_stable_queryset
     assert type("Declared", (Own,), {"stable_queryset": True})(Book, site).has_stable_queryset
     assert isinstance(Loan._default_manager, Manager)
+
+
+def test_R22_the_columns_of_a_page_are_those_that_fit_into_a_line_where_none_are_named():
+    site = MCPSite("own")
+    site.register(Book, ModelExposure, fields=["title", "data", "blob", "price"])
+    exposure = site.exposures[Book]
+    assert exposure.get_list_display(request_of(make_superuser(), site)) == ["id", "title", "price"]
