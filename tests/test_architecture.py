@@ -17,7 +17,7 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in p
 
 LAYERS = {
     "protocol": "protocol",
-    "common": "addresses conf context elicitation exceptions lookups pages pagination plans queries relations schemas "
+    "common": "addresses conf context elicitation exceptions lookups pages pagination permissions plans queries relations schemas "
     "serializers visibility",
     "features": "tools resources prompts completions",
     "registry": "exposures adminexposure sites decorators",

@@ -36,9 +36,16 @@ def hit(name: str, who: str, rate: str | None) -> int | None:
     now = int(time.time())
     digest = hashlib.sha256(who.encode()).hexdigest()[:32]
     key = f"mcp_django:rate:{name}:{digest}:{now // period}"
-    cache.add(key, 0, timeout=period)
     try:
         used = cache.incr(key)
-    except ValueError:  # evicted between the two calls
-        used = 1
+    except ValueError:
+        # The first of the period; where two are the first, the second counts on.
+        used = 1 if cache.add(key, 1, timeout=period) else _again(key)
     return None if used <= number else period - now % period
+
+
+def _again(key: str) -> int:
+    try:
+        return cache.incr(key)
+    except ValueError:  # evicted between the two calls
+        return 1

@@ -22,6 +22,7 @@ from ..methods.base import Later
 from ..oauth.bearer import challenge
 from ..oauth.resource import metadata_url, origin, resource_url
 from ..oauth.scopes import ADMIN, default_scopes, expand
+from ..permissions import load_permissions
 from ..protocol.eras import Call
 from ..protocol.errors import InvalidRequest
 from ..protocol.http import ALLOWED_METHODS, Response, accepts, body_length, is_json, origin_allowed
@@ -210,6 +211,8 @@ class Exchange:
         context.version, context.capabilities = call.version, call.capabilities
         context.client = Client(str(call.client.get("name", "")), str(call.client.get("version", "")))
         context.progress_token, context.log_level = call.progress_token, call.log_level
+        if call.method != "ping":
+            load_permissions(self.request.user)
         try:
             outcome = serve(self.request, call)
         except InsufficientScope as error:
