@@ -48,7 +48,8 @@ def _compile(using: str) -> Plan:
         chosen = permission._default_manager.using(using).filter(Q(Exact(F(path), Bind(Slot(0)))))
         return chosen.order_by().values_list("content_type__app_label", "codename")
 
-    return compile_plan(through(own.related_query_name()).union(through(f"group__{groups.related_query_name()}")), using)
+    both = through(own.related_query_name()).union(through(f"group__{groups.related_query_name()}"))
+    return compile_plan(both.order_by(), using)
 
 
 def _forget(**kwargs: Any) -> None:

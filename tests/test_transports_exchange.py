@@ -1,9 +1,13 @@
 import json
 
 import pytest
+from django.db import OperationalError, connection
 from django.test import Client, override_settings
+from django.test.utils import CaptureQueriesContext
 
+from mcp_django import site
 from mcp_django.testing import MCPClient
+from mcp_django.transports.exchange import Exchange
 from tests.factories import make_superuser, make_user
 
 pytestmark = pytest.mark.django_db
@@ -209,8 +213,6 @@ def test_J186_hooks_see_neither_token_nor_cookie(client):
         seen.update(request.META, cookies=dict(request.COOKIES))
         return "seen"
 
-    from mcp_django import site
-
     site.add_tool(look, name="look_at_request", read_only=True)
     try:
         client.http.cookies["sessionid"] = "secret"
@@ -236,3 +238,72 @@ def test_a_project_may_name_other_authentication_classes():
     assert Client().post("/mcp", PING, content_type="application/json", headers=good).status_code == 200
     bad = {"Authorization": "Basic cm9vdDp3cm9uZw=="}
     assert Client().post("/mcp", PING, content_type="application/json", headers=bad).status_code == 401
+
+
+@pytest.mark.parametrize(("error", "status"), [(OperationalError("secret"), 503), (RuntimeError("secret"), 500)])
+def test_L206_an_outage_is_answered_in_json_with_an_opaque_id(error, status, client, monkeypatch):
+    def fail(*args):
+        raise error
+
+    monkeypatch.setattr("mcp_django.oauth.bearer.verify", fail)
+    response = post(client)
+    assert response.status_code == status
+    assert response.json()["error"]["code"] == -32603
+    assert "errorId" in response.json()["error"]["data"]
+    assert "secret" not in response.text
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "most"),
+    [
+        ("ping", {}, 1),
+        ("tools/list", {}, 2),
+        ("tools/call", {"name": "query_records", "arguments": {"model": "testapp.loan", "fields": ["borrower"]}}, 3),
+        ("resources/read", {"uri": "django://testapp/tag"}, 3),
+    ],
+)
+def test_token_and_permissions_take_two_queries_beside_the_work_itself(method, params, most):
+    client = MCPClient(make_user("viewer", "testapp.view_loan", "testapp.view_tag"), version="2025-11-25")
+    client.send(method, params)
+    with CaptureQueriesContext(connection) as queries:
+        response = client.send(method, params)
+    assert "result" in response.json()
+    assert len(queries) == most
+
+
+@pytest.mark.parametrize(
+    "accept", ["a/b;" * 25_000 + "application/json", ", ".join(["application/json"] * 5_000), '"' + ";" * 100_000 + '"']
+)
+def test_A16_an_endless_accept_header_is_refused_unread(accept, client):
+    assert post(client, Accept=accept).status_code == 406
+
+
+def test_A16_a_header_that_comes_a_thousand_times_is_no_single_value(client):
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": [(b"host", b"testserver")]}
+    scope["headers"] += [(b"content-type", b"application/json")] * 1_000
+    scope["headers"] += [(b"authorization", client.headers["Authorization"].encode())]
+    exchange = Exchange(site, scope)
+    assert exchange.front_door() is None
+    assert exchange.answer(json.dumps(PING).encode()).status == 415
+
+
+@pytest.mark.parametrize("header", ["authorization", "mcp-protocol-version", "origin", "content-length"])
+def test_a_header_that_decides_something_may_come_once(header, client):
+    value = {"authorization": client.headers["Authorization"], "mcp-protocol-version": "2025-11-25"}.get(header, "1")
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": [(b"host", b"testserver")]}
+    scope["headers"] += [(b"content-type", b"application/json"), (b"authorization", client.headers["Authorization"].encode())]
+    scope["headers"] += [(header.encode(), value.encode())] * 2
+    exchange = Exchange(site, scope)
+    response = exchange.front_door() or exchange.answer(json.dumps(PING).encode())
+    assert response.status in (400, 401, 403)
+
+
+def test_two_sites_have_their_own_tools_and_a_token_for_one_is_none_for_the_other():
+    with override_settings(ROOT_URLCONF="tests.two_sites"):
+        root = make_superuser()
+        first, second = MCPClient(root), MCPClient(root, path="/mcp/staff")
+        assert "query_records" in [tool["name"] for tool in first.tools()]
+        assert [tool["name"] for tool in second.tools()] == ["motto"]
+        assert second.call("motto").text == "For the staff."
+        second.headers["Authorization"] = first.headers["Authorization"]
+        assert second.send("tools/list", {}).status_code == 401

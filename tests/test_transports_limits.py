@@ -35,3 +35,13 @@ def test_C54_calls_at_once_are_capped_for_each_caller_and_places_come_back():
             pass
     with concurrent("user:1"):
         pass
+
+
+def test_L209_a_cache_that_is_down_stops_nobody_and_is_logged(monkeypatch, caplog):
+    def down(*args):
+        raise ConnectionError("redis://secret@cache")
+
+    monkeypatch.setattr("mcp_django.transports.limits.hit", down)
+    count_call("user:1")
+    assert "ConnectionError" in caplog.text
+    assert "secret" not in caplog.text

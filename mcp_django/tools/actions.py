@@ -47,11 +47,11 @@ PKS: Final[Mapping[str, Any]] = {
 FORM: Final[Mapping[str, Any]] = {
     "type": "object",
     "properties": {},
-    "description": "Answers, if the action asked for them; only with confirm_token",
+    "description": "Answers to its question",
 }
 CONFIRM_TOKEN: Final[Mapping[str, Any]] = {
     "type": "string",
-    "description": "From the action's question, to confirm exactly that call",
+    "description": "From its question",
 }
 
 
@@ -337,10 +337,10 @@ class RunAction(Tool):
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {
-            "model": {"type": "string", "description": "Label, e.g. shop.order"},
-            "action": {"type": "string", "description": "Name of the action"},
+            "model": {"type": "string"},
+            "action": {"type": "string"},
             "pks": PKS,
-            "arguments": {"type": "object", "properties": {}, "description": "The action's own arguments"},
+            "arguments": {"type": "object", "properties": {}, "description": "The action's own"},
             "form": FORM,
             "confirm_token": CONFIRM_TOKEN,
         },

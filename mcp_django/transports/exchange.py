@@ -13,18 +13,19 @@ from typing import Any, Final
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import DisallowedHost
+from django.db import Error as DatabaseUnavailable
 from rest_framework.exceptions import APIException
 
 from ..conf import settings
 from ..context import Client, MCPRequest
 from ..exceptions import AuthenticationFailed, InsufficientScope
-from ..methods.base import Later
+from ..methods.base import Later, log_failure
 from ..oauth.bearer import challenge
 from ..oauth.resource import metadata_url, origin, resource_url
 from ..oauth.scopes import ADMIN, default_scopes, expand
 from ..permissions import load_permissions
 from ..protocol.eras import Call
-from ..protocol.errors import InvalidRequest
+from ..protocol.errors import InternalError, InvalidRequest
 from ..protocol.http import ALLOWED_METHODS, Response, accepts, body_length, is_json, origin_allowed
 from ..protocol.inbound import Rejected, classify
 from ..protocol.messages import encode, error_response
@@ -145,6 +146,16 @@ class Exchange:
         except Rejected as rejected:
             body = encode(error_response(rejected.id, rejected.error, modern=rejected.era.modern))
             return self.respond(Reply(body, rejected.era.status(rejected.error)))
+        except Exception as error:
+            return self._failed(error)
+
+    def _failed(self, error: Exception) -> Response:
+        """Answer for what failed before the call was known, such as a database that is not there."""
+        data = {"errorId": log_failure("authentication", error)}
+        body = encode(error_response(None, InternalError(data=data), modern=True))
+        if isinstance(error, DatabaseUnavailable):
+            return Response(503, body, headers={"Retry-After": "5"})
+        return Response(500, body)
 
     def resume(self, pending: Pending) -> Response:
         """Do work that was put off, in the thread it was put off to."""

@@ -1,5 +1,6 @@
 """How much one caller may ask: calls in a period, shared by all workers, and calls at once, in this worker."""
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from ..conf import settings
 from ..oauth.rates import hit
 
 __all__ = ["LimitExceeded", "concurrent", "count_call"]
+
+logger = logging.getLogger("mcp_django")
 
 
 class LimitExceeded(Exception):
@@ -22,10 +25,16 @@ class LimitExceeded(Exception):
 def count_call(who: str) -> None:
     """Count one call of a caller against ``CALL_RATE``.
 
+    A cache that is out of order limits nothing: tokens and permissions are checked all the same.
+
     Raises:
         LimitExceeded: the calls of this period are used up.
     """
-    retry_after = hit("calls", who, settings.CALL_RATE)
+    try:
+        retry_after = hit("calls", who, settings.CALL_RATE)
+    except Exception as error:
+        logger.warning("Calls are not counted, as the cache does not answer: %s", type(error).__name__)
+        return
     if retry_after is not None:
         raise LimitExceeded(retry_after)
 

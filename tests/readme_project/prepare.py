@@ -1,9 +1,7 @@
 """Run within the README's project: what a person does by `manage.py` before the first start. Prints a token."""
 
-import django
 from django.core.management import call_command
 
-django.setup()
 call_command("makemigrations", "shop", verbosity=0)
 call_command("migrate", verbosity=0)
 call_command("createsuperuser", interactive=False, username="ada", email="", verbosity=0)

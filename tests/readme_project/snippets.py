@@ -11,11 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-import django
 from django.conf import settings
-
-django.setup()
-
 from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.core.checks import ERROR, run_checks
@@ -26,7 +22,6 @@ import mcp_django
 from mcp_django import checks, decorators
 from mcp_django.sites import MCPSite
 from mcp_django.testing import MCPClient
-
 
 setup_test_environment()
 
@@ -39,11 +34,11 @@ def declare(where: str, source: str) -> list[str]:
         exec(compile(source, where, "exec"), namespace)
     sites = [fresh, *(value for value in namespace.values() if isinstance(value, MCPSite))]
     declared = sum(len(site._registry) + len(site.function_tools()) + len(site.prompts) for site in sites)
-    problems = [] if declared or any(site._resources for site in sites) else ["declares nothing"]
-    with mock.patch.object(checks, "all_sites", lambda: sites):
+    wrong = [] if declared or any(site._resources for site in sites) else ["declares nothing"]
+    with mock.patch.object(checks, "all_sites", return_value=sites):
         found = [*checks.check_exposures(), *checks.check_tools()]
-    problems += [str(message) for message in found if message.level >= ERROR]
-    return [f"{where}: {problem}" for problem in problems]
+    wrong += [str(message) for message in found if message.level >= ERROR]
+    return [f"{where}: {problem}" for problem in wrong]
 
 
 def configure(where: str, source: str) -> list[str]:
