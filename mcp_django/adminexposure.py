@@ -76,7 +76,11 @@ class AdminExposure(ModelExposure):
         """Return the columns of the admin's list; where it is only ``__str__``, the fields of the model."""
         allowed = set(self.get_fields(request))
         names = self.list_display or self._list_names(request)
-        return self.with_primary_key(name for name in names if name in allowed) if names else super().get_list_display(request)
+        return (
+            self.with_primary_key(name for name in names if name in allowed)
+            if names
+            else super().get_list_display(request)
+        )
 
     def get_readonly_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
         """See :meth:`ModelExposure.get_readonly_fields`."""

@@ -165,4 +165,3 @@ def _exists(exposure: ModelExposure, name: str) -> bool:
 
 
 CHECKS: Final = (check_settings, check_mounts, check_tools, check_exposures, *OAUTH_CHECKS)
-

@@ -27,7 +27,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "AUTHENTICATION_CLASSES": ["mcp_django.oauth.bearer.BearerAuthentication"],
     # No write tool is listed or callable, whatever else is set.
     "READ_ONLY": False,
-    # Most tools of one site; beyond it admin actions are reached through run_action alone.
+    # Most tools of one caller; beyond it admin actions are reached through run_action alone.
     "TOOL_BUDGET": 40,
     # Rows of a page when the client does not say, and at most.
     "PAGE_SIZE": 20,
@@ -48,7 +48,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     # Threads for reads, and for the project's own tools and actions.
     "THREADS": 4,
     "SLOW_THREADS": 8,
-    # Seconds that one call may take.
+    # Seconds that one call may take (not under WSGI).
     "CALL_TIMEOUT": 60,
     # Calls of one user, as "number/period" (s, m, h, d); None: no limit.
     "CALL_RATE": "1200/m",

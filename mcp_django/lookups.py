@@ -361,4 +361,3 @@ def declared_lookups(path: Path, lookups: Sequence[str]) -> tuple[str, ...]:
     if kind.word in ("date", "datetime", "time"):
         known |= set(DECLARED_PARTS)
     return tuple(lookup for lookup in lookups if lookup in known)
-

@@ -41,6 +41,8 @@ __all__ = ["Page", "read_instances", "read_page", "show_row"]
 logger = logging.getLogger("mcp_django")
 Road = Literal["plan", "tuples", "instances"]
 Renderer = Callable[[Any], Any] | None
+# Values as they were read, by the column.
+Columns = list[Sequence[Any]]
 
 
 @dataclass(slots=True)
@@ -93,8 +95,8 @@ def read_page(request: MCPRequest, query: PageQuery, road: Road | None = None) -
         joined_label(request, column.field) if column.kind == "relation" else None for column in query.columns
     )
     layout = _layout(query.exposure, query.columns, query.ordering, joins, query.text_limit)
-    rows = _read_tuples(request, query, layout, joins, road)
-    return _assemble(request, query, layout, rows, None)
+    columns = _read_columns(request, query, layout, joins, road)
+    return _assemble(request, query, layout, columns, [])
 
 
 def _tuple_road(query: PageQuery) -> Road:
@@ -138,9 +140,9 @@ def _renderer(exposure: "ModelExposure", column: Column, limit: int | None) -> R
     return lambda value: render(value, limit, hint)
 
 
-def _read_tuples(
+def _read_columns(
     request: MCPRequest, query: PageQuery, layout: Layout, joins: tuple[str | None, ...], road: Road
-) -> list[tuple[Any, ...]]:
+) -> Columns:
     exposure = query.exposure
     queryset = None if exposure.has_stable_queryset else exposure.get_queryset(request)
     using = using_of(exposure, queryset)
@@ -152,11 +154,12 @@ def _read_tuples(
         return compile_plan(rows.values_list(*layout.paths), using)
 
     if road == "tuples":
-        return build().run(using, params)
+        return build().columns(using, params)
     shapes = tuple(map(condition_shape, query.conditions))
     nulls = None if query.after is None else tuple(value is None for value in query.after)
     order = tuple((key.path, key.descending) for key in query.ordering)
-    return cached_plan((exposure, using, layout.paths, shapes, order, nulls, query.limit), build).run(using, params)
+    key = (exposure, using, layout.paths, shapes, order, nulls, query.limit)
+    return cached_plan(key, build).columns(using, params)
 
 
 # Instances
@@ -169,16 +172,16 @@ def read_instances(request: MCPRequest, query: PageQuery) -> Page:
     queryset = exposure.get_queryset(request)
     rows = rows_of(request, query, queryset, params_of(query, queryset.db), queryset.db)
     instances = list(_with_related(request, exposure, rows, layout, query.columns))
-    getters = [_getter(path) for path in layout.paths]
-    return _assemble(request, query, layout, [tuple(get(row) for get in getters) for row in instances], instances)
+    columns: Columns = [list(map(_getter(path), instances)) for path in layout.paths]
+    return _assemble(request, query, layout, columns, instances)
 
 
 def show_row(request: MCPRequest, exposure: "ModelExposure", row: Model, columns: tuple[Column, ...]) -> Page:
     """Return the one row that an instance is, as a page in which no text is cut."""
     query = PageQuery(exposure, columns, (), 1)
     layout = _layout(exposure, columns, (), (None,) * len(columns), None)
-    values = tuple(_getter(path)(row) for path in layout.paths)
-    return _assemble(request, query, layout, [values], [row])
+    columns: Columns = [[_getter(path)(row)] for path in layout.paths]
+    return _assemble(request, query, layout, columns, [row])
 
 
 def _with_related(
@@ -224,27 +227,28 @@ class _Work:
 
     request: MCPRequest
     exposure: "ModelExposure"
-    columns: list[tuple[Any, ...]]
-    pks: list[Any]
-    instances: list[Any]
+    columns: Columns
+    pks: Sequence[Any]
+    instances: Sequence[Any]
     notes: list[str] = field(default_factory=list)
     shown: list[Any] | None = None
 
 
 def _assemble(
-    request: MCPRequest, query: PageQuery, layout: Layout, rows: list[tuple[Any, ...]], instances: list[Any] | None
+    request: MCPRequest, query: PageQuery, layout: Layout, columns: Columns, instances: Sequence[Any]
 ) -> Page:
-    more = len(rows) > query.limit
-    rows = rows[: query.limit]
-    columns = list(zip(*rows, strict=True))
-    pks: list[Any] = []
-    if rows:
-        pks = list(columns[layout.pk[0]]) if len(layout.pk) == 1 else [tuple(r[i] for i in layout.pk) for r in rows]
-    work = _Work(request, query.exposure, columns, pks, (instances or [])[: query.limit])
-    cells = [_values(work, cell) for cell in layout.cells] if rows else []
-    keys = [tuple(row[position] for position in layout.keys) for row in rows]
-    shown = [list(values) for values in zip(*cells, strict=True)]
-    return Page([column.name for column in query.columns], shown, keys, more, work.notes)
+    """Return the page of what was read by the column, one row more than shown if there is one."""
+    more = bool(columns) and len(columns[0]) > query.limit
+    if more:
+        columns, instances = [values[: query.limit] for values in columns], instances[: query.limit]
+    names = [column.name for column in query.columns]
+    if not columns or not columns[0]:
+        return Page(names, [], [], more)
+    pks = [columns[position] for position in layout.pk]
+    work = _Work(request, query.exposure, columns, pks[0] if len(pks) == 1 else list(zip(*pks, strict=True)), instances)
+    cells = [_values(work, cell) for cell in layout.cells]
+    keys = list(zip(*(columns[position] for position in layout.keys), strict=True))
+    return Page(names, list(map(list, zip(*cells, strict=True))), keys, more, work.notes)
 
 
 def _values(work: _Work, cell: Cell) -> list[Any]:

@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -106,6 +107,10 @@ class Plan:
 
     def run(self, using: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Return the rows, as tuples of Python values; ``values`` are prepared for the database by :func:`prepare`."""
+        return list(zip(*self.columns(using, values), strict=True))
+
+    def columns(self, using: str, values: Sequence[Any]) -> list[Sequence[Any]]:
+        """Return what :meth:`run` does by the column; no columns where there are no rows."""
         if self.sql is None:
             return []
         params = [values[param] if type(param) is Slot else param for param in self.params]
@@ -143,7 +148,8 @@ def prepare(field: Any, value: Any, using: str) -> Any:
         raise ToolError(f"{str(value)[:60]!r} is out of range.") from None
 
 
-Converters = list[tuple[int, list[Callable[..., Any]], Any]]
+Converter = Callable[[Sequence[Any], Any, Any], Sequence[Any]]
+Converters = list[tuple[int, list[Converter], Any]]
 # Converters are bound to a connection, so that each thread has its own and none outlives its thread.
 _local = threading.local()
 
@@ -158,27 +164,34 @@ def _converters(plan: Plan, connection: Any) -> Converters:
         for position, expression in enumerate(plan.expressions):
             functions = [*connection.ops.get_db_converters(expression), *expression.get_db_converters(connection)]
             if functions:
-                found.append((position, functions, expression))
+                found.append((position, [_by_column(function) for function in functions], expression))
         entry = kept[plan] = (connection, found)
     return entry[1]
 
 
-def _convert(plan: Plan, connection: Any, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    converters = _converters(plan, connection)
-    if not converters or not rows:
-        return rows
-    columns: list[Any] = list(zip(*rows, strict=True))
-    for position, functions, expression in converters:
-        for function in functions:
-            columns[position] = _apply(function, columns[position], expression, connection)
-    return list(zip(*columns, strict=True))
+def _convert(plan: Plan, connection: Any, rows: list[tuple[Any, ...]]) -> list[Sequence[Any]]:
+    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+    if rows:
+        for position, functions, expression in _converters(plan, connection):
+            for function in functions:
+                columns[position] = function(columns[position], expression, connection)
+    return columns
 
 
-def _apply(function: Callable[..., Any], values: Sequence[Any], expression: Any, connection: Any) -> list[Any]:
-    try:
-        return [function(value, expression, connection) for value in values]
-    except Exception:
-        return [_or_null(function, value, expression, connection) for value in values]
+def _by_column(function: Callable[..., Any]) -> Converter:
+    """Return what does to a column what one of Django's converters does to a value."""
+    return _QUICK.get((getattr(function, "__module__", ""), getattr(function, "__qualname__", "")), _each)(function)
+
+
+def _each(function: Callable[..., Any]) -> Converter:
+
+    def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
+        try:
+            return [function(value, expression, connection) for value in values]
+        except Exception:
+            return [_or_null(function, value, expression, connection) for value in values]
+
+    return convert
 
 
 def _or_null(function: Callable[..., Any], value: Any, expression: Any, connection: Any) -> Any:
@@ -187,6 +200,37 @@ def _or_null(function: Callable[..., Any], value: Any, expression: Any, connecti
         return function(value, expression, connection)
     except Exception:
         return None
+
+
+def _moments(function: Callable[..., Any]) -> Converter:
+    """Return what does the work of SQLite's converter at once where every value is a time without a zone, in UTC."""
+    each = _each(function)
+
+    def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
+        plain = connection.timezone is UTC and set(map(type, values)) == {datetime}
+        if not plain or {value.tzinfo for value in values} != {None}:
+            return each(values, expression, connection)
+        return [datetime.combine(value, value.time(), UTC) for value in values]
+
+    return convert
+
+
+def _flags(function: Callable[..., Any]) -> Converter:
+    """Return what leaves a column of booleans to itself, as SQLite's converter does."""
+    each = _each(function)
+
+    def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
+        return values if set(map(type, values)) == {bool} else each(values, expression, connection)
+
+    return convert
+
+
+# By name, so that the module, which needs the driver, is not imported.
+_SQLITE: Final = "django.db.backends.sqlite3.operations"
+_QUICK: Final[Mapping[tuple[str, str], Callable[[Callable[..., Any]], Converter]]] = {
+    (_SQLITE, "DatabaseOperations.convert_datetimefield_value"): _moments,
+    (_SQLITE, "DatabaseOperations.convert_booleanfield_value"): _flags,
+}
 
 
 # Conditions

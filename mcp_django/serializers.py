@@ -8,7 +8,7 @@ import dis
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -23,6 +23,8 @@ from django.db.models.fields.files import FieldFile
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
+from . import columns
+from .columns import MAX_SAFE_INTEGER
 from .lookups import kind_of, resolve_path, stored_field
 
 if TYPE_CHECKING:
@@ -43,7 +45,6 @@ __all__ = [
 
 logger = logging.getLogger("mcp_django")
 
-MAX_SAFE_INTEGER: Final = 2**53 - 1
 MAX_LABEL: Final = 200
 MAX_DEPTH: Final = 40
 MAX_ITEMS: Final = 1000
@@ -340,6 +341,13 @@ _BY_WORD: Final[Mapping[str, Callable[[Any], Any] | None]] = {
     "ip": None,
     "bytes": _bytes,
 }
+# What renders a whole column, where its values allow that.
+_BY_COLUMN: Final[Mapping[Any, Callable[[Sequence[Any]], list[Any] | None]]] = {
+    _integer: columns.integers,
+    _float: columns.floats,
+    _decimal: columns.decimals,
+    _iso: columns.dates,
+}
 
 
 def field_renderer(field: Any, limit: int | None, hint: str) -> Callable[[Any], Any] | None:
@@ -357,11 +365,11 @@ def field_renderer(field: Any, limit: int | None, hint: str) -> Callable[[Any], 
     return _BY_WORD[word] if word in _BY_WORD else partial(_json, limit, hint)
 
 
-def render_column(name: str, renderer: Callable[[Any], Any] | None, values: Iterable[Any]) -> tuple[list[Any], int]:
+def render_column(name: str, renderer: Callable[[Any], Any] | None, values: Sequence[Any]) -> tuple[list[Any], int]:
     """Return the values as JSON and how many could not be turned: those are null, and the others stay."""
-    if renderer is None:
-        return list(values), 0
-    values = list(values)
+    whole = list(values) if renderer is None else _whole(renderer, values)
+    if whole is not None or renderer is None:
+        return whole or [], 0
     try:
         return [renderer(value) for value in values], 0
     except Exception:
@@ -374,3 +382,10 @@ def render_column(name: str, renderer: Callable[[Any], Any] | None, values: Iter
             found.append(None)
             failed += 1
     return found, failed
+
+
+def _whole(renderer: Callable[[Any], Any], values: Sequence[Any]) -> list[Any] | None:
+    if isinstance(renderer, partial):
+        return columns.texts(values, renderer.args[0]) if renderer.func is _text else None
+    quick = _BY_COLUMN.get(renderer)
+    return quick(values) if quick is not None else None

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
+from weakref import WeakSet
 
 from django.apps import apps
 from django.conf import settings as django_settings
@@ -61,6 +62,10 @@ MAX_NAMED_MODELS = 60
 MAX_INSTRUCTIONS = 2_000
 
 
+# Every site that there is, to be told when the settings change.
+_sites: "WeakSet[MCPSite]" = WeakSet()
+
+
 class MCPSite:
     """One MCP endpoint. The default site exposes the default admin site's models by itself (``AUTO_REGISTER``).
 
@@ -86,6 +91,7 @@ class MCPSite:
         self._tools: dict[str, Tool] = {tool.name: tool() for tool in GENERIC_TOOLS}
         self._resources: dict[str, FunctionResource] = {}
         self._action_tools: dict[tuple[str, str], ActionTool] = {}
+        _sites.add(self)
 
     # Registry
 
@@ -337,7 +343,8 @@ def _forget(*, setting: str, **kwargs: Any) -> None:
         _endpoints.cache_clear()
         _mounts.cache_clear()
     if setting == "MCP_DJANGO":
-        site._forget()
+        for known in _sites:
+            known._forget()
 
 
 setting_changed.connect(_forget)

@@ -69,9 +69,7 @@ class MCPClient:
 
     def post(self, body: bytes | str, **headers: str) -> Any:
         """Send a body as it is and return Django's response."""
-        return self.http.post(
-            self.path, body, content_type="application/json", headers={**self.headers, **headers}
-        )
+        return self.http.post(self.path, body, content_type="application/json", headers={**self.headers, **headers})
 
     def request(self, method: str, **params: Any) -> dict[str, Any]:
         """Call a method and return its result.

@@ -16,7 +16,9 @@ def test_the_checks_are_registered():
 def test_every_mcp_module_is_imported_when_django_starts(tmp_path):
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "__init__.py").touch()
-    (tmp_path / "shop" / "mcp.py").write_text("import mcp_django\n@mcp_django.tool(read_only=True)\ndef hi(request) -> str:\n    'Hi.'\n    return 'hi'\n")
+    (tmp_path / "shop" / "mcp.py").write_text(
+        "import mcp_django\n@mcp_django.tool(read_only=True)\ndef hi(request) -> str:\n    'Hi.'\n    return 'hi'\n"
+    )
     code = """
         import sys
         sys.path.insert(0, sys.argv[1])

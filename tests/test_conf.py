@@ -6,19 +6,19 @@ from mcp_django.conf import DEFAULTS, settings
 
 
 def test_a_setting_left_out_has_its_default():
-    assert settings.PAGE_SIZE == DEFAULTS["PAGE_SIZE"]
+    assert DEFAULTS["PAGE_SIZE"] == settings.PAGE_SIZE
 
 
 def test_a_setting_follows_the_project_and_changes_with_it():
     with override_settings(MCP_DJANGO={"PAGE_SIZE": 7}):
         assert settings.PAGE_SIZE == 7
-    assert settings.PAGE_SIZE == DEFAULTS["PAGE_SIZE"]
+    assert DEFAULTS["PAGE_SIZE"] == settings.PAGE_SIZE
 
 
 def test_dotted_paths_of_classes_are_imported():
     path = "rest_framework.authentication.TokenAuthentication"
     with override_settings(MCP_DJANGO={"AUTHENTICATION_CLASSES": [path]}):
-        assert settings.AUTHENTICATION_CLASSES == [TokenAuthentication]
+        assert [TokenAuthentication] == settings.AUTHENTICATION_CLASSES
 
 
 def test_a_name_that_is_no_setting_is_an_attribute_error():

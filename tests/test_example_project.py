@@ -181,9 +181,7 @@ def test_refund_asks_first(sign_in):
     page = act(client, "refund", orders)
     assert page.status_code == 200
     assert 'name="apply"' in page.text
-    assert act(client, "refund", orders, apply="1", reason="weather").context["form"].errors.keys() == {
-        "reason"
-    }
+    assert act(client, "refund", orders, apply="1", reason="weather").context["form"].errors.keys() == {"reason"}
     assert statuses(orders) == {Status.PAID}
     assert act(client, "refund", orders, apply="1", reason="late", amount="1.50").status_code == 302
     assert statuses(orders) == {Status.REFUNDED}

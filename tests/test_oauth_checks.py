@@ -128,8 +128,13 @@ def test_documents_must_be_at_the_root_and_the_login_page_must_exist(settings: A
 
 def test_an_endpoint_with_other_authentication_is_left_alone(settings: Any) -> None:
     settings.OAUTH2_PROVIDER = {}
-    settings.MCP_DJANGO = {"AUTHENTICATION_CLASSES": []}
+    settings.MCP_DJANGO = {"AUTHENTICATION_CLASSES": [], "BASE_URL": "https://shop.example"}
     assert found() == []
+
+
+def test_an_endpoint_without_its_url_is_an_error_whatever_signs_clients_in(settings: Any) -> None:
+    settings.MCP_DJANGO = {"AUTHENTICATION_CLASSES": []}
+    assert found() == ["mcp_django.E101"]
 
 
 def test_the_cimd_fetcher_of_a_project_is_its_own_business(settings: Any) -> None:

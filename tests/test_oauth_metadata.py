@@ -3,6 +3,8 @@ from typing import Any
 import pytest
 from django.test import Client, override_settings
 
+from mcp_django import site
+
 from .oauth_flow import ORIGIN, RESOURCE
 
 PRM = "/.well-known/oauth-protected-resource"
@@ -46,7 +48,7 @@ def test_J180_the_server_document_is_the_same_wherever_clients_look(document: st
         "token_endpoint": f"{ORIGIN}/oauth/token/",
         "revocation_endpoint": f"{ORIGIN}/oauth/revoke_token/",
         "registration_endpoint": f"{ORIGIN}/oauth/register/",
-        "scopes_supported": ["mcp:read", "mcp:write", "mcp:admin"],
+        "scopes_supported": ["mcp:read", "mcp:write"],
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "grant_types_supported": ["authorization_code", "refresh_token"],
@@ -130,3 +132,15 @@ def test_an_endpoint_at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mcp_django.sites.mounted_endpoints", lambda: {"": None})
     assert Client().get(PRM).json()["resource"] == ORIGIN
     assert Client().get(PRM + "/").json()["resource"] == ORIGIN + "/"
+
+
+def test_R33_a_scope_is_advertised_once_something_needs_it() -> None:
+    def shut_down(request: Any) -> str:
+        """Shut down."""
+        return "down"
+
+    site.add_tool(shut_down, scopes=["mcp:admin"])
+    try:
+        assert Client().get(SERVER).json()["scopes_supported"] == ["mcp:read", "mcp:write", "mcp:admin"]
+    finally:
+        del site._tools["shut_down"]

@@ -40,7 +40,9 @@ def test_a_call_is_answered_with_its_id():
     assert message(serve(request(), call())) == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
-@pytest.mark.parametrize(("era", "version", "status"), [(LEGACY_ERA, "2025-11-25", 200), (MODERN_ERA, "2026-07-28", 404)])
+@pytest.mark.parametrize(
+    ("era", "version", "status"), [(LEGACY_ERA, "2025-11-25", 200), (MODERN_ERA, "2026-07-28", 404)]
+)
 def test_D58_a_method_that_this_server_lacks_is_unknown(era, version, status):
     reply = serve(request(), call("rpc.discover", era, version))
     assert reply.status == status

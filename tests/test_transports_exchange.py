@@ -97,7 +97,14 @@ def test_A1_a_host_that_is_not_ours_is_refused_before_the_token_is_looked_at(hos
 
 @pytest.mark.parametrize(
     "origin",
-    ["https://evil.example", "null", "http://testserver.evil.example", "https://testserver", "http://testserver:81", ""],
+    [
+        "https://evil.example",
+        "null",
+        "http://testserver.evil.example",
+        "https://testserver",
+        "http://testserver:81",
+        "",
+    ],
 )
 def test_A3_an_origin_that_is_not_allowed_is_refused(origin, client):
     response = post(client, Origin=origin)
@@ -291,7 +298,10 @@ def test_A16_a_header_that_comes_a_thousand_times_is_no_single_value(client):
 def test_a_header_that_decides_something_may_come_once(header, client):
     value = {"authorization": client.headers["Authorization"], "mcp-protocol-version": "2025-11-25"}.get(header, "1")
     scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": [(b"host", b"testserver")]}
-    scope["headers"] += [(b"content-type", b"application/json"), (b"authorization", client.headers["Authorization"].encode())]
+    scope["headers"] += [
+        (b"content-type", b"application/json"),
+        (b"authorization", client.headers["Authorization"].encode()),
+    ]
     scope["headers"] += [(header.encode(), value.encode())] * 2
     exchange = Exchange(site, scope)
     response = exchange.front_door() or exchange.answer(json.dumps(PING).encode())

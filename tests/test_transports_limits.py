@@ -4,7 +4,6 @@ from django.test import override_settings
 from mcp_django.transports.limits import LimitExceeded, concurrent, count_call
 
 
-
 @override_settings(MCP_DJANGO={"CALL_RATE": "2/h"})
 def test_H153_calls_over_the_rate_are_refused_with_the_seconds_to_wait():
     count_call("user:1")

@@ -122,9 +122,7 @@ class OrderAdmin(OwnCountryAdmin):
             obj.country_id = obj.customer.city.country_id
         super().save_model(request, obj, form, change)
 
-    def save_related(
-        self, request: HttpRequest, form: Form, formsets: list[BaseInlineFormSet], change: bool
-    ) -> None:
+    def save_related(self, request: HttpRequest, form: Form, formsets: list[BaseInlineFormSet], change: bool) -> None:
         super().save_related(request, form, formsets, change)
         form.instance.recalculate_total()
 

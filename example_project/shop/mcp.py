@@ -59,12 +59,10 @@ class MonthRevenue:
     revenue: Decimal
 
 
-@mcp.tool(read_only=True)
+@mcp.tool(read_only=True, permissions=["shop.view_order"])
 def revenue_by_month(request: HttpRequest, year: int) -> list[MonthRevenue]:
     """Orders and revenue of each month of a year, of the orders that the caller may see."""
     order_admin = admin.site.get_model_admin(Order)
-    if not order_admin.has_view_permission(request):
-        raise mcp.ToolError("You may not view orders.")
     months = (
         order_admin.get_queryset(request)
         .filter(created__year=year, status__in=Order.EARNED)
@@ -85,7 +83,7 @@ def returns_policy(request: HttpRequest) -> str:
     )
 
 
-@mcp.prompt
+@mcp.prompt(permissions=["shop.view_order"])
 def triage_order(request: HttpRequest, order: Order) -> str:
     """Find out what an order needs next."""
     return (

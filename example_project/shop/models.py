@@ -31,9 +31,7 @@ class Customer(models.Model):
 class Category(models.Model):
     """A node in the tree of categories."""
 
-    parent = models.ForeignKey(
-        "self", on_delete=models.PROTECT, null=True, blank=True, related_name="children"
-    )
+    parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="children")
     name = models.CharField(max_length=80)
     slug = models.SlugField(max_length=80, unique=True)
 
@@ -203,9 +201,7 @@ class Review(models.Model):
     class Meta:
         ordering = ["-created", "-id"]
         indexes = [models.Index(fields=["-created", "-id"], name="review_newest")]
-        constraints = [
-            models.CheckConstraint(condition=Q(rating__gte=1, rating__lte=5), name="review_rating_1_to_5")
-        ]
+        constraints = [models.CheckConstraint(condition=Q(rating__gte=1, rating__lte=5), name="review_rating_1_to_5")]
 
     def __str__(self) -> str:
         return f"{self.title} ({self.rating}/5)"
@@ -240,9 +236,7 @@ class Document(models.Model):
 
     title = models.CharField(max_length=120)
     file = models.FileField(upload_to="documents")
-    product = models.ForeignKey(
-        Product, on_delete=models.CASCADE, null=True, blank=True, related_name="documents"
-    )
+    product = models.ForeignKey(Product, on_delete=models.CASCADE, null=True, blank=True, related_name="documents")
     uploaded = models.DateTimeField(default=timezone.now)
 
     class Meta:
@@ -278,9 +272,7 @@ class PaymentAudit(models.Model):
 class StaffProfile(models.Model):
     """Ties a member of staff to a country: they see its orders only."""
 
-    user = models.OneToOneField(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="staff_profile"
-    )
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="staff_profile")
     country = models.ForeignKey("places.Country", on_delete=models.PROTECT, related_name="staff")
 
     class Meta:

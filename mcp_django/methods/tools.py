@@ -83,6 +83,4 @@ def _failure(tool: Tool, error: Exception) -> dict[str, Any]:
     if isinstance(error, PermissionDenied):
         return error_result(ToolError("You may not do this.")).to_wire()
     identifier = log_failure(tool.name, error)
-    return error_result(
-        ToolError(f"The tool failed; nothing was changed. Tell the operator the error id {identifier}.")
-    ).to_wire()
+    return error_result(ToolError(f"The tool failed. Tell the operator the error id {identifier}.")).to_wire()

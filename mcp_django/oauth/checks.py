@@ -38,15 +38,13 @@ def finding(number: int, message: str, hint: str) -> CheckMessage:
 
 
 def check_base_url(**kwargs: Any) -> list[CheckMessage]:
-    """Check the origin that tokens are bound to."""
-    if not uses_oauth():
-        return []
+    """Check the origin that clients use and tokens are bound to."""
     base = settings.BASE_URL
     if not base:
         if django_settings.DEBUG:
             return []
         hint = 'Set MCP_DJANGO["BASE_URL"] to scheme, host and port as clients write them.'
-        return [finding(101, "BASE_URL is not set: tokens cannot be bound to this server.", hint)]
+        return [finding(101, "BASE_URL is not set: the endpoint does not know its own URL.", hint)]
     found = []
     parts = urlsplit(base)
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query or "@" in base:

@@ -43,6 +43,13 @@ def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
     }
 
 
+def used_scopes() -> set[str]:
+    """Return the scopes that something here needs: some clients ask for every scope that is listed."""
+    tools = (tool for site in endpoints().values() for tool in site.function_tools())
+    needed = {scope for tool in tools for scope in tool.scopes}
+    return {*default_scopes(), *needed} & oauth2_settings.SCOPES.keys()
+
+
 def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | None:
     """Return the metadata of the authorization server, or None when ``path`` is nothing a client could ask it of."""
     asked = path.removesuffix("/")
@@ -54,7 +61,7 @@ def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | No
         "authorization_endpoint": _url(request, "authorize"),
         "token_endpoint": _url(request, "token"),
         "revocation_endpoint": _url(request, "revoke-token"),
-        "scopes_supported": join(oauth2_settings.SCOPES).split(),
+        "scopes_supported": join(used_scopes()).split(),
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "grant_types_supported": ["authorization_code", "refresh_token"],

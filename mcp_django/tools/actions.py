@@ -24,7 +24,7 @@ from ..exceptions import ToolError
 from ..schemas import form_schema, signature_schema
 from ..visibility import caller_actions, may_view, visible_exposures
 from .arguments import alternatives, exposure_argument
-from .base import WRITE, Tool, ToolResult
+from .base import READ, WRITE, Tool, ToolResult
 from .controls import Pair, as_query, posted
 from .forms import error_lines, field_entries
 from .inputs import MAX_ROWS, as_object, as_pks, taken
@@ -285,6 +285,7 @@ class ActionTool(Tool):
         asks = " Asks for confirmation first." if action.confirms else ""
         self.description = f"{action.description or action.title}\nRuns on rows of {action.exposure.label}.{asks}"
         self.read_only = action.read_only
+        self.scopes = frozenset({READ if action.read_only else WRITE})
         self.destructive = action.destructive
         self.input_schema = self._schema(action)
 

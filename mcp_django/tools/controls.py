@@ -4,6 +4,7 @@ Pages and widgets are the project's own, so that their HTML is read rather than 
 "Constructing the entry list").
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -21,6 +22,8 @@ Attrs = dict[str, str | None]
 SILENT: Final = frozenset(
     {"script", "style", "select", "textarea", "button", "label", "title", "nav", "header", "footer"}
 )
+# A link that looks like a button, such as the admin's "Cancel".
+BUTTON_LINK: Final = re.compile(r"\b(?:button|closelink|cancel-link|deletelink)\b")
 UNPOSTED_INPUTS: Final = frozenset({"reset", "button", "file", "image", "submit"})
 
 
@@ -68,7 +71,7 @@ class _FormReader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found: Attrs = dict(attrs)
-        if tag in SILENT:
+        if tag in SILENT or (tag == "a" and BUTTON_LINK.search(found.get("class") or "")):
             self.silent.append(tag)
         if tag == "form":
             self.form = HtmlForm(found.get("action") or "", (found.get("method") or "get").lower())

@@ -105,7 +105,7 @@ class FunctionTool(Tool):
         Raises:
             ToolError: the model can mend it.
         """
-        return self.function.call(request, arguments, lambda value: bounded(self.to_result(value)))
+        return self.function.call(request, arguments, lambda value: self.bounded(self.to_result(value)))
 
     def to_result(self, value: Any) -> ToolResult:
         """Return the tool result for what the function returned.
@@ -127,6 +127,22 @@ class FunctionTool(Tool):
             return ToolResult(content=[Text(orjson.dumps(to_jsonable(value)).decode())])
         return self._structured(value)
 
+    def bounded(self, result: ToolResult) -> ToolResult:
+        """Return the result if its text fits into ``RESULT_CHARS``.
+
+        Raises:
+            ToolError: it does not; no client shows a model that much, and half of one would be misread.
+        """
+        length = sum(len(block.text) for block in result.content if isinstance(block, Text))
+        if result.structured is not None:
+            length += len(orjson.dumps(result.structured, default=str, option=orjson.OPT_NON_STR_KEYS))
+        if length <= settings.RESULT_CHARS:
+            return result
+        bound = f"Its result has {length} characters and {settings.RESULT_CHARS} is the most that is sent"
+        if self.read_only:
+            raise ToolError(f"{bound}: ask for less.")
+        raise ToolError(f"The tool has done its work; do not call it again. {bound}.")
+
     def _structured(self, value: Any) -> ToolResult:
         data = to_jsonable(value)
         if self.output_schema is not None and self.wraps:
@@ -136,22 +152,6 @@ class FunctionTool(Tool):
         if self.output_schema is not None:
             raise TypeError(f"{self.name} announces an object and returned {type(value).__name__}")
         return ToolResult(structured={RESULT: data})
-
-
-def bounded(result: ToolResult) -> ToolResult:
-    """Return the result if its text fits into ``RESULT_CHARS``.
-
-    Raises:
-        ToolError: it does not; no client shows a model that much, and half of one would be misread.
-    """
-    length = sum(len(block.text) for block in result.content if isinstance(block, Text))
-    if result.structured is not None:
-        length += len(orjson.dumps(result.structured, default=str, option=orjson.OPT_NON_STR_KEYS))
-    if length > settings.RESULT_CHARS:
-        raise ToolError(
-            f"The result has {length} characters and {settings.RESULT_CHARS} is the most that is sent: ask for less."
-        )
-    return result
 
 
 def as_blocks(value: Any) -> list[Content]:

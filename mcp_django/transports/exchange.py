@@ -79,8 +79,13 @@ class Exchange:
         """Return the answer that needs no body, or None when the request may come in."""
         try:
             self.request.get_host()
+            return self._refusal_at_the_door()
         except DisallowedHost:
             return self._refuse(400, "Host not allowed")
+        except Exception as error:
+            return self._failed(error)
+
+    def _refusal_at_the_door(self) -> Response | None:
         if len(self.headers.get("origin", [])) > 1 or not self._origin_allowed():
             return self._refuse(403, "Origin not allowed")
         if self.request.method == "OPTIONS" and "access-control-request-method" in self.headers:
@@ -98,6 +103,10 @@ class Exchange:
     def too_large(self) -> Response:
         """Return the answer to a body over ``MAX_BODY_BYTES``."""
         return self._refuse(413, f"The body is larger than {settings.MAX_BODY_BYTES} bytes")
+
+    def too_long(self) -> Response:
+        """Return the answer to a read that took longer than ``CALL_TIMEOUT``."""
+        return self._refuse(503, f"The call took longer than {settings.CALL_TIMEOUT} s", {"Retry-After": "5"})
 
     def too_slow(self) -> Response:
         """Return the answer to a body that did not arrive within ``BODY_TIMEOUT``."""
@@ -151,7 +160,7 @@ class Exchange:
 
     def _failed(self, error: Exception) -> Response:
         """Answer for what failed before the call was known, such as a database that is not there."""
-        data = {"errorId": log_failure("authentication", error)}
+        data = {"errorId": log_failure("The request", error)}
         body = encode(error_response(None, InternalError(data=data), modern=True))
         if isinstance(error, DatabaseUnavailable):
             return Response(503, body, headers={"Retry-After": "5"})

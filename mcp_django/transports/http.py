@@ -26,6 +26,8 @@ __all__ = ["MCPConsumer"]
 
 # Seconds after which a call that is still running becomes an event stream, and between its keep-alives.
 STREAM_AFTER: Final = 5.0
+# Seconds after which a read is watched for its client leaving: most are over sooner.
+WATCH_AFTER: Final = 0.5
 KEEP_ALIVE_EVERY: Final = 15.0
 STREAM_HEADERS: Final = (*BASE_HEADERS, ("Content-Type", "text/event-stream"), ("X-Accel-Buffering", "no"))
 
@@ -95,8 +97,35 @@ class MCPConsumer(AsyncConsumer):
 
     async def answer(self, body: bytes) -> Response | None:
         """Return the whole answer, or None when it has gone out as a stream."""
-        outcome = await in_thread("reads", lambda: self.exchange.answer(body))
+        work = asyncio.ensure_future(in_thread("reads", lambda: self.exchange.answer(body)))
+        await asyncio.wait({work}, timeout=WATCH_AFTER)
+        if not work.done() and not await self.outlast(work):
+            return self.exchange.too_long()
+        outcome = work.result()
         return outcome if isinstance(outcome, Response) else await self.follow(outcome)
+
+    async def outlast(self, work: asyncio.Future[Any]) -> bool:
+        """Wait for a read that takes its time; return whether it ended within ``CALL_TIMEOUT``.
+
+        Raises:
+            ClientGone: there is nobody left to answer; a read has changed nothing.
+        """
+        gone = asyncio.ensure_future(self.disconnected())
+        try:
+            await asyncio.wait({work, gone}, timeout=settings.CALL_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+        if work.done():
+            return True
+        work.cancel()
+        if gone.done():
+            raise ClientGone
+        return False
+
+    async def disconnected(self) -> None:
+        """Return when the client has closed the connection."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
 
     async def follow(self, pending: Pending) -> Response | None:
         """Run work that was put off, while watching the connection and telling its progress."""
@@ -133,8 +162,7 @@ class MCPConsumer(AsyncConsumer):
 
     async def watch(self, pending: Pending, work: asyncio.Future[Response]) -> None:
         """Stop the work when the client goes, in the era in which that is how a call is cancelled."""
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
+        await self.disconnected()
         if pending.call.era.disconnect_cancels:
             self.exchange.request.mcp.cancelled.set()
             work.cancel()

@@ -36,9 +36,7 @@ def customers(rng: Random, count: int, opening: date) -> Iterator[Customer]:
 
 def _cities() -> tuple[dict[str, list[City]], list[City]]:
     """The largest cities of each home market, and the largest of all other countries."""
-    markets = {
-        country: list(City.objects.filter(country=country)[:CITIES_PER_MARKET]) for country in texts.MARKETS
-    }
+    markets = {country: list(City.objects.filter(country=country)[:CITIES_PER_MARKET]) for country in texts.MARKETS}
     elsewhere = City.objects.exclude(country__in=texts.MARKETS)[: 10 * CITIES_PER_MARKET]
     return {country: cities for country, cities in markets.items() if cities}, list(elsewhere)
 

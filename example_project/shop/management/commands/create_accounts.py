@@ -38,9 +38,7 @@ class Command(BaseCommand):
         warehouse.user_permissions.set(warehouse_permissions())
         StaffProfile.objects.update_or_create(user=warehouse, defaults={"country": country})
         account("auditor", is_staff=True).user_permissions.set(
-            Permission.objects.filter(
-                content_type__app_label__in=["places", "shop"], codename__startswith="view_"
-            )
+            Permission.objects.filter(content_type__app_label__in=["places", "shop"], codename__startswith="view_")
         )
         account("nobody")
         self.stdout.write("admin, warehouse, auditor, nobody: the password of each is its name.")

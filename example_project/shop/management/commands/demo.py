@@ -24,7 +24,7 @@ Accounts (the password is the name):
   admin      may do everything
   warehouse  sees the orders of its own country and ships them
   auditor    sees everything and changes nothing
-  nobody     may sign in, and then sees nothing
+  nobody     may sign in, and then sees no records
 
 Claude Code
   claude mcp add --transport http shop {url}
