@@ -6,7 +6,7 @@ with a computed column, or of an exposure with its own serializer, is read as in
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import attrgetter
@@ -172,16 +172,23 @@ def read_instances(request: MCPRequest, query: PageQuery) -> Page:
     queryset = exposure.get_queryset(request)
     rows = rows_of(request, query, queryset, params_of(query, queryset.db), queryset.db)
     instances = list(_with_related(request, exposure, rows, layout, query.columns))
-    columns: Columns = [list(map(_getter(path), instances)) for path in layout.paths]
-    return _assemble(request, query, layout, columns, instances)
+    read: Columns = [list(map(_getter(path), instances)) for path in layout.paths]
+    return _assemble(request, query, layout, read, instances)
 
 
-def show_row(request: MCPRequest, exposure: "ModelExposure", row: Model, columns: tuple[Column, ...]) -> Page:
-    """Return the one row that an instance is, as a page in which no text is cut."""
-    query = PageQuery(exposure, columns, (), 1)
-    layout = _layout(exposure, columns, (), (None,) * len(columns), None)
-    columns: Columns = [[_getter(path)(row)] for path in layout.paths]
-    return _assemble(request, query, layout, columns, [row])
+def show_row(
+    request: MCPRequest,
+    exposure: "ModelExposure",
+    row: Model,
+    columns: tuple[Column, ...],
+    labels: Mapping[str, str | None],
+) -> Page:
+    """Return the one row that an instance is, as a page in which no text is cut; ``labels`` are known by their path."""
+    joins = (joined_label(request, column.field) if column.kind == "relation" else None for column in columns)
+    known = tuple(path if path in labels else None for path in joins)
+    layout = _layout(exposure, columns, (), known, None)
+    read: Columns = [[labels[path] if path in labels else _getter(path)(row)] for path in layout.paths]
+    return _assemble(request, PageQuery(exposure, columns, (), 1), layout, read, [row])
 
 
 def _with_related(

@@ -68,8 +68,8 @@ def _stream(key: str | bytes, salt: str, nonce: bytes, data: bytes) -> bytes:
     """Encrypt or decrypt: HMAC-SHA256 in counter mode, its key apart from the one of the signature."""
     secret = _derived(key, salt, "cipher")
     blocks = range((len(data) + 31) // 32)
-    mask = b"".join(hmac.digest(secret, nonce + block.to_bytes(4, "big"), "sha256") for block in blocks)
-    return bytes(a ^ b for a, b in zip(data, mask, strict=False))
+    mask = b"".join(hmac.digest(secret, nonce + block.to_bytes(4, "big"), "sha256") for block in blocks)[: len(data)]
+    return (int.from_bytes(data, "big") ^ int.from_bytes(mask, "big")).to_bytes(len(data), "big")
 
 
 def _seal(request: MCPRequest, purpose: str, data: bytes) -> str:

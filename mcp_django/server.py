@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar
 
+from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
 from django.core.signals import request_finished, request_started
 
@@ -26,7 +27,7 @@ from .protocol.eras import Call
 from .protocol.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
 from .protocol.messages import encode, error_response, result_response
 
-__all__ = ["Reply", "in_thread", "resume", "resume_async", "serve"]
+__all__ = ["Pool", "Reply", "in_thread", "resume", "resume_async", "serve"]
 
 T = TypeVar("T")
 Pool = Literal["reads", "slow"]
@@ -111,12 +112,15 @@ def _pool(name: Pool) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix=f"mcp-{name}")
 
 
-async def in_thread(pool: Pool, work: Callable[[], T]) -> T:
+async def in_thread(pool: Pool, work: Callable[[], T], *, thread_sensitive: bool = False) -> T:
     """Run ``work`` in a thread of the pool, with the context variables of the caller.
 
     The threads keep their database connections as ``CONN_MAX_AGE`` says: the request signals, which Django sends
-    around each request of its own, are sent around each piece of work.
+    around each request of its own, are sent around each piece of work. ``thread_sensitive`` work runs in the thread
+    of Django's middleware instead, which may have left something there.
     """
+    if thread_sensitive:
+        return await sync_to_async(work, thread_sensitive=True)()
     context = contextvars.copy_context()
     return await asyncio.get_running_loop().run_in_executor(_pool(pool), context.run, _bracketed, work)
 

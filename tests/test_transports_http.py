@@ -234,3 +234,47 @@ async def test_C54_a_place_is_given_back_when_the_call_is_over(token):
             asked = exchange(token)
             await asked.send(PING)
             assert (await asked.answer())[0] == 200
+
+
+@pytest.fixture
+def slow_reads(monkeypatch):
+    """Reads begin, and end when they are released."""
+    begun, release = threading.Event(), threading.Event()
+
+    def answer(self, body):
+        begun.set()
+        release.wait(10)
+        return http.Response(200, b"{}")
+
+    monkeypatch.setattr(http.Exchange, "answer", answer)
+    monkeypatch.setattr(http, "WATCH_AFTER", 0.01)
+    yield begun, release
+    release.set()
+
+
+async def test_C46_a_slow_read_is_let_go_when_its_client_leaves(token, slow_reads):
+    begun, _ = slow_reads
+    asked = exchange(token)
+    await asked.send(PING)
+    assert await sync_to_async(begun.wait, thread_sensitive=False)(5)
+    await asked.disconnect()
+    await asked.communicator.wait(2)
+    assert await asked.communicator.receive_nothing()
+
+
+async def test_L207_a_slow_read_is_answered_when_it_is_done(token, slow_reads):
+    begun, release = slow_reads
+    asked = exchange(token)
+    await asked.send(PING)
+    assert await sync_to_async(begun.wait, thread_sensitive=False)(5)
+    release.set()
+    assert (await asked.answer())[0] == 200
+
+
+@override_settings(MCP_DJANGO=MCP | {"CALL_TIMEOUT": 0.05})
+async def test_L206_a_read_over_its_time_is_given_up_with_the_time_to_come_back(token, slow_reads):
+    asked = exchange(token)
+    await asked.send(PING)
+    status, headers, body = await asked.answer()
+    assert (status, headers["retry-after"]) == (503, "5")
+    assert "took longer" in json.loads(body)["error"]["message"]

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import threading
 
 import pytest
 from django.core.handlers.asgi import ASGIHandler
@@ -94,6 +95,40 @@ async def test_C46_closing_the_connection_cancels_a_modern_call(token, tools):
     await asked.disconnect()
     await asyncio.wait_for(ended.wait(), 2)
     await asked.communicator.wait(5)
+
+
+_of_the_thread = threading.local()
+
+
+def leaving_something(get_response):
+    """A middleware that leaves something in its thread, as those for tenants do."""
+
+    def middleware(request):
+        _of_the_thread.tenant = "north"
+        try:
+            return get_response(request)
+        finally:
+            del _of_the_thread.tenant
+
+    return middleware
+
+
+@pytest.mark.parametrize("needed", [True, False])
+async def test_H155_what_middleware_leaves_in_its_thread_is_there_for_a_site_that_needs_it(
+    needed, token, tools, settings, monkeypatch
+):
+    def which_tenant(request) -> str:
+        """Name the tenant."""
+        return getattr(_of_the_thread, "tenant", "none")
+
+    tools(which_tenant, read_only=True)
+    settings.MIDDLEWARE = [f"{__name__}.leaving_something"]
+    monkeypatch.setattr(site, "needs_middleware", needed)
+    body, headers = modern("which_tenant")
+    asked = exchange(token, **headers)
+    await asked.send(body)
+    found = json.loads((await asked.answer())[2])
+    assert found["result"]["content"][0]["text"] == ("north" if needed else "none")
 
 
 def test_a_cross_site_check_and_a_required_login_do_not_apply_to_bearer_tokens():

@@ -19,9 +19,10 @@ from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..pagination import list_cursor, read_list_cursor
 from ..protocol.errors import InvalidParams
+from ..rows import find_row
 from ..tools.models import describe
 from ..tools.query import page_payload, read_query, record_payload
-from ..visibility import get_exposure, get_row, visible_exposures
+from ..visibility import get_exposure, visible_exposures
 from .files import read_file
 
 __all__ = ["ModelResources"]
@@ -80,7 +81,8 @@ class ModelResources:
         if address.is_schema:
             return [_contents(uri, describe(request, exposure))]
         if address.pk is not None:
-            return [_contents(uri, record_payload(request, exposure, get_row(request, exposure, address.pk)))]
+            found = find_row(request, exposure, address.pk)
+            return [_contents(uri, record_payload(request, exposure, found.row, labels=found.labels))]
         return [_contents(uri, self._page(request, address))]
 
     def _page(self, request: MCPRequest, address: Address) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -14,8 +15,9 @@ from ..exceptions import NotFound, ToolError
 from ..pages import Page, read_page, show_row
 from ..pagination import read_cursor, write_cursor
 from ..queries import COUNT_CAP, PageQuery, count_rows
+from ..rows import FoundRow, find_row
 from ..serializers import clean_text, label_of
-from ..visibility import columns_of, get_exposure, get_row, visible_fields
+from ..visibility import columns_of, get_exposure, visible_fields
 from .arguments import (
     RECORD_NOT_FOUND,
     check_names,
@@ -169,15 +171,19 @@ class QueryRecords(RecordTool):
 
 
 def record_payload(
-    request: MCPRequest, exposure: "ModelExposure", obj: Model, fields: Sequence[str] | None = None
+    request: MCPRequest,
+    exposure: "ModelExposure",
+    obj: Model,
+    fields: Sequence[str] | None = None,
+    labels: Mapping[str, str | None] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return one row in full: ``{model, pk, uri, label, permissions, hint?, fields}``.
 
-    ``fields`` are names that the caller may read, None for all. Long texts are not cut but where the whole would be
-    longer than ``RESULT_CHARS``.
+    ``fields`` are names that the caller may read, None for all; ``labels`` are what :func:`find_row` found. Long texts
+    are not cut but where the whole would be longer than ``RESULT_CHARS``.
     """
     names = visible_fields(request, exposure, obj) if fields is None else exposure.with_primary_key(fields)
-    page = show_row(request, exposure, obj, columns_of(exposure, names))
+    page = show_row(request, exposure, obj, columns_of(exposure, names), labels)
     values = dict(zip(page.names, page.rows[0], strict=True))
     payload: dict[str, Any] = {
         "model": exposure.label,
@@ -239,28 +245,28 @@ class GetRecord(RecordTool):
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return the row."""
         given = check_names(arguments, self.input_schema["properties"])
-        exposure, row = self._find(request, given)
+        exposure, found = self._find(request, given)
         names = None
         if given.get("fields") is not None:
             names = [column.name for column in fields_argument(request, exposure, given["fields"])]
-            shown = visible_fields(request, exposure, row)
+            shown = visible_fields(request, exposure, found.row)
             names = [name for name in names if name in shown]
-        return ToolResult(structured=record_payload(request, exposure, row, names))
+        return ToolResult(structured=record_payload(request, exposure, found.row, names, found.labels))
 
-    def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple["ModelExposure", Model]:
+    def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple["ModelExposure", FoundRow]:
         if given.get("uri") is not None:
             try:
                 address = parse_uri(given["uri"])
                 exposure = get_exposure(request, address.label)
                 if address.pk is None or address.field_name is not None:
                     raise NotFound
-                return exposure, get_row(request, exposure, address.pk)
+                return exposure, find_row(request, exposure, address.pk)
             except NotFound:
                 raise ToolError(RECORD_NOT_FOUND) from None
         if given.get("model") is None or given.get("pk") is None:
             raise ToolError("Name the record by model and pk, or by uri.")
         exposure = exposure_argument(request, given["model"])
         try:
-            return exposure, get_row(request, exposure, given["pk"])
+            return exposure, find_row(request, exposure, given["pk"])
         except NotFound:
             raise ToolError(RECORD_NOT_FOUND) from None

@@ -6,8 +6,8 @@ event stream when there is progress to tell or when it takes its time.
 """
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
 
 from channels.consumer import AsyncConsumer
 from channels.exceptions import StopConsumer
@@ -18,11 +18,13 @@ from ..protocol.errors import InternalError
 from ..protocol.http import BASE_HEADERS, Response
 from ..protocol.messages import encode, error_response, notification
 from ..protocol.sse import KEEP_ALIVE, event
-from ..server import in_thread, resume_async
+from ..server import Pool, in_thread, resume_async
 from ..sites import MCPSite
 from .exchange import Exchange, Pending
 
-__all__ = ["MCPConsumer"]
+__all__ = ["MCPConsumer", "as_application"]
+
+T = TypeVar("T")
 
 # Seconds after which a call that is still running becomes an event stream, and between its keep-alives.
 STREAM_AFTER: Final = 5.0
@@ -97,7 +99,7 @@ class MCPConsumer(AsyncConsumer):
 
     async def answer(self, body: bytes) -> Response | None:
         """Return the whole answer, or None when it has gone out as a stream."""
-        work = asyncio.ensure_future(in_thread("reads", lambda: self.exchange.answer(body)))
+        work = asyncio.ensure_future(self.in_thread("reads", lambda: self.exchange.answer(body)))
         await asyncio.wait({work}, timeout=WATCH_AFTER)
         if not work.done() and not await self.outlast(work):
             return self.exchange.too_long()
@@ -158,7 +160,11 @@ class MCPConsumer(AsyncConsumer):
         """Run the work where it belongs: on the loop, or in the pool for the project's own code."""
         if pending.later.is_async:
             return self.exchange.respond(await resume_async(pending.call, pending.later))
-        return await in_thread("slow", lambda: self.exchange.resume(pending))
+        return await self.in_thread("slow", lambda: self.exchange.resume(pending))
+
+    def in_thread(self, pool: Pool, work: Callable[[], T]) -> Awaitable[T]:
+        """Run work in a thread: of the pool, or of the middleware that the site needs."""
+        return in_thread(pool, work, thread_sensitive=self.site.needs_middleware)
 
     async def watch(self, pending: Pending, work: asyncio.Future[Response]) -> None:
         """Stop the work when the client goes, in the era in which that is how a call is cancelled."""

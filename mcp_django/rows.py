@@ -1,0 +1,86 @@
+"""One row by its primary key, for reading: from a plan that was compiled before, with the labels of what it points to.
+
+That is for exposures whose rows are those of the table. Any other row is what the exposure's own queryset gives, which
+may hold annotations and classes that a plan does not know.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from django.db.models import F, Model, Q, QuerySet
+from django.db.models.lookups import Exact
+
+from .context import MCPRequest
+from .exceptions import NotFound, ToolError
+from .plans import Bind, Plan, Slot, cached_plan, compile_plan, prepare
+from .queries import using_of
+from .relations import joined_label
+from .visibility import columns_of, get_row, has_every_row, parse_pk, visible_fields
+
+if TYPE_CHECKING:
+    from .exposures import ModelExposure
+
+__all__ = ["FoundRow", "find_row"]
+
+# Databases bound the number of tables of one query; the labels of further relations are queried by themselves.
+MAX_JOINS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRow:
+    """A row and, by the path of their column, the labels that came with it."""
+
+    row: Model
+    labels: Mapping[str, str | None]
+
+
+def find_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> FoundRow:
+    """Return the row that :func:`~mcp_django.visibility.get_row` returns.
+
+    Raises:
+        NotFound: the caller may not know of such a row.
+    """
+    if not _is_table(exposure):
+        return FoundRow(get_row(request, exposure, pk), {})
+    using = using_of(exposure, None)
+    params = _params(exposure, parse_pk(exposure, pk), using)
+    names = [field.attname for field in exposure.opts.concrete_fields]
+    joins = _joins(request, exposure)
+
+    def build() -> Plan:
+        condition = Q()
+        for index, field in enumerate(exposure.opts.pk_fields):
+            condition &= Q(Exact(F(field.attname), Bind(Slot(index))))
+        rows = exposure.get_queryset(request).filter(condition).order_by()
+        return compile_plan(rows.values_list(*names, *joins), using)
+
+    found = cached_plan((exposure, using, "row", joins), build).run(using, params)
+    if not found:
+        # A key that leads nowhere, which the database did not forbid, lets the join lose the row.
+        return FoundRow(get_row(request, exposure, pk), {})
+    row = exposure.model.from_db(using, names, found[0][: len(names)])
+    if not exposure.has_view_permission(request, row):
+        raise NotFound
+    return FoundRow(row, dict(zip(joins, found[0][len(names) :], strict=True)))
+
+
+def _is_table(exposure: "ModelExposure") -> bool:
+    manager: Any = exposure.model._default_manager
+    return has_every_row(exposure) and manager._queryset_class is QuerySet
+
+
+def _params(exposure: "ModelExposure", value: Any, using: str) -> list[Any]:
+    fields: Sequence[Any] = exposure.opts.pk_fields
+    parts = [value] if len(fields) == 1 else value
+    try:
+        return [prepare(field, part, using) for field, part in zip(fields, parts, strict=True)]
+    except ToolError:
+        raise NotFound from None
+
+
+def _joins(request: MCPRequest, exposure: "ModelExposure") -> tuple[str, ...]:
+    columns = columns_of(exposure, visible_fields(request, exposure))
+    labels = (joined_label(request, column.field) for column in columns if column.kind == "relation")
+    return tuple(islice((label for label in labels if label is not None), MAX_JOINS))
