@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from django.db.models import Model, QuerySet
 
 from .addresses import row_uri
+from .columns import texts
 from .context import MCPRequest
 from .lookups import kind_of
 from .plans import Plan, cached_plan, compile_plan, condition_shape, is_plannable
@@ -326,10 +327,10 @@ def _represent(work: _Work, serializer: Any, row: Any) -> Any:
 def _relation(work: _Work, cell: Cell) -> list[Any]:
     keys = _rendered(work, cell, work.columns[cell.position])
     if cell.label is not None:
-        labels: Sequence[Any] = [
-            text if text is None or (len(text) <= MAX_LABEL and text.isascii()) else clean_text(text, MAX_LABEL)
-            for text in work.columns[cell.label]
-        ]
+        read = work.columns[cell.label]
+        labels: Sequence[Any] | None = texts(read, MAX_LABEL)
+        if labels is None:
+            labels = [None if text is None else clean_text(text, MAX_LABEL) for text in read]
     else:
         found = _loaded_labels(work, cell.column)
         if found is None:

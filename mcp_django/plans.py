@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Context, Decimal
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -17,7 +18,7 @@ from django.core.exceptions import EmptyResultSet, ValidationError
 from django.core.signals import setting_changed
 from django.db import connections
 from django.db.models import Q, QuerySet
-from django.db.models.expressions import Expression, F
+from django.db.models.expressions import Col, Expression, F
 from django.db.models.lookups import (
     Exact,
     GreaterThan,
@@ -225,11 +226,30 @@ def _flags(function: Callable[..., Any]) -> Converter:
     return convert
 
 
+def _decimals(function: Callable[..., Any]) -> Converter:
+    """Return what takes the two steps of SQLite's converter in one loop: 15 digits, then the places of the field."""
+    each = _each(function)
+
+    def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
+        if not isinstance(expression, Col):
+            return each(values, expression, connection)
+        field: Any = expression.output_field
+        digits, context = Context(prec=15).create_decimal_from_float, field.context
+        places = Decimal(1).scaleb(-field.decimal_places)
+        try:
+            return [digits(value).quantize(places, context=context) for value in values]
+        except (TypeError, ArithmeticError):
+            return each(values, expression, connection)
+
+    return convert
+
+
 # By name, so that the module, which needs the driver, is not imported.
 _SQLITE: Final = "django.db.backends.sqlite3.operations"
 _QUICK: Final[Mapping[tuple[str, str], Callable[[Callable[..., Any]], Converter]]] = {
     (_SQLITE, "DatabaseOperations.convert_datetimefield_value"): _moments,
     (_SQLITE, "DatabaseOperations.convert_booleanfield_value"): _flags,
+    (_SQLITE, "DatabaseOperations.get_decimalfield_converter.<locals>.converter"): _decimals,
 }
 
 

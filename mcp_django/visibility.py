@@ -6,6 +6,7 @@ filtered out and forbidden. Names that clients send are looked up in allow-lists
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -298,8 +299,11 @@ def _own_key(model: type[Model], entry: Any) -> OrderKey | None:
         descending, entry = entry.descending, entry.expression
     if isinstance(entry, F):
         entry = getattr(entry, "name", None)
-    if not isinstance(entry, str):
-        return None
+    return _named_key(model, entry, descending) if isinstance(entry, str) else None
+
+
+@lru_cache(maxsize=4096)
+def _named_key(model: type[Model], entry: str, descending: bool) -> OrderKey | None:
     if entry[:1] in "+-":
         descending, entry = entry[0] == "-", entry[1:]
     path = resolve_path(model, entry) if entry else None

@@ -4,6 +4,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import orjson
 import pytest
@@ -176,3 +177,27 @@ def test_row_211_a_label_that_fails_is_none(caplog: pytest.LogCaptureFixture) ->
 def test_the_relations_that_a_label_follows_are_known() -> None:
     assert label_relations(Profile) == ("author",)
     assert label_relations(Author) == ()
+
+
+COLUMNS: dict[str, list[list[Any]]] = {
+    "title": [["a", "b"], ["x" * 11], ["\ud800"], ["é", None], [Book.Status.DRAFT], [5]],
+    "id": [[1, 2], [2**53, None], [True]],
+    "rating": [[1.5, 0.0], [float("nan"), None], [1]],
+    "price": [[Decimal("1.50"), Decimal("-0.00")], [Decimal("1E+3"), Decimal("NaN"), None]],
+    "created": [
+        [datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, 1, 2, 3, 4, tzinfo=UTC)],
+        [datetime(1900, 1, 1, tzinfo=ZoneInfo("Europe/Amsterdam")), datetime(1, 1, 1), None],
+    ],
+    "published": [[date(2024, 1, 1), date(1, 1, 1)], [date(2024, 1, 1), None, datetime(2024, 1, 1)]],
+    "opens": [[time(1, 2), None]],
+}
+
+
+@pytest.mark.parametrize(("name", "values"), [(name, values) for name, lists in COLUMNS.items() for values in lists])
+@pytest.mark.parametrize("limit", [None, 10])
+def test_a_column_is_rendered_as_its_values_are(name: str, values: list[Any], limit: int | None) -> None:
+    renderer = field_renderer(Loan._meta.get_field("id") if name == "id" else Book._meta.get_field(name), limit, "hint")
+    assert renderer is not None
+    expected = [renderer(value) for value in values]
+    assert render_column(name, renderer, tuple(values)) == (expected, 0)
+    assert render_column(name, renderer, []) == ([], 0)

@@ -1,3 +1,7 @@
+from copy import copy
+
+import pytest
+from django.http import HttpRequest
 from django.test import RequestFactory
 
 from mcp_django import site
@@ -49,3 +53,20 @@ def test_a_wsgi_request_makes_the_same_scope():
     assert found["path"] == "/mcp"
     assert (b"content-type", b"application/json") in found["headers"]
     assert (b"accept", b"*/*") in found["headers"]
+
+
+def test_a_request_has_every_attribute_that_django_gives_one():
+    request = request_of()
+    assert vars(HttpRequest()).keys() <= {name for name in dir(request) if hasattr(request, name)}
+    assert (request.GET, request.POST, request.FILES, request.COOKIES) == ({}, {}, {}, {})
+    assert (request.resolver_match, request.content_type, request.content_params) == (None, None, None)
+
+
+def test_the_query_stays_empty_and_belongs_to_one_request():
+    first, second = request_of(), request_of()
+    first.encoding = "latin1"
+    with pytest.raises(AttributeError):
+        first.GET["x"] = "1"
+    first.POST["x"] = "1"
+    assert "x" not in second.POST
+    assert copy(first).POST == first.POST

@@ -1,9 +1,11 @@
 """An ASGI scope to the Django request that hooks get: the same facts, no cookie, no body."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from django.http import HttpRequest, QueryDict
+from django.utils.datastructures import MultiValueDict
 
 from ..context import MCPContext, MCPRequest
 from ..sites import MCPSite
@@ -12,6 +14,34 @@ __all__ = ["build_request", "headers_of", "scope_from_wsgi"]
 
 # Never given to hooks: no cookie is authority here, and the token belongs to the authenticator alone.
 DROPPED = frozenset({"cookie", "cookie2"})
+
+
+class EmptyRequest(MCPRequest):
+    """A request with no query, form and files, which are made when a hook asks for them: few do.
+
+    As Django's own subclasses of ``HttpRequest``, it sets the attributes itself.
+    """
+
+    def __init__(self) -> None:
+        self.COOKIES = {}
+        self.resolver_match = None
+        self.content_type = None
+        self.content_params = None
+
+    @cached_property
+    def GET(self) -> QueryDict:  # type: ignore[override]
+        """The query."""
+        return QueryDict("")
+
+    @cached_property
+    def POST(self) -> QueryDict:  # type: ignore[override]
+        """The form."""
+        return QueryDict(mutable=True)
+
+    @cached_property
+    def FILES(self) -> MultiValueDict[str, Any]:  # type: ignore[override]
+        """The files."""
+        return MultiValueDict()
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -29,7 +59,7 @@ def headers_of(scope: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], site: MCPSite) -> MCPRequest:
     """Return the request of one call; ``user`` and the rest of ``mcp`` are filled in as they become known."""
-    request = MCPRequest()
+    request = EmptyRequest()
     request.method = scope["method"]
     request.path = scope["path"]
     request.path_info = scope["path"]
@@ -50,7 +80,6 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
             key = name.upper().replace("-", "_")
             request.META[key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"] = ",".join(values)
     request.connection_scheme = scope.get("scheme", "http")
-    request.GET = QueryDict("")
     request.mcp = MCPContext(site=site)
     return request
 
