@@ -11,6 +11,7 @@ def database_from(value: str) -> dict[str, Any]:
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": value,
+        "CONN_MAX_AGE": 60,
         "OPTIONS": {
             # A writer waits for its turn instead of failing halfway, and never blocks readers.
             "transaction_mode": "IMMEDIATE",

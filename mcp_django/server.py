@@ -112,17 +112,17 @@ def _pool(name: Pool) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix=f"mcp-{name}")
 
 
-async def in_thread(pool: Pool, work: Callable[[], T], *, thread_sensitive: bool = False) -> T:
-    """Run ``work`` in a thread of the pool, with the context variables of the caller.
+def in_thread(pool: Pool, work: Callable[[], T], *, thread_sensitive: bool = False) -> asyncio.Future[T]:
+    """Run ``work`` in a thread of the pool, with the context variables of the caller; return the future of its result.
 
     The threads keep their database connections as ``CONN_MAX_AGE`` says: the request signals, which Django sends
     around each request of its own, are sent around each piece of work. ``thread_sensitive`` work runs in the thread
     of Django's middleware instead, which may have left something there.
     """
     if thread_sensitive:
-        return await sync_to_async(work, thread_sensitive=True)()
+        return asyncio.ensure_future(sync_to_async(work, thread_sensitive=True)())
     context = contextvars.copy_context()
-    return await asyncio.get_running_loop().run_in_executor(_pool(pool), context.run, _bracketed, work)
+    return asyncio.get_running_loop().run_in_executor(_pool(pool), context.run, _bracketed, work)
 
 
 def _bracketed(work: Callable[[], T]) -> T:

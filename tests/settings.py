@@ -56,6 +56,8 @@ TEMPLATES = [
 
 # A file, as worker threads open connections of their own; conftest.py gives each run its own one.
 DATABASES = {"default": database_from(os.environ.get("TEST_DATABASE_URL") or str(BASE_DIR / "db.sqlite3"))}
+# Worker threads outlive the tests, and must not hold on to their database.
+DATABASES["default"]["CONN_MAX_AGE"] = 0
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}

@@ -117,7 +117,7 @@ async def test_work_runs_in_a_thread_of_the_named_pool_with_the_callers_context(
 
 async def test_a_slow_tool_holds_up_no_read():
     release = threading.Event()
-    slow = [asyncio.ensure_future(in_thread("slow", release.wait)) for _ in range(8)]
+    slow = [in_thread("slow", release.wait) for _ in range(8)]
     try:
         assert await asyncio.wait_for(in_thread("reads", lambda: "read"), 5) == "read"
     finally:

@@ -6,7 +6,7 @@ event stream when there is progress to tell or when it takes its time.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from channels.consumer import AsyncConsumer
@@ -65,7 +65,8 @@ class MCPConsumer(AsyncConsumer):
         response = self.exchange.front_door()
         if response is None:
             try:
-                body = await asyncio.wait_for(self.read_body(), settings.BODY_TIMEOUT)
+                async with asyncio.timeout(settings.BODY_TIMEOUT):
+                    body = await self.read_body()
             except BodyTooLarge:
                 response = self.exchange.too_large()
             except TimeoutError:
@@ -99,7 +100,7 @@ class MCPConsumer(AsyncConsumer):
 
     async def answer(self, body: bytes) -> Response | None:
         """Return the whole answer, or None when it has gone out as a stream."""
-        work = asyncio.ensure_future(self.in_thread("reads", lambda: self.exchange.answer(body)))
+        work = self.in_thread("reads", lambda: self.exchange.answer(body))
         await asyncio.wait({work}, timeout=WATCH_AFTER)
         if not work.done() and not await self.outlast(work):
             return self.exchange.too_long()
@@ -162,7 +163,7 @@ class MCPConsumer(AsyncConsumer):
             return self.exchange.respond(await resume_async(pending.call, pending.later))
         return await self.in_thread("slow", lambda: self.exchange.resume(pending))
 
-    def in_thread(self, pool: Pool, work: Callable[[], T]) -> Awaitable[T]:
+    def in_thread(self, pool: Pool, work: Callable[[], T]) -> asyncio.Future[T]:
         """Run work in a thread: of the pool, or of the middleware that the site needs."""
         return in_thread(pool, work, thread_sensitive=self.site.needs_middleware)
 
