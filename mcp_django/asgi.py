@@ -5,6 +5,7 @@ unchanged. The endpoints are those that ``urls.py`` mounts; a site that ``needs_
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from typing import Any
 
 from django.core.asgi import get_asgi_application as django_asgi_application
@@ -26,13 +27,15 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
     # Django is set up by now; before that the models behind the transport cannot be imported.
     from .transports.http import as_application
 
+    application_of = cache(as_application)
+
     async def application(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             root = scope.get("root_path", "")
             site = mounted_endpoints().get(scope["path"].removeprefix(root).removesuffix("/"))
             if site is not None and not site.needs_middleware:
                 set_script_prefix(f"{root}/")
-                await as_application(site)(scope, receive, send)
+                await application_of(site)(scope, receive, send)
                 return
         await fallback(scope, receive, send)
 

@@ -2,10 +2,13 @@
 
 import hashlib
 import re
+import threading
 import time
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
 
-from django.core.cache import cache
+from django.core.cache import DEFAULT_CACHE_ALIAS, caches
+from django.core.signals import setting_changed
 
 __all__ = ["hit", "parse_rate"]
 
@@ -13,6 +16,33 @@ PERIODS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 RATE: Final = re.compile(r"([0-9]+)/([smhd])")
 
 
+_local = threading.local()
+
+
+def _cache() -> Any:
+    """Return this thread's own instance of the default cache.
+
+    ``django.core.cache.cache`` makes one for each context, and every call has a context of its own.
+    """
+    found = getattr(_local, "cache", None)
+    if found is None or _local.generation != _generation[0]:
+        found = _local.cache = caches.create_connection(DEFAULT_CACHE_ALIAS)
+        _local.generation = _generation[0]
+    return found
+
+
+_generation = [0]
+
+
+def _forget(*, setting: str, **kwargs: Any) -> None:
+    if setting == "CACHES":
+        _generation[0] += 1
+
+
+setting_changed.connect(_forget)
+
+
+@lru_cache(maxsize=32)
 def parse_rate(rate: str) -> tuple[int, int]:
     """Return number and seconds of "number/period".
 
@@ -36,16 +66,18 @@ def hit(name: str, who: str, rate: str | None) -> int | None:
     now = int(time.time())
     digest = hashlib.sha256(who.encode()).hexdigest()[:32]
     key = f"mcp_django:rate:{name}:{digest}:{now // period}"
+    cache = _cache()
     try:
         used = cache.incr(key)
     except ValueError:
         # The first of the period; where two are the first, the second counts on.
-        used = 1 if cache.add(key, 1, timeout=period) else _again(key)
+        used = 1 if cache.add(key, 1, timeout=period) else _again(cache, key)
     return None if used <= number else period - now % period
 
 
-def _again(key: str) -> int:
+def _again(cache: Any, key: str) -> int:
     try:
-        return cache.incr(key)
+        used: int = cache.incr(key)
+        return used
     except ValueError:  # evicted between the two calls
         return 1

@@ -52,6 +52,7 @@ class MCPConsumer(AsyncConsumer):
         """Run the request as an ASGI application does."""
         self.scope, self.receive, self.base_send = scope, receive, send
         self.streaming = False
+        self.watch_read: asyncio.Task[None] | None = None
         self.exchange = Exchange(self.site, scope, self.attributes)
         try:
             await self.http_request()
@@ -101,29 +102,30 @@ class MCPConsumer(AsyncConsumer):
     async def answer(self, body: bytes) -> Response | None:
         """Return the whole answer, or None when it has gone out as a stream."""
         work = self.in_thread("reads", lambda: self.exchange.answer(body))
-        await asyncio.wait({work}, timeout=WATCH_AFTER)
-        if not work.done() and not await self.outlast(work):
-            return self.exchange.too_long()
-        outcome = work.result()
+        watching = asyncio.get_running_loop().call_later(WATCH_AFTER, self.begin_watch, work)
+        try:
+            outcome = await work
+        finally:
+            watching.cancel()
+            if self.watch_read is not None:
+                self.watch_read.cancel()
         return outcome if isinstance(outcome, Response) else await self.follow(outcome)
 
-    async def outlast(self, work: asyncio.Future[Any]) -> bool:
-        """Wait for a read that takes its time; return whether it ended within ``CALL_TIMEOUT``.
+    def begin_watch(self, work: asyncio.Future[Any]) -> None:
+        """Watch a read that takes its time."""
+        self.watch_read = asyncio.ensure_future(self.give_up(work))
 
-        Raises:
-            ClientGone: there is nobody left to answer; a read has changed nothing.
-        """
-        gone = asyncio.ensure_future(self.disconnected())
+    async def give_up(self, work: asyncio.Future[Any]) -> None:
+        """End the wait for a read when its client has gone, for it has changed nothing, or its time is over."""
         try:
-            await asyncio.wait({work, gone}, timeout=settings.CALL_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
-        if work.done():
-            return True
-        work.cancel()
-        if gone.done():
-            raise ClientGone
-        return False
+            async with asyncio.timeout(settings.CALL_TIMEOUT):
+                await self.disconnected()
+        except TimeoutError:
+            outcome: Any = self.exchange.too_long()
+        else:
+            outcome = ClientGone()
+        if not work.done():
+            (work.set_exception if isinstance(outcome, ClientGone) else work.set_result)(outcome)
 
     async def disconnected(self) -> None:
         """Return when the client has closed the connection."""
