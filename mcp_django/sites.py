@@ -208,7 +208,7 @@ class MCPSite:
     def get_tools(self, request: MCPRequest) -> list[Tool]:
         """Return the tools that the caller may use, in an order that depends on nothing else."""
         found = [tool for tool in self._tools.values() if self._offers(request, tool)]
-        actions: list[Tool] = [tool for tool in self._caller_action_tools(request) if self._offers(request, tool)]
+        actions: list[Tool] = [tool for tool in self._caller_action_tools(request) if self._admits(request, tool)]
         # Over the budget no client could hold the list; run_action reaches the same actions.
         return found + actions if len(found) + len(actions) <= settings.TOOL_BUDGET else found
 
@@ -220,12 +220,14 @@ class MCPSite:
         return tool if tool is not None and self._permits(request, tool) else None
 
     def _offers(self, request: MCPRequest, tool: Tool) -> bool:
-        return request.mcp.scopes.issuperset(tool.scopes) and self._permits(request, tool)
+        return self._admits(request, tool) and tool.has_permission(request)
+
+    def _admits(self, request: MCPRequest, tool: Tool) -> bool:
+        """Whether the token and the settings admit the tool; those of actions are the caller's as they are found."""
+        return request.mcp.scopes.issuperset(tool.scopes) and (tool.read_only or not settings.READ_ONLY)
 
     def _permits(self, request: MCPRequest, tool: Tool) -> bool:
-        if settings.READ_ONLY and not tool.read_only:
-            return False
-        return tool.has_permission(request)
+        return (tool.read_only or not settings.READ_ONLY) and tool.has_permission(request)
 
     def _caller_action_tools(self, request: MCPRequest) -> list[ActionTool]:
         found = []

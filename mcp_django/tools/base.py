@@ -10,7 +10,7 @@ import orjson
 from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..protocol.content import Content, Text
-from ..visibility import visible_exposures
+from ..visibility import may_view
 
 __all__ = ["READ", "WRITE", "RecordTool", "Tool", "ToolResult", "error_result"]
 
@@ -108,7 +108,7 @@ class RecordTool(Tool):
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may view the rows of some model."""
-        return bool(visible_exposures(request))
+        return any(may_view(request, exposure) for exposure in request.mcp.site.exposures_by_label.values())
 
 
 def error_result(error: ToolError) -> ToolResult:

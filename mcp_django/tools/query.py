@@ -128,9 +128,9 @@ class QueryRecords(RecordTool):
     name = "query_records"
     title = "Query records"
     description = (
-        "Use this to list or find records of a model: filter, search, sort, page. Returns columns and rows; a foreign "
-        "key is [pk, label]. Go on with next_cursor until it is absent. Lookups (field__lookup): exact, in, isnull; "
-        "numbers and dates: gt, gte, lt, lte, range; text: contains, icontains, startswith, istartswith. Examples: "
+        "Use this to list or find records: filter, search, sort, page. Returns columns and rows; a foreign key is "
+        "[pk, label]. Go on with next_cursor until it is absent. Lookups are field__lookup: in, isnull, gt, gte, lt, "
+        "lte, range, contains, icontains, startswith. Examples: "
         '{"model":"shop.order","filters":{"status":"paid","created__gte":"2026-01-01"},"ordering":["-total"],'
         '"fields":["number","customer","total"]} '
         '{"model":"shop.customer","search":"smith","limit":5,"count":true}'
