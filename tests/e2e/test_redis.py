@@ -1,0 +1,56 @@
+"""What workers share: the cache, over real connections to Redis."""
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.cache import cache
+
+from mcp_django import MCPSite, ToolError
+from mcp_django.context import MCPContext, MCPRequest
+from mcp_django.elicitation import issue, redeem
+from mcp_django.transports.limits import LimitExceeded, count_call
+
+
+@pytest.fixture(autouse=True)
+def shared_cache(redis: str, settings: Any) -> Iterator[None]:
+    """The project's cache is Redis, under a prefix of the test's own."""
+    backend = "django.core.cache.backends.redis.RedisCache"
+    settings.CACHES = {"default": {"BACKEND": backend, "LOCATION": redis, "KEY_PREFIX": uuid.uuid4().hex}}
+    yield
+    cache.close()
+
+
+def test_H153_calls_are_counted_together_whichever_connection_counts(settings: Any) -> None:
+    settings.MCP_DJANGO = {"CALL_RATE": "25/h"}
+
+    def call(_: int) -> bool:
+        try:
+            count_call("user:1")
+        except LimitExceeded:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as workers:
+        assert sum(workers.map(call, range(60))) == 25
+
+
+def test_a_confirmation_is_good_for_one_of_many_workers_that_ask_at_once() -> None:
+    request = MCPRequest()
+    request.user = User(pk=1, username="root")
+    request.mcp = MCPContext(site=MCPSite("shared"))
+    arguments = {"pk": 1}
+    token = issue(request, "delete_record", arguments, [1])
+
+    def confirm(_: int) -> bool:
+        try:
+            redeem(request, token, "delete_record", arguments, [1])
+        except ToolError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as workers:
+        assert sum(workers.map(confirm, range(32))) == 1
