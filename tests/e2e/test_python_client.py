@@ -371,7 +371,7 @@ async def test_who_is_not_staff_finds_nothing(example: Server, mode: str) -> Non
         tools = {tool.name for tool in await every(client.list_tools, "tools")}
         queried = await _attempt(client, "query_records", {"model": "shop.order"})
     assert uris == {"shop://policy/returns"}
-    assert tools == {"revenue_by_month"}
+    assert tools == set()
     assert queried == "refused"
 
 
