@@ -278,3 +278,46 @@ async def test_L206_a_read_over_its_time_is_given_up_with_the_time_to_come_back(
     status, headers, body = await asked.answer()
     assert (status, headers["retry-after"]) == (503, "5")
     assert "took longer" in json.loads(body)["error"]["message"]
+
+
+async def test_V4_a_client_that_reads_nothing_is_given_up(token, tools, monkeypatch):
+    monkeypatch.setattr(http, "WRITE_TIMEOUT", 0.05)
+    monkeypatch.setattr(http, "STREAM_AFTER", 0.01)
+    ended = asyncio.Event()
+
+    async def wait(request) -> str:
+        """Wait."""
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.set()
+        return "waited"
+
+    tools(wait, read_only=True)
+    body, headers = calling("wait")
+    messages = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
+
+    async def receive():
+        return messages.pop() if messages else await asyncio.get_running_loop().create_future()
+
+    async def send(message):
+        await asyncio.get_running_loop().create_future()
+
+    scope = http_scope(authorization=token, **headers)
+    await asyncio.wait_for(http.as_application(site)(scope, receive, send), 5)
+    await asyncio.wait_for(ended.wait(), 2)
+
+
+async def test_A4_a_stream_lets_an_allowed_page_have_it(token, tools):
+    async def count(request) -> str:
+        """Count."""
+        request.mcp.progress(1, 1)
+        return "counted"
+
+    tools(count, read_only=True)
+    body, headers = calling("count", progress="p")
+    asked = exchange(token, origin="http://testserver", **headers)
+    await asked.send(body)
+    _, headers, _ = await asked.answer()
+    assert headers["content-type"] == "text/event-stream"
+    assert headers["access-control-allow-origin"] == "http://testserver"

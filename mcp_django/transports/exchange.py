@@ -89,7 +89,7 @@ class Exchange:
         if len(self.headers.get("origin", [])) > 1 or not self._origin_allowed():
             return self._refuse(403, "Origin not allowed")
         if self.request.method == "OPTIONS" and "access-control-request-method" in self.headers:
-            return Response(204, headers=self._cors() | {"Access-Control-Max-Age": "600"})
+            return Response(204, headers=self.cors() | {"Access-Control-Max-Age": "600"})
         try:
             length = body_length(self.header("content-length"))
         except ValueError:
@@ -118,7 +118,8 @@ class Exchange:
             return True
         return origin_allowed(given, [*settings.ALLOWED_ORIGINS, origin(self.request)])
 
-    def _cors(self) -> dict[str, str]:
+    def cors(self) -> dict[str, str]:
+        """Return the headers by which a browser lets a page of an allowed origin have the answer."""
         given = self.header("origin")
         if given is None:
             return {}
@@ -241,7 +242,7 @@ class Exchange:
 
     def respond(self, reply: Reply) -> Response:
         """Return the HTTP answer that carries a reply."""
-        return Response(reply.status, reply.body, headers=self._cors())
+        return Response(reply.status, reply.body, headers=self.cors())
 
     # Challenges (RFC 6750, section 3; RFC 9728, section 5.1)
 
@@ -251,7 +252,7 @@ class Exchange:
             default_scopes(),
             error="invalid_token" if error.invalid else None,
         )
-        return self._refuse(401, "Sign in first", {"WWW-Authenticate": header, **self._cors()})
+        return self._refuse(401, "Sign in first", {"WWW-Authenticate": header, **self.cors()})
 
     def _forbidden(self, call: Call, error: InsufficientScope) -> Response:
         header = challenge(
@@ -260,4 +261,4 @@ class Exchange:
             error="insufficient_scope",
         )
         body = encode(error_response(call.id, InvalidRequest(str(error)), modern=call.era.modern))
-        return Response(403, body, headers={"WWW-Authenticate": header, **self._cors()})
+        return Response(403, body, headers={"WWW-Authenticate": header, **self.cors()})

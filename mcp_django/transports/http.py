@@ -28,9 +28,11 @@ T = TypeVar("T")
 
 # Seconds after which a call that is still running becomes an event stream, and between its keep-alives.
 STREAM_AFTER: Final = 5.0
+KEEP_ALIVE_EVERY: Final = 15.0
 # Seconds after which a read is watched for its client leaving: most are over sooner.
 WATCH_AFTER: Final = 0.5
-KEEP_ALIVE_EVERY: Final = 15.0
+# Seconds that a client may take to read what was sent before it counts as gone; servers wait for it without end.
+WRITE_TIMEOUT: Final = 30.0
 STREAM_HEADERS: Final = (*BASE_HEADERS, ("Content-Type", "text/event-stream"), ("X-Accel-Buffering", "no"))
 
 
@@ -199,24 +201,39 @@ class MCPConsumer(AsyncConsumer):
         """Return the answer, or end the stream with it when one was opened."""
         if not self.streaming:
             return response
-        await self.base_send({"type": "http.response.body", "body": event(response.body), "more_body": False})
+        await self.send_message({"type": "http.response.body", "body": event(response.body), "more_body": False})
         return None
 
     async def send_event(self, data: bytes) -> None:
         """Send one event, after the headers of the stream if it is the first."""
         if not self.streaming:
             self.streaming = True
-            headers = [(name.lower().encode(), value.encode()) for name, value in STREAM_HEADERS]
-            await self.base_send({"type": "http.response.start", "status": 200, "headers": headers})
-        await self.base_send({"type": "http.response.body", "body": data, "more_body": True})
+            await self.start(200, [*STREAM_HEADERS, *self.exchange.cors().items()])
+        await self.send_message({"type": "http.response.body", "body": data, "more_body": True})
 
     async def send_response(self, response: Response | None) -> None:
         """Send a whole answer."""
         if response is None:
             return
-        headers = [(name.lower().encode(), value.encode("latin1")) for name, value in response.header_list()]
-        await self.base_send({"type": "http.response.start", "status": response.status, "headers": headers})
-        await self.base_send({"type": "http.response.body", "body": response.body})
+        await self.start(response.status, response.header_list())
+        await self.send_message({"type": "http.response.body", "body": response.body})
+
+    async def start(self, status: int, headers: list[tuple[str, str]]) -> None:
+        """Send the head of an answer."""
+        encoded = [(name.lower().encode(), value.encode("latin1")) for name, value in headers]
+        await self.send_message({"type": "http.response.start", "status": status, "headers": encoded})
+
+    async def send_message(self, message: Mapping[str, Any]) -> None:
+        """Send a message of the protocol between server and application.
+
+        Raises:
+            ClientGone: the client does not read what it is sent.
+        """
+        try:
+            async with asyncio.timeout(WRITE_TIMEOUT):
+                await self.base_send(message)
+        except TimeoutError:
+            raise ClientGone from None
 
 
 def as_application(site: MCPSite, attributes: Mapping[str, Any] | None = None) -> Any:
