@@ -6,6 +6,7 @@ Streamable HTTP, Security & Endpoint and Sending Messages; the functions take he
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 __all__ = ["ALLOWED_METHODS", "Response", "accepts", "body_length", "is_json", "origin_allowed"]
@@ -53,8 +54,12 @@ def accepts(accept: str | None, media_type: str) -> bool:
     """
     if accept is None:
         return True
-    if len(accept) > MAX_ACCEPT_CHARS:
-        return False
+    return len(accept) <= MAX_ACCEPT_CHARS and _admits(accept, media_type)
+
+
+# Clients send one of a few values with every request.
+@lru_cache(maxsize=256)
+def _admits(accept: str, media_type: str) -> bool:
     kind = media_type.partition("/")[0]
     # The most specific range that matches decides, so that "q=0" can exclude one type from "*/*".
     best, allowed = -1, False
