@@ -6,7 +6,7 @@ tests are skipped, but fail where `CI` is set.
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -44,6 +44,31 @@ def empty_cache() -> Iterator[None]:
     cache.clear()
     yield
     cache.clear()
+
+
+@pytest.fixture
+def tools() -> Iterator[Callable[..., None]]:
+    """Make functions tools of the default site while a test runs."""
+    from mcp_django import site
+
+    added = []
+
+    def add(function: Callable[..., Any], **options: Any) -> None:
+        site.add_tool(function, **options)
+        added.append(options.get("name", function.__name__))
+
+    yield add
+    for name in added:
+        del site._tools[name]
+
+
+@pytest.fixture
+def token(transactional_db: None) -> str:
+    """The `Authorization` header of a superuser, whom worker threads see too."""
+    from mcp_django.testing import MCPClient
+    from tests.factories import make_superuser
+
+    return MCPClient(make_superuser()).headers["Authorization"]
 
 
 def unavailable(what: str, url: str, error: Exception) -> None:

@@ -18,7 +18,7 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in p
 LAYERS = {
     "protocol": "protocol",
     "common": "addresses columns conf context elicitation exceptions lookups pages pagination permissions plans "
-    "queries relations rows schemas serializers visibility",
+    "queries rates relations rows schemas serializers visibility",
     "features": "tools resources prompts completions",
     "registry": "exposures adminexposure sites decorators",
     "kernel": "server methods events sessions tasks models",

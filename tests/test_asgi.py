@@ -3,17 +3,10 @@ import json
 import pytest
 
 from mcp_django import asgi, site
-from mcp_django.testing import MCPClient
 from tests.asgi_client import Exchange, http_scope
-from tests.factories import make_superuser
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-
-
-@pytest.fixture
-def token(transactional_db):
-    return MCPClient(make_superuser()).headers["Authorization"]
 
 
 async def fallback(scope, receive, send):

@@ -5,7 +5,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from mcp_types.methods import validate_server_result
 
-from mcp_django import MCPSite, ToolError, site
+from mcp_django import MCPSite, ToolError
 from mcp_django.exceptions import NotFound
 from mcp_django.protocol.errors import MissingClientCapability
 from mcp_django.testing import MCPClient, MCPError
@@ -18,20 +18,6 @@ ALL = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 @dataclass
 class Greeting:
     text: str
-
-
-@pytest.fixture
-def tools():
-    """Functions that are tools of the default site while a test runs."""
-    added = []
-
-    def add(function, **options):
-        site.add_tool(function, **options)
-        added.append(options.get("name", function.__name__))
-
-    yield add
-    for name in added:
-        del site._tools[name]
 
 
 def greet(request, name: str) -> Greeting:

@@ -1,13 +1,13 @@
 import pytest
 from django.core.cache import cache
 
-from mcp_django.oauth.rates import hit, parse_rate
+from mcp_django.rates import hit, parse_rate
 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     clock = [7200.0]
-    monkeypatch.setattr("mcp_django.oauth.rates.time.time", lambda: clock[0])
+    monkeypatch.setattr("mcp_django.rates.time.time", lambda: clock[0])
     return clock
 
 

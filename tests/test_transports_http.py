@@ -7,32 +7,12 @@ from asgiref.sync import sync_to_async
 from django.test import override_settings
 
 from mcp_django import site
-from mcp_django.testing import MCPClient
 from mcp_django.transports import http
 from tests.asgi_client import Exchange, events, http_scope
-from tests.factories import make_superuser
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MCP = {"BASE_URL": "http://testserver"}
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-
-
-@pytest.fixture
-def token(transactional_db):
-    return MCPClient(make_superuser()).headers["Authorization"]
-
-
-@pytest.fixture
-def tools():
-    added = []
-
-    def add(function, **options):
-        site.add_tool(function, **options)
-        added.append(function.__name__)
-
-    yield add
-    for name in added:
-        del site._tools[name]
 
 
 def exchange(token, **headers):

@@ -16,24 +16,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
-@pytest.fixture
-def token(transactional_db):
-    return MCPClient(make_superuser()).headers["Authorization"]
-
-
-@pytest.fixture
-def tools():
-    added = []
-
-    def add(function, **options):
-        site.add_tool(function, **options)
-        added.append(function.__name__)
-
-    yield add
-    for name in added:
-        del site._tools[name]
-
-
 def exchange(token, **headers):
     handler = ASGIHandler()
     handler.load_middleware(is_async=True)

@@ -2,13 +2,14 @@
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..context import MCPRequest
+from ..exceptions import InsufficientScope
 
-__all__ = ["Handler", "Later", "log_failure"]
+__all__ = ["Handler", "Later", "log_failure", "require_scopes"]
 
 logger = logging.getLogger("mcp_django")
 
@@ -23,6 +24,16 @@ class Later:
 
 # The caller's request and the validated ``params``; gives the neutral result, optional keys left out.
 Handler = Callable[[MCPRequest, Mapping[str, Any]], Mapping[str, Any] | Later]
+
+
+def require_scopes(request: MCPRequest, scopes: Iterable[str]) -> None:
+    """Check that the token has all the scopes.
+
+    Raises:
+        InsufficientScope: it has not.
+    """
+    if not request.mcp.scopes.issuperset(scopes):
+        raise InsufficientScope(scopes)
 
 
 def log_failure(what: str, error: Exception) -> str:

@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..context import MCPRequest
-from ..exceptions import InsufficientScope
 from ..protocol.errors import InvalidParams
-from .base import Later
+from ..tools.base import READ
+from .base import Later, require_scopes
 
 __all__ = ["get_prompt", "list_prompts"]
-
-SCOPES = frozenset({"mcp:read"})
 
 
 def list_prompts(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,7 +22,6 @@ def get_prompt(request: MCPRequest, params: Mapping[str, Any]) -> Later:
     prompt = next((prompt for prompt in request.mcp.site.get_prompts(request) if prompt.name == name), None)
     if prompt is None:
         raise InvalidParams(f"Unknown prompt: {name[:64]}")
-    if not request.mcp.scopes >= SCOPES:
-        raise InsufficientScope(SCOPES)
+    require_scopes(request, [READ])
     arguments = dict(params.get("arguments") or {})
     return Later(lambda: prompt.get(request, arguments), is_async=prompt.is_async)

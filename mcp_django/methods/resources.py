@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..context import MCPRequest
-from ..exceptions import InsufficientScope, NotFound
+from ..exceptions import NotFound
 from ..protocol.errors import ResourceNotFound
-from .base import Later
+from ..tools.base import READ
+from .base import Later, require_scopes
 
 __all__ = ["list_resources", "list_templates", "read_resource"]
-
-SCOPES = frozenset({"mcp:read"})
 
 
 def list_resources(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,8 +29,7 @@ def list_templates(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, 
 def read_resource(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any] | Later:
     """Answer with the contents behind a URI; missing, filtered out and forbidden are one answer."""
     uri: str = params["uri"]
-    if not request.mcp.scopes >= SCOPES:
-        raise InsufficientScope(SCOPES)
+    require_scopes(request, [READ])
     site = request.mcp.site
     function = site.get_function_resource(request, uri)
     if function is not None:

@@ -7,12 +7,12 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 
 from ..context import MCPRequest
-from ..exceptions import InsufficientScope, NotFound, ToolError
+from ..exceptions import NotFound, ToolError
 from ..protocol.errors import InvalidParams, ProtocolError
 from ..protocol.headers import check_param_headers, param_headers
 from ..protocol.versions import MODERN
 from ..tools.base import Tool, ToolResult, error_result
-from .base import Later, log_failure
+from .base import Later, log_failure, require_scopes
 
 __all__ = ["call_tool", "list_tools"]
 
@@ -30,9 +30,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     tool = request.mcp.site.get_tool(request, name)
     if tool is None:
         raise InvalidParams(f"Unknown tool: {name[:64]}")
-    missing = frozenset(tool.scopes) - request.mcp.scopes
-    if missing:
-        raise InsufficientScope(tool.scopes)
+    require_scopes(request, tool.scopes)
     arguments = dict(params.get("arguments") or {})
     if request.mcp.version in MODERN and _mirrors(tool):
         check_param_headers(tool.input_schema, arguments, _headers(request))

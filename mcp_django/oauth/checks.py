@@ -152,7 +152,7 @@ def check_registration(**kwargs: Any) -> list[CheckMessage]:
         return [Error(f"REGISTRATION is {settings.REGISTRATION!r}.", hint=hint, id="mcp_django.E130")]
     if settings.REGISTRATION == "off":
         return []
-    from .rates import parse_rate
+    from ..rates import parse_rate
 
     found: list[CheckMessage] = []
     for name in ("REGISTRATION_RATE", "REGISTRATION_TOTAL_RATE"):

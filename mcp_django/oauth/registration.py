@@ -15,10 +15,10 @@ from oauth2_provider.settings import oauth2_settings
 from ..conf import settings
 from ..context import MCPContext
 from ..exceptions import AuthenticationFailed
+from ..rates import hit
 from .bearer import BearerAuthentication
 from .clients import ClientMetadata, InvalidMetadata, read_metadata
 from .cors import cors
-from .rates import hit
 from .resource import endpoints, resource_url
 
 __all__ = ["register"]

@@ -4,11 +4,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from ..conf import settings
+from ..tools.base import READ, WRITE
 
 __all__ = ["ADMIN", "READ", "WRITE", "default_scopes", "expand", "join"]
 
-READ: Final = "mcp:read"
-WRITE: Final = "mcp:write"
 ADMIN: Final = "mcp:admin"
 
 # Weakest first: each implies those before it.

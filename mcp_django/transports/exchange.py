@@ -215,15 +215,19 @@ class Exchange:
             return self._refuse(415, f"The content type must be {JSON}")
         if self.headers.get("content-encoding"):
             return self._refuse(415, "The body must not be encoded")
-        accept = ",".join(self.headers.get("accept", [])) or None
-        if not (accepts(accept, JSON) or accepts(accept, EVENTS)):
+        if not (accepts(self.accept, JSON) or self.accepts_events):
             return self._refuse(406, f"Accept must admit {JSON} and {EVENTS}")
         return None
 
     @property
+    def accept(self) -> str | None:
+        """The ``Accept`` header, which may come in several lines."""
+        return ",".join(self.headers.get("accept", [])) or None
+
+    @property
     def accepts_events(self) -> bool:
         """Whether the client takes an event stream."""
-        return accepts(",".join(self.headers.get("accept", [])) or None, EVENTS)
+        return accepts(self.accept, EVENTS)
 
     def _serve(self, call: Call) -> Response | Pending:
         if call.id is None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from channels.consumer import AsyncConsumer
-from channels.exceptions import StopConsumer
 
 from ..conf import settings
 from ..exceptions import Cancelled
@@ -58,7 +57,7 @@ class MCPConsumer(AsyncConsumer):
         self.exchange = Exchange(self.site, scope, self.attributes)
         try:
             await self.http_request()
-        except (ClientGone, Cancelled, StopConsumer):
+        except (ClientGone, Cancelled):
             return
         finally:
             self.exchange.close()

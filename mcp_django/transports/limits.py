@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..conf import settings
-from ..oauth.rates import hit
+from ..rates import hit
 
 __all__ = ["LimitExceeded", "concurrent", "count_call"]
 

@@ -25,6 +25,8 @@ __all__ = ["endpoint"]
 
 # What Django or its middleware puts on a request that is authority or belongs to that request alone.
 WITHHELD = frozenset({"user", "auser", "session", "_cached_user", "_acached_user", "_messages", "csrf_processing_done"})
+# What an ASGI request has of its own.
+ASGI_ATTRIBUTES = frozenset({"scope", "environ", "script_name", "headers", "encoding", "urlconf"})
 
 
 def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
@@ -48,9 +50,6 @@ def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
         for name, value in vars(request).items()
         if name not in own and not name.startswith("_") and name not in ASGI_ATTRIBUTES
     }
-
-
-ASGI_ATTRIBUTES = frozenset({"scope", "environ", "script_name", "headers", "encoding", "urlconf"})
 
 
 # Consumers at work: the event loop itself holds tasks weakly.
