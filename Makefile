@@ -1,6 +1,7 @@
 # Every target makes what it needs. `make` alone says what there is.
 
 PORT ?= 8000
+MESSAGES ?= 50000
 # Options of every pytest run, such as PYTEST="-x -k oauth".
 PYTEST ?= -n 2 --dist loadfile
 # The example project is tested with its own settings, all else with those of the tests.
@@ -18,13 +19,14 @@ find_python = $(shell for python in $(2) $(PYENV_PYTHONS); do \
 PYTHON ?= $(call find_python,(3,11),python3.11 python3.12 python3.13 python3.14 python3)
 PYTHON_DJANGO6 ?= $(call find_python,(3,12),python3.14 python3.13 python3.12 python3)
 
-.PHONY: help demo test test-main test-django6 lint bench fixture-server clean
+.PHONY: help demo test test-main test-django6 lint bench fuzz fixture-server clean
 
 help:
 	@echo "make demo            the example project with its data on http://127.0.0.1:$(PORT) (PORT=N)"
 	@echo "make test            every test, on Django 5.2 and on Django 6"
 	@echo "make lint            ruff and mypy"
 	@echo "make bench           measures, prints a table and writes it as JSON"
+	@echo "make fuzz            sends the server 50,000 mutated messages of each era (MESSAGES=N)"
 	@echo "make fixture-server  the project that the conformance suite runs against (PORT=N)"
 	@echo "make clean           removes all that these made"
 
@@ -68,6 +70,9 @@ lint: .venv/.installed
 bench: .venv/.installed
 	@.venv/bin/python -m benchmarks
 
+fuzz: .venv/.installed
+	@FUZZ_MESSAGES=$(MESSAGES) .venv/bin/python -m pytest -v tests/test_fuzz_core.py tests/test_fuzz_http.py tests/test_fuzz_stdio.py
+
 fixture-server: .venv/.installed
 	@.venv/bin/python -m tests.conformance_project --port $(PORT)
 
@@ -91,5 +96,5 @@ tests/node_modules/.installed: tests/package.json tests/package-lock.json
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-django6 tests/node_modules build dist media db.sqlite3* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-clients .venv-django6 tests/node_modules build dist media db.sqlite3* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,18 +10,23 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import load, report
+from . import holding, load, report
 from .calls import LEGACY, MODERN, Call, calls, checker
 from .counting import HEADER
-from .servers import CONTENDERS, Contender, Server, cores, running
+from .servers import CONTENDERS, STREAM_CONTENDERS, Contender, Server, cores, running
 
 WARM_UP_PART = 0.25
 # Rows of the long table after the deep page's beginning.
 BEYOND = 200
 CALL_NAMES = ("tools_list", "query_records", "get_record", "first_page", "deep_page")
+# The call that is made beside streams.
+BESIDE = "get_record"
+# Streams that one user may have open in one worker, as the app's settings have it by default.
+MAX_STREAMS = 32
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -32,10 +37,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--rows", type=int, default=100_000, help="articles")
     parser.add_argument("--events", type=int, default=1_000_200, help="rows of the long table")
+    parser.add_argument("--streams", type=int, default=5_000, help="whose memory is measured")
+    parser.add_argument("--subscribers", type=int, default=1_000, help="streams that hear of a change, or are idle")
+    parser.add_argument("--settle", type=float, default=1, help="seconds between what is done to streams")
+    parser.add_argument("--per-user", type=int, default=MAX_STREAMS, help="streams of one user, at most MAX_STREAMS")
     parser.add_argument("--revision", choices=(LEGACY, MODERN), default=MODERN, help="of the protocol")
     parser.add_argument("--json", type=Path, default=Path("build/benchmarks.json"), help="file to write")
-    names = [*CALL_NAMES, *(contender.name for contender in CONTENDERS)]
-    parser.add_argument("--only", nargs="+", choices=names, default=[], help="these calls and these contenders")
+    names = [*CALL_NAMES, *holding.SCENARIOS, *(contender.name for contender in CONTENDERS)]
+    parser.add_argument("--only", nargs="+", choices=names, default=[], help="these measurements and these contenders")
     return parser.parse_args(arguments)
 
 
@@ -44,8 +53,9 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def prepare(database: Path, rows: int, events: int) -> tuple[list[Call], str]:
-    """Make the database; return the calls and the token."""
+def prepare(database: Path, options: argparse.Namespace) -> tuple[list[Call], list[str]]:
+    """Make the database; return the calls and the tokens: of who calls, then of those who hold streams."""
+    rows, events = options.rows, options.events
     os.environ |= {"BENCH_DATABASE": str(database), "DJANGO_SETTINGS_MODULE": "benchmarks.project.settings"}
     import django
 
@@ -54,27 +64,31 @@ def prepare(database: Path, rows: int, events: int) -> tuple[list[Call], str]:
 
     started = time.perf_counter()
     say(f"Making {rows:,} articles and {events:,} events ...")
-    data.create(rows, events)
+    holders = -(-max(options.streams, options.subscribers, 1) // options.per_user)
+    tokens = data.create(rows, events, holders)
     deep_row = max(events - BEYOND, 1)
     uri = pages.uri_after(deep_row)
     say(f"... in {time.perf_counter() - started:.1f} s")
-    return calls(rows, uri, deep_row), data.TOKEN
+    return calls(rows, uri, deep_row), [data.TOKEN, *tokens]
 
 
 class Harness:
     """One run: what is asked of whom, and what came of it."""
 
-    def __init__(self, options: argparse.Namespace, database: Path, measured: list[Call], token: str) -> None:
+    def __init__(self, options: argparse.Namespace, database: Path, known: list[Call], tokens: list[str]) -> None:
         only = set(options.only)
-        self.options, self.database, self.token = options, database, token
-        self.calls = [call for call in measured if call.name in only or not only.intersection(CALL_NAMES)]
+        self.options, self.database, self.tokens = options, database, tokens
+        everything = not only.intersection([*CALL_NAMES, *holding.SCENARIOS])
+        self.calls = [call for call in known if call.name in only or everything]
+        self.scenarios = [name for name in holding.SCENARIOS if name in only or everything]
+        self.beside = next(call for call in known if call.name == BESIDE)
         chosen = {contender.name for contender in CONTENDERS} & only
         self.contenders = [item for item in CONTENDERS if item.name in chosen or not chosen]
         self.cells: dict[report.Key, report.Cell] = {}
 
     def request(self, call: Call, server: Server) -> bytes:
         """Return the bytes of a call to a server."""
-        return call.request(server.contender, server.port, self.token, self.options.revision)
+        return call.request(server.contender, server.port, self.tokens[0], self.options.revision)
 
     async def count(self, contender: Contender) -> None:
         """Count the queries of each call, in a server that does so."""
@@ -123,13 +137,16 @@ class Harness:
 
     async def run(self) -> dict[str, Any]:
         """Do all of it and return the document."""
-        say("Counting queries ...")
-        for contender in self.contenders:
-            await self.count(contender)
         server_core, load_core = cores()
+        if self.calls:
+            say("Counting queries ...")
+            for contender in self.contenders:
+                await self.count(contender)
         with ExitStack() as stack:
             servers = [
-                stack.enter_context(running(contender, self.database, cpu=server_core)) for contender in self.contenders
+                stack.enter_context(running(contender, self.database, cpu=server_core))
+                for contender in self.contenders
+                if self.calls
             ]
             if load_core is not None:
                 os.sched_setaffinity(0, {load_core})
@@ -137,8 +154,19 @@ class Harness:
                 together = list(group)
                 say(f"Measuring {' and '.join(call.title for call in together)} ...")
                 await self.measure(together, servers)
-        names = ("seconds", "rounds", "connections", "rows", "events", "revision")
-        return report.document(self.cells, {name: getattr(self.options, name) for name in names})
+        names = ("seconds", "rounds", "connections", "rows", "events", "streams", "subscribers", "per_user", "revision")
+        streams = await self.streams(server_core)
+        return report.document(self.cells, streams, {name: getattr(self.options, name) for name in names})
+
+    async def streams(self, server_core: int | None) -> dict[str, Any]:
+        """Measure what open streams cost."""
+        if not self.scenarios:
+            return {}
+        holding.allow_files(max(self.options.streams, self.options.subscribers))
+        start = partial(running, database=self.database, cpu=server_core)
+        contenders = [item for item in STREAM_CONTENDERS if item.name in {item.name for item in self.contenders}]
+        held = holding.Holding(start, self.database, self.tokens[1:], self.beside, contenders, self.options.settle)
+        return await held.run(self.scenarios, self.options, say)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -146,8 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as directory:
         database = Path(directory) / "db.sqlite3"
-        measured, token = prepare(database, options.rows, options.events)
-        harness = Harness(options, database, measured, token)
+        harness = Harness(options, database, *prepare(database, options))
         result = asyncio.run(harness.run())
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")

@@ -10,6 +10,7 @@ from typing import Any
 
 from .calls import Call
 from .servers import CONTENDERS, load_average
+from .streamreport import stream_lines, stream_targets
 
 PACKAGES = ("django", "channels", "django-oauth-toolkit", "mcp", "mcp-types", "orjson", "uvicorn")
 
@@ -115,7 +116,7 @@ def _by_cpu(above: Cell, below: Cell) -> float | None:
     return round(_median_ratio(below.cpu, above.cpu), 3) if above.cpu and below.cpu and all(above.cpu) else None
 
 
-def document(cells: Cells, options: Mapping[str, Any]) -> dict[str, Any]:
+def document(cells: Cells, streams: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything, for JSON."""
     measured: dict[str, dict[str, Any]] = {}
     for (call, contender), cell in cells.items():
@@ -131,6 +132,8 @@ def document(cells: Cells, options: Mapping[str, Any]) -> dict[str, Any]:
         "options": dict(options),
         "calls": measured,
         "ratios": ratios(cells),
+        "streams": streams,
+        "stream_targets": stream_targets(streams),
     }
 
 
@@ -167,6 +170,7 @@ def table(calls: Sequence[Call], result: Mapping[str, Any]) -> str:
         mark = "" if ratio["target"] is None else f"  ≥ {ratio['target']:.2f} {'✓' if ratio['reached'] else '✗'}"
         by_cpu = "-" if ratio["by_cpu"] is None else f"{ratio['by_cpu']:.2f}"
         lines.append(f"  {ratio['ratio']:<72}{ratio['value']:>8.2f}{by_cpu:>8}{mark}")
+    lines += stream_lines(result["streams"], result["stream_targets"])
     return "\n".join(lines)
 
 

@@ -43,10 +43,21 @@ def sdk_application() -> Any:
     return application()
 
 
+def sdk_streams_application() -> Any:
+    """The official SDK's server with streams and sessions."""
+    import django
+
+    django.setup(set_prefix=False)
+    from .project.sdk import streaming_application
+
+    return streaming_application()
+
+
 APPLICATIONS: dict[str, Callable[[], Any]] = {
     "django": django_application,
     "fast": fast_application,
     "sdk": sdk_application,
+    "sdk_streams": sdk_streams_application,
 }
 
 

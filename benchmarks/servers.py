@@ -21,6 +21,8 @@ class Contender:
     title: str
     application: str
     middleware: bool = False
+    # Whether a client of the handshake era may subscribe to a resource.
+    subscribes: bool = True
 
     @property
     def speaks_mcp(self) -> bool:
@@ -35,6 +37,11 @@ CONTENDERS = (
     Contender("sdk", "official SDK, no token", "sdk"),
     Contender("bare", "bare view", "django"),
     Contender("bare_mw", "bare view, default middleware", "django", middleware=True),
+)
+# Those whose streams are compared; the SDK's server answers with JSON alone where calls are measured.
+STREAM_CONTENDERS = (
+    CONTENDERS[0],
+    Contender("sdk", "official SDK, no token", "sdk_streams", subscribes=False),
 )
 
 

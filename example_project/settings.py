@@ -80,6 +80,7 @@ MEDIA_ROOT = Path(os.environ.get("EXAMPLE_MEDIA") or BASE_DIR / "media")
 
 REDIS_URL = os.environ.get("REDIS_URL")
 if REDIS_URL:
+    CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
     CHANNEL_LAYERS = {"default": {"BACKEND": "channels_redis.core.RedisChannelLayer", "CONFIG": {"hosts": [REDIS_URL]}}}
 else:
     CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}

@@ -2,18 +2,23 @@
 
 from .adminexposure import AdminExposure
 from .decorators import action, prompt, register, resource, tool
-from .exceptions import AlreadyRegistered, NotRegistered, ToolError
+from .events.signals import notify_changed, notify_list_changed
+from .exceptions import AlreadyRegistered, Declined, NotRegistered, ToolError
 from .exposures import ModelExposure
 from .prompts import Message
 from .protocol.content import Audio, EmbeddedResource, Image, ResourceLink, Text
+from .resources.embedding import embed
 from .schemas import Header, Param
+from .schemas.asking import Ask, Roots, Sample
 from .sites import MCPSite, site
 from .tools.base import ToolResult
 
 __all__ = [
     "AdminExposure",
     "AlreadyRegistered",
+    "Ask",
     "Audio",
+    "Declined",
     "EmbeddedResource",
     "Header",
     "Image",
@@ -23,10 +28,15 @@ __all__ = [
     "NotRegistered",
     "Param",
     "ResourceLink",
+    "Roots",
+    "Sample",
     "Text",
     "ToolError",
     "ToolResult",
     "action",
+    "embed",
+    "notify_changed",
+    "notify_list_changed",
     "prompt",
     "register",
     "resource",

@@ -1,4 +1,6 @@
-"""The app: it finds every ``mcp.py`` of the project and registers the system checks."""
+"""The app: it finds every ``mcp.py`` of the project, registers the system checks and listens to the models."""
+
+import sys
 
 from django.apps import AppConfig
 from django.core import checks
@@ -15,8 +17,17 @@ class MCPDjangoConfig(AppConfig):
     def ready(self) -> None:
         """Import the ``mcp`` module of every installed app, as the admin does with ``admin``."""
         from .checks import CHECKS
+        from .conf import settings
+        from .events.signals import connect
         from .sites import site
 
+        if sys.argv[1:2] == ["mcp_stdio"]:
+            from .transports.pipes import claim
+
+            # What is imported from here on may print, and nothing but messages belongs on standard output.
+            claim()
         for check in CHECKS:
             checks.register(check)
         autodiscover_modules("mcp", register_to=site)
+        if settings.EVENTS:
+            connect()

@@ -11,7 +11,7 @@ from typing import Any
 from django.core.asgi import get_asgi_application as django_asgi_application
 from django.urls import set_script_prefix
 
-from .sites import mounted_endpoints
+from .mounts import mounted_endpoints
 
 __all__ = ["get_asgi_application"]
 

@@ -4,18 +4,21 @@ Ids: ``E0xx``/``W0xx`` for exposures, tools and mounts; those of ``oauth/checks.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from django.conf import settings as django_settings
-from django.core.checks import CheckMessage, Error, Warning
+from django.core.checks import CheckMessage, Error, Warning, register
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from rest_framework.authentication import SessionAuthentication
 
 from .conf import DEFAULTS, settings
 from .exposures import ModelExposure
+from .mounts import mounted_endpoints, mounted_prefixes
 from .oauth.checks import CHECKS as OAUTH_CHECKS
-from .sites import MCPSite, mounted_endpoints, mounted_prefixes, site
+from .rates import parse_rate
+from .resources.caching import CACHEABLE
+from .sites import MCPSite, site
 from .visibility import is_sensitive
 
 __all__ = ["CHECKS"]
@@ -23,6 +26,10 @@ __all__ = ["CHECKS"]
 # Clients refuse or hide what is beyond these (VS Code 128, Cursor 40).
 MANY_TOOLS: Final = 40
 TOO_MANY_TOOLS: Final = 120
+# Some clients put their own name for the server in front and refuse what is longer than 64 together.
+LONG_TOOL_NAME: Final = 40
+# Milliseconds. So long a client may go on showing what its user has lost the permission for.
+LONG_TTL: Final = 3_600_000
 
 
 def all_sites() -> list[MCPSite]:
@@ -65,6 +72,108 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
     return found
 
 
+def check_rates(**kwargs: Any) -> list[CheckMessage]:
+    """Check how often a caller may ask for completions."""
+    rate = settings.COMPLETION_RATE
+    try:
+        if rate is not None:
+            parse_rate(rate)
+    except (TypeError, ValueError):
+        hint = 'Write a number and a period, such as "600/m", or None for no limit.'
+        return [Error(f"COMPLETION_RATE {rate!r} is no rate.", hint=hint, id="mcp_django.E017")]
+    return []
+
+
+def check_caching(**kwargs: Any) -> list[CheckMessage]:
+    """Check how long clients may keep lists and contents."""
+    configured = settings.CACHE_TTL_MS
+    times = configured if isinstance(configured, Mapping) else {"CACHE_TTL_MS": configured}
+    found: list[CheckMessage] = []
+    if isinstance(configured, Mapping) and (unknown := sorted(map(str, configured.keys() - {*CACHEABLE.values()}))):
+        hint = f"The lists are {', '.join(CACHEABLE.values())}."
+        found.append(Error(f"CACHE_TTL_MS has no list {unknown[0]!r}.", hint=hint, id="mcp_django.E018"))
+    for name, ttl in times.items():
+        found += _check_ttl(f"CACHE_TTL_MS of {name}" if times is configured else name, ttl)
+    for checked in all_sites():
+        for exposure in checked.exposures.values():
+            if exposure.cache_ttl_ms is not None:
+                where = type(exposure)
+                found += _check_ttl(f"{where.__name__}.cache_ttl_ms", exposure.cache_ttl_ms, where)
+    return found
+
+
+def _check_ttl(name: str, ttl: Any, obj: Any = None) -> Iterator[CheckMessage]:
+    if type(ttl) is not int or ttl < 0:
+        hint = "Write a number of milliseconds, 0 or more."
+        yield Error(f"{name} is {ttl!r}, which is no time.", hint=hint, obj=obj, id="mcp_django.E018")
+    elif ttl > LONG_TTL:
+        yield Warning(
+            f"{name} is more than an hour: so long a client may show what its user may no longer see.",
+            obj=obj,
+            id="mcp_django.W018",
+        )
+
+
+def _is_channel_layer_named() -> bool:
+    return "CHANNEL_LAYER" in getattr(django_settings, "MCP_DJANGO", {})
+
+
+def _channel_layers() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = getattr(django_settings, "CHANNEL_LAYERS", {})
+    return found
+
+
+def check_channel_layer(**kwargs: Any) -> list[CheckMessage]:
+    """Check that the channel layer that the project names is there."""
+    name = settings.CHANNEL_LAYER
+    if not settings.EVENTS or not _is_channel_layer_named() or name is None or name in _channel_layers():
+        return []
+    return [
+        Error(
+            f"CHANNEL_LAYER is {name!r}, which CHANNEL_LAYERS does not have.",
+            hint="Name one of its keys, or None for news within each worker alone.",
+            id="mcp_django.E015",
+        )
+    ]
+
+
+@register(deploy=True)
+def check_news(**kwargs: Any) -> list[CheckMessage]:
+    """Check, for a deployment, that what changes in one worker is told to the subscribers of all."""
+    layer = _channel_layers().get(settings.CHANNEL_LAYER, {})
+    backend = str(layer.get("BACKEND", ""))
+    if not settings.EVENTS or (backend and not backend.endswith(".InMemoryChannelLayer")):
+        return []
+    return [
+        Warning(
+            "Subscribers learn only of changes made in their own worker: there is no channel layer between workers.",
+            hint="Set CHANNEL_LAYERS to channels_redis, or EVENTS to False.",
+            id="mcp_django.W016",
+        )
+    ]
+
+
+def check_completions(**kwargs: Any) -> list[CheckMessage]:
+    """Check that the fields whose values complete an argument are there."""
+    return [
+        Error(
+            f"complete of {name!r} takes the values of {parameter!r} from {label}.{field}, which the site "
+            f"{checked.name!r} does not expose.",
+            hint='Name a field of an exposed model, such as "shop.order.status".',
+            id="mcp_django.E019",
+        )
+        for checked in all_sites()
+        for name, completer in checked.completers.items()
+        for parameter, label, field in completer.fields
+        if not _is_exposed(checked, label, field)
+    ]
+
+
+def _is_exposed(checked: MCPSite, label: str, field: str) -> bool:
+    exposure = checked.exposures_by_label.get(label)
+    return exposure is not None and any(field == known.name for known in exposure.opts.get_fields())
+
+
 def check_mounts(**kwargs: Any) -> list[CheckMessage]:
     """Check where the endpoints are mounted."""
     return [
@@ -91,6 +200,15 @@ def check_tools(**kwargs: Any) -> list[CheckMessage]:
             )
             for name, count in names.items()
             if count > 1
+        ]
+        found += [
+            Warning(
+                f"{tool.name!r} is a long name for a tool, on the site {checked.name!r}.",
+                hint=f"Use at most {LONG_TOOL_NAME} characters: some clients add the server's name and take 64 in all.",
+                id="mcp_django.W007",
+            )
+            for tool in checked.function_tools()
+            if len(tool.name) > LONG_TOOL_NAME
         ]
         own = len(checked.function_tools())
         if own > TOO_MANY_TOOLS:
@@ -164,4 +282,15 @@ def _exists(exposure: ModelExposure, name: str) -> bool:
     return True
 
 
-CHECKS: Final = (check_settings, check_mounts, check_tools, check_exposures, *OAUTH_CHECKS)
+# `check_news` is for deployments and registers itself.
+CHECKS: Final = (
+    check_settings,
+    check_rates,
+    check_caching,
+    check_channel_layer,
+    check_completions,
+    check_mounts,
+    check_tools,
+    check_exposures,
+    *OAUTH_CHECKS,
+)

@@ -58,8 +58,30 @@ DEFAULTS: Final[dict[str, Any]] = {
     "REGISTRATION": "open",
     "REGISTRATION_RATE": "30/h",
     "REGISTRATION_TOTAL_RATE": "600/h",
-    # Milliseconds that a client may keep a list before it asks again (2026-07-28, server/utilities/caching).
+    # Milliseconds that a client may keep a list before it asks again (2026-07-28, server/utilities/caching), or a dict
+    # of them by list: tools, prompts, resources, templates, read, discover.
     "CACHE_TTL_MS": 0,
+    # Give clients of the handshake era a session, which questions, subscriptions and resumed streams need.
+    "SESSIONS": True,
+    # Seconds that a session may lie unused, and sessions with something to remember that one user may have.
+    "SESSION_IDLE": 7 * 24 * 3600,
+    "MAX_SESSIONS": 50,
+    # Open streams of one user and of all users in one worker.
+    "MAX_STREAMS": 32,
+    "MAX_WORKER_STREAMS": 10_000,
+    # Resources that one stream or session may subscribe to.
+    "MAX_SUBSCRIPTIONS": 200,
+    # What is kept of a call's stream for a client that reconnects: events, bytes, and seconds after its end.
+    "STREAM_EVENTS": 1_000,
+    "STREAM_BYTES": 4 * 1024 * 1024,
+    "STREAM_MAX_AGE": 600,
+    # Seconds that a question to the client's user stays open.
+    "QUESTION_TIMEOUT": 600,
+    # Tell subscribers of changes to exposed models, and the channel layer that carries the news between workers.
+    "EVENTS": True,
+    "CHANNEL_LAYER": "default",
+    # Completions of one user, as "number/period"; None: no limit beside CALL_RATE.
+    "COMPLETION_RATE": "600/m",
 }
 
 IMPORTS: Final = frozenset({"AUTHENTICATION_CLASSES"})

@@ -6,13 +6,19 @@ become an HTTP challenge for the client program. JSON-RPC errors live in :mod:`m
 """
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from django.core.exceptions import ImproperlyConfigured
+
+if TYPE_CHECKING:
+    from .questions import Question
 
 __all__ = [
     "AlreadyRegistered",
     "AuthenticationFailed",
     "Cancelled",
+    "Declined",
+    "InputRequired",
     "InsufficientScope",
     "NotFound",
     "NotRegistered",
@@ -30,6 +36,15 @@ class ToolError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
+
+
+class Declined(ToolError):
+    """The client's user declined a question (``action`` "decline") or dismissed it ("cancel"): nothing is done."""
+
+    def __init__(self, action: str = "decline") -> None:
+        said = "dismissed the question" if action == "cancel" else "declined"
+        super().__init__(f"The user {said}. Nothing was changed. Do not ask again unless the user wants it.")
+        self.action = action
 
 
 class NotFound(Exception):
@@ -59,9 +74,20 @@ class Cancelled(BaseException):
     """
 
 
+class InputRequired(BaseException):
+    """The call needs answers first, and is run again from its beginning when they are there.
+
+    A ``BaseException``, so that open transactions roll back and a tool's own ``except Exception`` does not keep it.
+    """
+
+    def __init__(self, questions: "Iterable[Question]") -> None:
+        self.questions = tuple(questions)
+        super().__init__(", ".join(question.key for question in self.questions))
+
+
 class AlreadyRegistered(ImproperlyConfigured):
     """The model, tool, resource or prompt is registered already."""
 
 
 class NotRegistered(ImproperlyConfigured):
-    """The model is not registered."""
+    """The model, tool, resource or prompt is not registered."""

@@ -37,7 +37,9 @@ class ModelExposure:
     ``filter_fields`` narrows filtering to a mapping of field to lookups. ``list_display`` names the columns of a page
     when the caller does not choose. ``label_field`` names the model field that labels a row where ``__str__`` is not
     just that field. ``stable_queryset`` says that the shape of :meth:`get_queryset` is the same for every caller and
-    call, so that its SQL may be compiled once.
+    call, so that its SQL may be compiled once. ``cache_ttl_ms`` is how many milliseconds a client may keep what it read
+    of the model as a resource, None for what the setting ``CACHE_TTL_MS`` says; a change, and a permission that is
+    lost, may go unnoticed for as long.
     """
 
     fields: Sequence[str] | str | None = None
@@ -51,6 +53,7 @@ class ModelExposure:
     list_per_page: int | None = None
     label_field: str | None = None
     stable_queryset: bool | None = None
+    cache_ttl_ms: int | None = None
     form: "type[ModelForm[Any]] | None" = None
     serializer_class: "type[BaseSerializer[Any]] | None" = None
     description: str = ""

@@ -5,29 +5,24 @@ order may use a column that the caller does not see, signed, bound to user, site
 ``CURSOR_MAX_AGE`` seconds. Nothing is kept on the server, and any worker with the same keys can read it.
 """
 
-import base64
-import hashlib
-import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 import orjson
-from django.conf import settings as django_settings
 from django.core.exceptions import ValidationError
-from django.core.signing import BadSignature, TimestampSigner
 from django.db.models import F, Q
 from django.db.models.expressions import Expression
 from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, IsNull, LessThan, LessThanOrEqual
 from django.utils.duration import duration_string
-from django.utils.encoding import force_bytes
 
 from .conf import settings
 from .context import MCPRequest
 from .exceptions import ToolError
 from .lookups import stored_field
 from .protocol.errors import InvalidParams
+from .sealing import SEPARATOR, seal, unseal
 
 __all__ = ["CURSOR_ERROR", "OrderKey", "keyset", "list_cursor", "read_cursor", "read_list_cursor", "write_cursor"]
 
@@ -38,9 +33,6 @@ CURSOR_ERROR: Final = (
 SALT: Final = "mcp_django.pagination"
 MAX_CURSOR: Final = 4096
 MAX_KEY_BYTES: Final = 2048
-NONCE: Final = 16
-# Keys of a cursor that leads through a list of definitions, which is not sorted by columns.
-SEPARATOR: Final = "\x1f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,39 +52,13 @@ def _salt(request: MCPRequest, purpose: str) -> str:
     return SEPARATOR.join([SALT, request.mcp.site.name, str(request.user.pk), purpose])
 
 
-def _derived(key: str | bytes, salt: str, use: str) -> bytes:
-    return hashlib.sha256(SEPARATOR.join([salt, use, ""]).encode() + force_bytes(key)).digest()
-
-
-def _stream(key: str | bytes, salt: str, nonce: bytes, data: bytes) -> bytes:
-    """Encrypt or decrypt: HMAC-SHA256 in counter mode, its key apart from the one of the signature."""
-    secret = _derived(key, salt, "cipher")
-    blocks = range((len(data) + 31) // 32)
-    mask = b"".join(hmac.digest(secret, nonce + block.to_bytes(4, "big"), "sha256") for block in blocks)[: len(data)]
-    return (int.from_bytes(data, "big") ^ int.from_bytes(mask, "big")).to_bytes(len(data), "big")
-
-
 def _seal(request: MCPRequest, purpose: str, data: bytes) -> str:
-    key, salt = django_settings.SECRET_KEY, _salt(request, purpose)
-    # The nonce is made of the text, so that equal pages have equal cursors but for the time.
-    nonce = hmac.digest(_derived(key, salt, "nonce"), data, "sha256")[:NONCE]
-    body = base64.urlsafe_b64encode(nonce + _stream(key, salt, nonce, data)).rstrip(b"=").decode("ascii")
-    return TimestampSigner(key=key, salt=salt, fallback_keys=[]).sign(body)
+    # Equal pages have equal cursors but for the time.
+    return seal(_salt(request, purpose), data)
 
 
 def _unseal(request: MCPRequest, purpose: str, text: Any) -> bytes | None:
-    if not isinstance(text, str) or not 0 < len(text) <= MAX_CURSOR or not text.isascii():
-        return None
-    salt = _salt(request, purpose)
-    for key in (django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS):
-        try:
-            signer = TimestampSigner(key=key, salt=salt, fallback_keys=[])
-            body = signer.unsign(text, max_age=timedelta(seconds=settings.CURSOR_MAX_AGE))
-        except (BadSignature, ValueError, OverflowError):
-            continue
-        raw = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
-        return _stream(key, salt, raw[:NONCE], raw[NONCE:])
-    return None
+    return unseal(_salt(request, purpose), text, settings.CURSOR_MAX_AGE, MAX_CURSOR)
 
 
 def write_cursor(request: MCPRequest, purpose: str, keys: Sequence[OrderKey], values: Sequence[Any]) -> str:

@@ -4,10 +4,14 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from django.db.models import Model
+
+from .completions import Completer, Hook
 from .context import MCPRequest
 from .exceptions import ToolError
 from .protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from .protocol.errors import InvalidParams
+from .resources.embedding import embed
 from .schemas import ProjectFunction
 from .serializers import clean_text
 
@@ -18,14 +22,22 @@ _BLOCKS = (Text, Image, Audio, EmbeddedResource, ResourceLink)
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a prompt; ``content`` is text or a content block."""
+    """One message of a prompt; ``content`` is text, a content block, or a row, which is embedded as a resource."""
 
     role: Literal["user", "assistant"]
-    content: str | Content
+    content: str | Content | Model
 
-    def to_wire(self) -> dict[str, Any]:
-        """Return the ``PromptMessage``."""
-        content = Text(clean_text(self.content)) if isinstance(self.content, str) else self.content
+    def to_wire(self, request: MCPRequest) -> dict[str, Any]:
+        """Return the ``PromptMessage`` for this caller.
+
+        Raises:
+            NotFound: the row is not there for the caller.
+        """
+        content = self.content
+        if isinstance(content, str):
+            content = Text(clean_text(content))
+        elif isinstance(content, Model):
+            content = embed(request, content)
         return {"role": self.role, "content": content.to_wire()}
 
 
@@ -33,10 +45,11 @@ class Prompt:
     """A prompt made of a function ``(request, **arguments)``, sync or async.
 
     Arguments are strings on the wire and are read as the annotations say. The function returns the text of one message
-    of the user, a content block, a :class:`Message`, or a list of those.
+    of the user, a content block, a row, a :class:`Message`, or a list of those. ``complete`` says where the values of
+    an argument come from where its annotation does not: see :class:`~mcp_django.completions.Completer`.
 
     Raises:
-        ImproperlyConfigured: the signature has no JSON form.
+        ImproperlyConfigured: the signature has no JSON form, or ``complete`` does not go with it.
     """
 
     def __init__(
@@ -48,6 +61,7 @@ class Prompt:
         description: str = "",
         permissions: Collection[str] = (),
         permission: Callable[[MCPRequest], bool] | None = None,
+        complete: Mapping[str, Hook | str] | None = None,
     ) -> None:
         self.function = ProjectFunction(
             function,
@@ -57,6 +71,7 @@ class Prompt:
             permission=permission,
             untyped=str,
         )
+        self.completer = Completer(self.function, complete)
         self.name = self.function.name
         self.title = title or self.name.replace("_", " ").strip().capitalize()
         self.description = self.function.description
@@ -102,7 +117,7 @@ class Prompt:
         if self.is_async:
             return self._get_async(request, given)
         try:
-            result = self.function.call(request, given, self.to_wire)
+            result = self.function.call(request, given, lambda value: self.to_wire(request, value))
         except ToolError as error:
             raise InvalidParams(error.message) from error
         assert isinstance(result, dict)
@@ -110,27 +125,28 @@ class Prompt:
 
     async def _get_async(self, request: MCPRequest, arguments: Mapping[str, str]) -> dict[str, Any]:
         try:
-            result = self.function.call(request, arguments, self.to_wire)
+            result = self.function.call(request, arguments, lambda value: self.to_wire(request, value))
             assert isinstance(result, Awaitable)
             return await result
         except ToolError as error:
             raise InvalidParams(error.message) from error
 
-    def to_wire(self, value: Any) -> dict[str, Any]:
+    def to_wire(self, request: MCPRequest, value: Any) -> dict[str, Any]:
         """Return the ``GetPromptResult`` for what the function returned.
 
         Raises:
             TypeError: it returned something that is no message.
+            NotFound: it returned a row that is not there for the caller.
         """
-        single = isinstance(value, (str, Message, *_BLOCKS))
+        single = isinstance(value, (str, Message, Model, *_BLOCKS))
         items: Iterable[Any] = [value] if single else value
         wire: dict[str, Any] = {"description": self.description} if self.description else {}
-        wire["messages"] = [self._message(item).to_wire() for item in items]
+        wire["messages"] = [self._message(item).to_wire(request) for item in items]
         return wire
 
     def _message(self, item: Any) -> Message:
         if isinstance(item, Message):
             return item
-        if not isinstance(item, (str, *_BLOCKS)):
+        if not isinstance(item, (str, Model, *_BLOCKS)):
             raise TypeError(f"The prompt {self.name} returned {type(item).__name__}, which is no message")
         return Message("user", item)

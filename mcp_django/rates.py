@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from django.core.cache import DEFAULT_CACHE_ALIAS, caches
 from django.core.signals import setting_changed
+from django.http import HttpRequest
 
-__all__ = ["hit", "parse_rate"]
+__all__ = ["caller_of", "hit", "parse_rate"]
 
 PERIODS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 RATE: Final = re.compile(r"([0-9]+)/([smhd])")
@@ -40,6 +41,12 @@ def _forget(*, setting: str, **kwargs: Any) -> None:
 
 
 setting_changed.connect(_forget)
+
+
+def caller_of(request: HttpRequest) -> str:
+    """Return whose limits the request counts against: the user's, or the address's where nobody signs in."""
+    user = request.user
+    return f"user:{user.pk}" if user.pk is not None else f"addr:{request.META.get('REMOTE_ADDR', '')}"
 
 
 @lru_cache(maxsize=32)

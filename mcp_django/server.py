@@ -2,7 +2,8 @@
 
 :func:`serve` runs a method in the calling thread. A method whose work belongs elsewhere gives back a :class:`Later`: a
 function tool or an admin action runs in the pool for the project's own code, so that no read waits behind it, and an
-async tool runs on the event loop. :func:`in_thread` is how coroutines get into a thread.
+async tool runs on the event loop. A call that has to ask its client ends there, and runs again with the answers.
+:func:`in_thread` is how coroutines get into a thread.
 """
 
 import asyncio
@@ -20,13 +21,16 @@ from django.core.signals import request_finished, request_started
 
 from .conf import settings
 from .context import MCPRequest
-from .exceptions import InsufficientScope, NotFound, ToolError
+from .exceptions import InputRequired, InsufficientScope, NotFound, ToolError
 from .methods import METHODS
-from .methods.base import Later, log_failure
+from .methods.asking import pause, take_answers
+from .methods.base import Asked, Later, Listen, log_failure
 from .methods.lifecycle import identity
 from .protocol.eras import Call
 from .protocol.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
 from .protocol.messages import encode, error_response, result_response
+from .questions import untangled
+from .resources.caching import cache_ttl
 
 __all__ = ["Pool", "Reply", "in_thread", "resume", "resume_async", "serve"]
 
@@ -42,8 +46,8 @@ class Reply:
     status: int = 200
 
 
-def serve(request: MCPRequest, call: Call) -> Reply | Later:
-    """Answer a call, or say what has to run elsewhere first.
+def serve(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
+    """Answer a call, or say what has to run elsewhere first, what the client is asked, or what it wants to hear of.
 
     Raises:
         InsufficientScope: the token lacks scopes; the transport makes the challenge.
@@ -54,39 +58,51 @@ def serve(request: MCPRequest, call: Call) -> Reply | Later:
         handler = METHODS.get(call.method)
         if handler is None:
             raise MethodNotFound(f"Method not found: {call.method}")
+        take_answers(request, call)
         return handler(request, call.params)
 
-    return _guarded(call, produce)
+    return _guarded(request, call, produce)
 
 
-def resume(call: Call, later: Later) -> Reply:
-    """Do the work of a ``Later`` in this thread and answer the call."""
-    outcome = _guarded(call, later.work)
-    assert isinstance(outcome, Reply)
-    return outcome
+def resume(request: MCPRequest, call: Call, later: Later) -> Reply | Asked:
+    """Do the work of a ``Later`` in this thread and answer the call, or say what the client is asked."""
+    return _finished(_guarded(request, call, later.work))
 
 
-async def resume_async(call: Call, later: Later) -> Reply:
-    """Do the work of a ``Later`` that is a coroutine function and answer the call."""
+async def resume_async(request: MCPRequest, call: Call, later: Later) -> Reply | Asked:
+    """Do the work of a ``Later`` that is a coroutine function and answer the call, or say what the client is asked."""
     try:
         return _reply(call, await later.work())
-    except Exception as error:
-        return _failed(call, error)
+    except BaseException as raised:
+        error = untangled(raised)
+
+        def produce() -> Any:
+            raise error
+
+        return _finished(_guarded(request, call, produce))
 
 
-def _guarded(call: Call, produce: Callable[[], Any]) -> Reply | Later:
+def _guarded(request: MCPRequest, call: Call, produce: Callable[[], Any]) -> Reply | Later | Asked | Listen:
     try:
         result = produce()
-        return result if isinstance(result, Later) else _reply(call, result)
+        return result if isinstance(result, (Later, Asked, Listen)) else _reply(call, result)
+    except InputRequired as asked:
+        questions = asked.questions
     except InsufficientScope:
         raise
     except Exception as error:
         return _failed(call, error)
+    return _guarded(request, call, lambda: pause(request, call, questions))
+
+
+def _finished(outcome: Reply | Later | Asked | Listen) -> Reply | Asked:
+    assert isinstance(outcome, (Reply, Asked))
+    return outcome
 
 
 def _reply(call: Call, result: Mapping[str, Any]) -> Reply:
     assert call.id is not None
-    wire = call.era.shape(call, result, server=identity(), ttl_ms=settings.CACHE_TTL_MS)
+    wire = call.era.shape(call, result, server=identity(), ttl_ms=cache_ttl(call.method))
     return Reply(encode(result_response(call.id, wire)))
 
 

@@ -1,19 +1,17 @@
 """``MCPSite``: a registry of exposures, tools, resources and prompts behind one URL."""
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 from weakref import WeakSet
 
-from django.apps import apps
-from django.conf import settings as django_settings
 from django.contrib import admin
 from django.core.signals import setting_changed
 from django.db.models import Model
-from django.urls import URLPattern, URLResolver, get_resolver, re_path
-from django.urls.resolvers import RoutePattern
+from django.urls import URLPattern, re_path
 
 from .adminexposure import AdminExposure
+from .completions import Completer
 from .conf import settings
 from .context import MCPRequest
 from .exceptions import AlreadyRegistered, NotFound, NotRegistered
@@ -30,8 +28,9 @@ from .tools.query import GetRecord, QueryRecords
 from .tools.writes import CreateRecord, DeleteRecord, UpdateRecord
 from .visibility import caller_actions, get_row, visible_exposures
 
-__all__ = ["MCPSite", "mounted_endpoints", "mounted_prefixes", "site"]
+__all__ = ["MCPSite", "site"]
 
+T = TypeVar("T")
 # Apps that hold credentials or plumbing: never exposed unless a project registers one of their models itself.
 CLOSED_APPS = frozenset(
     {"admin", "auth", "authtoken", "contenttypes", "mcp_django", "oauth2_provider", "sessions", "token_blacklist"}
@@ -175,20 +174,44 @@ class MCPSite:
         tool = FunctionTool(function, **options)
         if tool.name in self._tools:
             raise AlreadyRegistered(f"A tool named {tool.name!r} is already registered with {self.name!r}.")
-        self._tools[tool.name] = tool
+        # A new dict each time: other threads may be walking through the old one.
+        self._tools = {**self._tools, tool.name: tool}
 
     def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a prompt. Raises ``AlreadyRegistered`` when the name is taken."""
         prompt = Prompt(function, **options)
         if prompt.name in self.prompts:
             raise AlreadyRegistered(f"A prompt named {prompt.name!r} is already registered with {self.name!r}.")
-        self.prompts[prompt.name] = prompt
+        self.prompts = {**self.prompts, prompt.name: prompt}
 
     def add_resource(self, uri: str, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a resource or template. Raises ``AlreadyRegistered`` when the URI is taken."""
         if uri in self._resources:
             raise AlreadyRegistered(f"A resource {uri!r} is already registered with {self.name!r}.")
-        self._resources[uri] = FunctionResource(uri, function, **options)
+        self._resources = {**self._resources, uri: FunctionResource(uri, function, **options)}
+
+    def remove_tool(self, name: str) -> None:
+        """Take a tool off the site, one of the generic ones too. Raises ``NotRegistered``."""
+        self._tools = self._without(self._tools, name, "tool")
+
+    def remove_prompt(self, name: str) -> None:
+        """Take a prompt off the site. Raises ``NotRegistered``."""
+        self.prompts = self._without(self.prompts, name, "prompt")
+
+    def remove_resource(self, uri: str) -> None:
+        """Take a function resource or template off the site, by the URI as registered. Raises ``NotRegistered``."""
+        self._resources = self._without(self._resources, uri, "resource")
+
+    def _without(self, registered: Mapping[str, T], name: str, kind: str) -> dict[str, T]:
+        if name not in registered:
+            raise NotRegistered(f"The {kind} {name!r} is not registered with {self.name!r}.")
+        return {key: value for key, value in registered.items() if key != name}
+
+    @property
+    def completers(self) -> dict[str, Completer]:
+        """What completes the arguments of prompts and of resource templates made of functions, by their names."""
+        prompts = {name: prompt.completer for name, prompt in self.prompts.items()}
+        return prompts | {uri: item.completer for uri, item in self._resources.items() if item.is_template}
 
     def function_tools(self) -> list[Tool]:
         """Return the tools that the project wrote as functions."""
@@ -250,6 +273,10 @@ class MCPSite:
                 return resource
         return None
 
+    def get_function_templates(self, request: MCPRequest) -> list[FunctionResource]:
+        """Return the function resources with parameters in their URI that the caller may read."""
+        return self._caller_resources(request, template=True)
+
     def list_resources(self, request: MCPRequest, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
         """Return one page of resource definitions and the cursor of the next: functions first, then models."""
         models, next_cursor = ModelResources().list(request, cursor)
@@ -258,7 +285,7 @@ class MCPSite:
 
     def list_resource_templates(self, request: MCPRequest) -> list[dict[str, Any]]:
         """Return the definitions of all resource templates."""
-        own = [item.definition() for item in self._caller_resources(request, template=True)]
+        own = [item.definition() for item in self.get_function_templates(request)]
         return [*own, *ModelResources().templates(request)]
 
     def _caller_resources(self, request: MCPRequest, *, template: bool) -> list[FunctionResource]:
@@ -267,6 +294,10 @@ class MCPSite:
     def read_resource(self, request: MCPRequest, uri: str) -> list[dict[str, Any]]:
         """Return the contents of a model resource. Raises ``NotFound``."""
         return ModelResources().read(request, uri)
+
+    def get_cache_hints(self, request: MCPRequest, uri: str) -> Mapping[str, Any]:
+        """Return what the result of reading a model resource says of caching. Raises ``NotFound``."""
+        return ModelResources().cache_hints(request, uri)
 
     def get_object(self, request: MCPRequest, model: type[Model], pk: Any) -> Model:
         """Return the row with this primary key if the caller may view it. Raises ``NotFound``."""
@@ -290,11 +321,18 @@ class MCPSite:
         """What ``path("mcp", site.urls)`` takes; it answers with and without a trailing slash, and never redirects."""
         return self.get_urls(), "mcp_django", self.name
 
-    def get_urls(self) -> list[URLPattern]:
-        """Return the URL patterns of the endpoint, relative to where it is mounted."""
-        from .transports.view import endpoint
+    @property
+    def sse_urls(self) -> tuple[list[URLPattern], str, str]:
+        """What ``path("sse", site.sse_urls)`` takes: the transport of 2024-11-05, for clients that have no other."""
+        return self.get_urls(sse=True), "mcp_django_sse", f"{self.name}_sse"
 
-        return [re_path(r"^(?:/)?$", endpoint(self), name="endpoint")]  # type: ignore[arg-type]
+    def get_urls(self, *, sse: bool = False) -> list[URLPattern]:
+        """Return the URL patterns of the endpoint, or of the older transport, relative to where they are mounted."""
+        from .transports import view
+
+        if sse:
+            return [re_path(r"^(?:/messages|/)?$", view.sse_endpoint(self), name="sse")]  # type: ignore[arg-type]
+        return [re_path(r"^(?:/)?$", view.endpoint(self), name="endpoint")]  # type: ignore[arg-type]
 
 
 class DefaultMCPSite(MCPSite):
@@ -307,43 +345,7 @@ class DefaultMCPSite(MCPSite):
 site = DefaultMCPSite()
 
 
-@lru_cache(maxsize=8)
-def _mounts(urlconf: str) -> dict[str, MCPSite]:
-    found: dict[str, MCPSite] = {}
-
-    def walk(patterns: Iterable[Any], prefix: str) -> None:
-        for pattern in patterns:
-            if isinstance(pattern, URLResolver):
-                # A prefix with parameters (a tenant) has no one path: such a mount is reached through urls.py alone.
-                if isinstance(pattern.pattern, RoutePattern) and not pattern.pattern.converters:
-                    walk(pattern.url_patterns, prefix + str(pattern.pattern))
-            elif isinstance(pattern, URLPattern) and (mounted := getattr(pattern.callback, "mcp_site", None)):
-                found[prefix] = mounted
-
-    walk(get_resolver(urlconf).url_patterns, "/")
-    return found
-
-
-def mounted_endpoints() -> dict[str, MCPSite]:
-    """Return the endpoints that the project's URLconf mounts: path without a trailing slash, and its site."""
-    return _endpoints(django_settings.ROOT_URLCONF)
-
-
-def mounted_prefixes() -> list[str]:
-    """Return the paths at which endpoints are mounted, as ``urls.py`` spells them."""
-    return list(_mounts(django_settings.ROOT_URLCONF))
-
-
-@lru_cache(maxsize=8)
-def _endpoints(urlconf: str) -> dict[str, MCPSite]:
-    apps.check_models_ready()
-    return {prefix.rstrip("/"): mounted for prefix, mounted in _mounts(urlconf).items()}
-
-
 def _forget(*, setting: str, **kwargs: Any) -> None:
-    if setting == "ROOT_URLCONF":
-        _endpoints.cache_clear()
-        _mounts.cache_clear()
     if setting == "MCP_DJANGO":
         for known in _sites:
             known._forget()

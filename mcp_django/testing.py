@@ -16,6 +16,7 @@ from django.test import Client
 from .oauth.resource import resource_url
 from .oauth.scopes import READ, WRITE
 from .oauth.tokens import issue_token
+from .protocol.inputs import ELICITATION
 from .protocol.modern import CAPABILITIES_KEY, CLIENT_KEY, VERSION_KEY
 from .protocol.versions import MODERN
 
@@ -45,7 +46,9 @@ class ToolCall:
 class MCPClient:
     """A client that is signed in as ``user`` with ``scopes``, or not signed in at all when there is no user.
 
-    ``version`` is the protocol revision to speak; ``path`` is where the endpoint is mounted.
+    ``version`` is the protocol revision to speak; ``path`` is where the endpoint is mounted. With ``answers`` the
+    client's user answers what a call asks, until it asks no more: the content of the form by the key, None to
+    decline; what is no form is answered with the client's whole result. Only clients of 2026-07-28 are asked here.
     """
 
     def __init__(
@@ -56,10 +59,12 @@ class MCPClient:
         path: str = "/mcp",
         version: str = MODERN[-1],
         capabilities: Mapping[str, Any] | None = None,
+        answers: Mapping[str, Any] | None = None,
     ) -> None:
         self.path = path
         self.version = version
-        self.capabilities = dict(capabilities or {})
+        self.answers = answers
+        self.capabilities = dict(capabilities or ({} if answers is None else EVERYTHING))
         self.headers: dict[str, str] = {"Accept": "application/json, text/event-stream"}
         if user is not None:
             token = issue_token(user, scopes=scopes, resource=resource_url(None, path))
@@ -82,7 +87,21 @@ class MCPClient:
         if "result" not in message:
             raise MCPError(response.status_code, message.get("error", {}))
         result: dict[str, Any] = message["result"]
-        return result
+        if self.answers is None or result.get("resultType") != "input_required":
+            return result
+        given = {key: self._answer(key, question) for key, question in result.get("inputRequests", {}).items()}
+        state = {"requestState": result["requestState"]} if "requestState" in result else {}
+        return self.request(method, **{**params, "inputResponses": given, **state})
+
+    def _answer(self, key: str, question: Mapping[str, Any]) -> Any:
+        assert self.answers is not None
+        if key not in self.answers:
+            asked = question["params"].get("message", question["method"])
+            raise AssertionError(f"There is no answer to {key!r}: {asked}")
+        answer = self.answers[key]
+        if question["method"] != ELICITATION:
+            return answer
+        return {"action": "decline"} if answer is None else {"action": "accept", "content": answer}
 
     def send(self, method: str, params: Mapping[str, Any]) -> Any:
         """Call a method and return Django's response, whatever it is."""
@@ -115,4 +134,5 @@ class MCPClient:
         return contents
 
 
+EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 CLIENT = {"name": "mcp_django.testing", "version": "1"}

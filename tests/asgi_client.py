@@ -41,10 +41,10 @@ class Exchange:
     async def disconnect(self) -> None:
         await self.communicator.send_input({"type": "http.disconnect"})
 
-    async def next(self, timeout: float = 5) -> Any:
+    async def next(self, timeout: float = 20) -> Any:
         return await self.communicator.receive_output(timeout)
 
-    async def answer(self, timeout: float = 5) -> tuple[int, dict[str, str], bytes]:
+    async def answer(self, timeout: float = 20) -> tuple[int, dict[str, str], bytes]:
         """Return status, headers and whole body."""
         start = await self.next(timeout)
         headers = {name.decode(): value.decode() for name, value in start["headers"]}
@@ -59,5 +59,5 @@ class Exchange:
 
 def events(body: bytes) -> list[Any]:
     """Return the JSON of each event of a stream."""
-    blocks = [block for block in body.decode().split("\n\n") if block.startswith("event")]
+    blocks = [block for block in body.decode().split("\n\n") if "data: {" in block]
     return [json.loads(block.split("data: ", 1)[1]) for block in blocks]

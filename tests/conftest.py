@@ -46,6 +46,18 @@ def empty_cache() -> Iterator[None]:
     cache.clear()
 
 
+@pytest.fixture(autouse=True)
+def news_end_with_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """News of one test are not told in the next; and the threads that tell them read the database, and stop first."""
+    if "transactional_db" in request.fixturenames:
+        request.getfixturevalue("transactional_db")
+    yield
+    from mcp_django.events import hub, subscriptions
+
+    hub.close()
+    subscriptions._processes[0].stop()
+
+
 @pytest.fixture
 def tools() -> Iterator[Callable[..., None]]:
     """Make functions tools of the default site while a test runs."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from mcp_types.jsonrpc import (
     JSONRPCError,
 )
 
-from mcp_django.protocol.eras import Call
+from mcp_django.protocol.eras import Call, Headers, SessionFacts
 from mcp_django.protocol.inbound import Rejected, classify
 from mcp_django.protocol.messages import encode, error_response
 
@@ -68,6 +69,16 @@ ERROR_CODES = {
 LEGACY_RESOURCE_NOT_FOUND = -32002
 
 
+@dataclass(frozen=True)
+class Facts:
+    """A session of the legacy era."""
+
+    version: str = "2025-11-25"
+    client: Mapping[str, Any] = field(default_factory=lambda: {"name": "tests", "version": "1"})
+    capabilities: Mapping[str, Any] = field(default_factory=lambda: {"elicitation": {}})
+    log_level: str | None = "warning"
+
+
 def body_of(method: str, params: Any = None, **members: Any) -> bytes:
     """The JSON of a request with id 1; a member given as None is left out."""
     found = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params, **members}
@@ -94,15 +105,17 @@ def legacy_headers(version: str | None = "2025-11-25") -> dict[str, list[str]]:
     return {} if version is None else {"mcp-protocol-version": [version]}
 
 
-def accepted(body: bytes, headers: dict[str, list[str]]) -> Call:
+def accepted(body: bytes, headers: Headers, session: SessionFacts | None = None) -> Call:
     """The call that a good request makes."""
-    return classify(body, headers)
+    call = classify(body, headers, session=session)
+    assert isinstance(call, Call)
+    return call
 
 
-def rejected(body: bytes, headers: dict[str, list[str]]) -> tuple[int, dict[str, Any]]:
+def rejected(body: bytes, headers: Headers, session: SessionFacts | None = None) -> tuple[int, dict[str, Any]]:
     """The HTTP status and the JSON of the error that a bad request gets."""
     with pytest.raises(Rejected) as caught:
-        classify(body, headers)
+        classify(body, headers, session=session)
     return answer(caught.value)
 
 

@@ -34,3 +34,41 @@ def test_every_mcp_module_is_imported_when_django_starts(tmp_path):
         [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert done.stdout.strip() == "['hi']", done.stderr
+
+
+def program(settings: str, code: str) -> str:
+    """Return what a program of its own prints once Django has started."""
+    source = f"""
+from django.conf import settings
+settings.configure(INSTALLED_APPS=["mcp_django", "django.contrib.admin", "django.contrib.auth", "tests.testapp",
+    "django.contrib.contenttypes", "django.contrib.sessions", "django.contrib.messages", "oauth2_provider"],
+    DATABASES={{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}}}, {settings})
+import django
+django.setup()
+import threading
+from django.contrib.sessions.models import Session
+from django.db import connection
+from django.contrib.auth.models import User
+from django.db.models.signals import m2m_changed, post_delete, post_save
+from tests.testapp.models import Book
+{code}
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    assert not done.stderr
+    return done.stdout.strip()
+
+
+def test_the_models_are_listened_to_and_nothing_is_started_or_built():
+    code = """
+from mcp_django import site
+connection.ensure_connection()
+print([signal.has_listeners(model) for signal in (post_save, post_delete) for model in (Book, Session)])
+print([m2m_changed.has_listeners(through) for through in (Book.tags.through, User.groups.through)])
+print(threading.active_count(), "exposures" in vars(site))
+"""
+    assert program("", code) == "[True, False, True, False]\n[True, False]\n1 False"
+
+
+def test_with_events_turned_off_nothing_is_listened_to():
+    code = "print(post_save.has_listeners(Book), post_delete.has_listeners(Book))"
+    assert program('MCP_DJANGO={"EVENTS": False}', code) == "False False"

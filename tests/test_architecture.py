@@ -18,10 +18,10 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in p
 LAYERS = {
     "protocol": "protocol",
     "common": "addresses columns conf context elicitation exceptions lookups pages pagination permissions plans "
-    "queries rates relations rows schemas serializers visibility",
+    "queries questions rates relations rows schemas sealing serializers visibility",
     "features": "tools resources prompts completions",
-    "registry": "exposures adminexposure sites decorators",
-    "kernel": "server methods events sessions tasks models",
+    "registry": "exposures adminexposure mounts sites decorators",
+    "kernel": "server methods events models sessions streams",
     "edge": "transports oauth views",
     "entry": "__init__ apps asgi checks testing management",
 }
@@ -45,7 +45,8 @@ MAX_FUNCTION_LINES = 40
 MAX_MEDIAN_LINES = 120
 
 PUBLIC_API = set(
-    "AdminExposure ModelExposure MCPSite action prompt register resource site tool "
+    "AdminExposure ModelExposure MCPSite action prompt register resource site tool embed "
+    "notify_changed notify_list_changed Ask Roots Sample Declined "
     "AlreadyRegistered NotRegistered ToolError Header Param "
     "Audio EmbeddedResource Image Message ResourceLink Text ToolResult".split()
 )

@@ -15,6 +15,7 @@ from benchmarks.report import Cell, ratios
 
 ROOT = Path(__file__).resolve().parent.parent
 LITTLE = ["--seconds", "0.05", "--rounds", "1", "--connections", "2", "--rows", "300", "--events", "300"]
+LITTLE += ["--streams", "20", "--subscribers", "20", "--settle", "0.05"]
 
 
 def run(tmp_path: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
@@ -45,7 +46,16 @@ def test_every_call_is_measured_and_compared(tmp_path: Path) -> None:
     assert document["versions"]["mcp"] == "2.3.0"
     assert document["options"]["connections"] == 2
     assert all(ratio["ratio"] in table for ratio in document["ratios"])
-    assert table.count("official SDK, no token") == 3
+    streams = {name: {kind: set(cells) for kind, cells in kinds.items()} for name, kinds in document["streams"].items()}
+    assert streams == {
+        "stream_memory": {"listen": {"fast", "sdk"}, "session": {"fast", "sdk"}},
+        "one_change": {"listen": {"fast", "sdk"}, "session": {"fast"}},
+        "beside_streams": {"listen": {"fast", "sdk"}},
+    }
+    assert all(target["reached"] is (target["value"] <= target["most"]) for target in document["stream_targets"])
+    assert len(document["stream_targets"]) == 6
+    assert all(target["what"] in table for target in document["stream_targets"])
+    assert table.count("official SDK, no token") == 3 + 4
 
 
 @pytest.mark.e2e
@@ -53,6 +63,7 @@ def test_one_call_of_one_contender_in_the_legacy_era(tmp_path: Path) -> None:
     _, document = run(tmp_path, "--only", "query_records", "fast", "--revision", LEGACY)
     assert {name: set(cells) for name, cells in document["calls"].items()} == {"query_records": {"fast"}}
     assert document["ratios"] == []
+    assert document["streams"] == {}
 
 
 def test_answers_are_split_by_length_and_by_chunks() -> None:

@@ -4,7 +4,17 @@ from django.test import override_settings
 from django.urls import path
 
 from mcp_django import MCPSite, ModelExposure, site
-from mcp_django.checks import check_exposures, check_mounts, check_settings, check_tools
+from mcp_django.checks import (
+    check_caching,
+    check_channel_layer,
+    check_completions,
+    check_exposures,
+    check_mounts,
+    check_news,
+    check_rates,
+    check_settings,
+    check_tools,
+)
 from tests.testapp.models import Author
 
 MCP = {"BASE_URL": "http://testserver"}
@@ -19,6 +29,7 @@ def exposed():
         yield lambda exposure, **options: own.register(Author, exposure, **options)
     own._registry.clear()
     own._forget()
+    own.prompts = {}
 
 
 def ids(messages):
@@ -44,6 +55,90 @@ def test_an_open_endpoint_is_warned_about():
 @override_settings(MCP_DJANGO=MCP | {"AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"]})
 def test_J170_a_cookie_cannot_be_made_authority():
     assert ids(check_settings()) == ["mcp_django.E003"]
+
+
+@pytest.mark.parametrize("rate", ["600", "600/w", "", 600, ["600/m"]])
+def test_135_a_rate_that_is_none_is_an_error(rate):
+    with override_settings(MCP_DJANGO=MCP | {"COMPLETION_RATE": rate}):
+        assert ids(check_rates()) == ["mcp_django.E017"]
+
+
+@pytest.mark.parametrize("rate", ["600/m", None])
+def test_a_rate_may_be_left_out(rate):
+    with override_settings(MCP_DJANGO=MCP | {"COMPLETION_RATE": rate}):
+        assert check_rates() == []
+
+
+@pytest.mark.parametrize(
+    ("ttl", "expected"),
+    [
+        (0, []),
+        (3_600_000, []),
+        ({}, []),
+        ({"tools": 60_000, "read": 0}, []),
+        (-1, ["mcp_django.E018"]),
+        (True, ["mcp_django.E018"]),
+        (1.5, ["mcp_django.E018"]),
+        (None, ["mcp_django.E018"]),
+        ({"tools": "1"}, ["mcp_django.E018"]),
+        ({"tool": 1, 5: 1}, ["mcp_django.E018"]),
+        (3_600_001, ["mcp_django.W018"]),
+        ({"prompts": 10**9}, ["mcp_django.W018"]),
+    ],
+)
+def test_194_a_time_to_keep_a_list_is_checked(ttl, expected):
+    with override_settings(MCP_DJANGO=MCP | {"CACHE_TTL_MS": ttl}):
+        assert ids(check_caching()) == expected
+
+
+@pytest.mark.parametrize(("ttl", "expected"), [(60_000, []), (-1, ["mcp_django.E018"]), (10**9, ["mcp_django.W018"])])
+def test_194_a_time_to_keep_what_is_read_is_checked(exposed, ttl, expected):
+    exposed(ModelExposure, fields=["name"], cache_ttl_ms=ttl)
+    assert ids(check_caching()) == expected
+
+
+REDIS = {"BACKEND": "channels_redis.core.RedisChannelLayer"}
+MEMORY = {"BACKEND": "channels.layers.InMemoryChannelLayer"}
+
+
+@pytest.mark.parametrize(
+    ("own_settings", "layers", "expected"),
+    [
+        ({}, {}, ["mcp_django.W016"]),
+        ({}, {"default": MEMORY}, ["mcp_django.W016"]),
+        ({}, {"default": REDIS}, []),
+        ({}, {"other": REDIS}, ["mcp_django.W016"]),
+        ({"CHANNEL_LAYER": None}, {"default": REDIS}, ["mcp_django.W016"]),
+        ({"CHANNEL_LAYER": "other"}, {"default": MEMORY, "other": REDIS}, []),
+        ({"CHANNEL_LAYER": "other"}, {"default": REDIS}, ["mcp_django.E015", "mcp_django.W016"]),
+        ({"CHANNEL_LAYER": "other", "EVENTS": False}, {}, []),
+        ({"EVENTS": False}, {}, []),
+    ],
+)
+def test_the_channel_layer_reaches_all_workers(own_settings, layers, expected):
+    with override_settings(MCP_DJANGO=MCP | own_settings, CHANNEL_LAYERS=layers):
+        assert ids([*check_channel_layer(), *check_news()]) == expected
+
+
+def test_how_news_travel_is_checked_for_a_deployment_alone():
+    def found(**options):
+        return "mcp_django.W016" in ids(checks.run_checks(**options))
+
+    assert found(include_deployment_checks=True)
+    assert not found()
+
+
+@pytest.mark.parametrize("field", ["testapp.author.nosuch", "testapp.nosuch.name", "testapp.book.title"])
+def test_a_field_that_completes_an_argument_must_be_exposed(exposed, field):
+    exposed(ModelExposure, fields=["name"])
+    own.add_prompt(lambda request, word: "", name="prompt", complete={"word": field})
+    assert ids(check_completions()) == ["mcp_django.E019"]
+
+
+def test_a_field_that_is_exposed_completes_an_argument(exposed):
+    exposed(ModelExposure, fields=["name"])
+    own.add_prompt(lambda request, word: "", name="prompt", complete={"word": "testapp.Author.name"})
+    assert check_completions() == []
 
 
 @override_settings(ROOT_URLCONF=__name__)

@@ -1,13 +1,18 @@
+import base64
 import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.test import override_settings
 
 from mcp_django import MCPSite, ToolError
-from mcp_django.elicitation import REFUSED, issue, redeem
+from mcp_django.elicitation import REFUSED, identify, issue, open_state, redeem, seal_state
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.questions import STATE_ERROR
 from tests.factories import make_author, make_user
 from tests.writing import request_of
 
@@ -127,3 +132,93 @@ def test_the_cause_of_a_refusal_is_in_the_log_alone(request_, caplog):
         "Confirmation of delete refused: BadSignature",
     ]
     assert not caplog.records[0].getMessage().count(token)
+
+
+# States
+
+CALL = {"name": "book", "arguments": {"order": 7}}
+STATE = {"nonce": "n", "asked": {"carrier": "0" * 32}, "kept": {"email": ["1", {"value": "ada@example.org"}]}}
+
+
+def unopened(request, params=CALL, text=None, method="tools/call"):
+    with pytest.raises(InvalidParams) as error:
+        open_state(request, method, params, text)
+    return error.value.message == STATE_ERROR
+
+
+def test_a_state_comes_back_with_the_same_call(request_):
+    text = seal_state(request_, "tools/call", CALL, STATE)
+    later = {**CALL, "_meta": {"x": 1}, "inputResponses": {}, "requestState": text}
+    assert open_state(request_, "tools/call", dict(reversed(later.items())), text) == STATE
+
+
+def test_80_a_state_tells_its_bearer_nothing(request_):
+    text = seal_state(request_, "tools/call", CALL, STATE)
+    raw = base64.urlsafe_b64decode(text.split(":")[0] + "===")
+    assert not any(word in raw + text.encode() for word in (b"carrier", b"ada@", b"book", b"asked"))
+    assert seal_state(request_, "tools/call", CALL, STATE).split(":")[0] != text.split(":")[0]
+
+
+def test_73_a_state_with_any_byte_changed_is_refused(request_):
+    text = seal_state(request_, "tools/call", CALL, STATE)
+    flipped = [text[:place] + chr(ord(char) ^ 1) + text[place + 1 :] for place, char in enumerate(text)]
+    others = [text[:-1], text[1:], text + "A", f"{text}-TAMPERED", text.replace(":", "::"), "", "x", None, 7, [text]]
+    repacked = text.replace(text.split(":")[0], base64.b64encode(b"{}").decode())
+    for changed in (*flipped, *others, text.encode(), f"v2:{text}", repacked, "é" + text, text * 1000):
+        assert unopened(request_, text=changed)
+
+
+def test_73_a_confirmation_token_is_no_state(request_):
+    assert unopened(request_, text=issue(request_, "book", CALL["arguments"], []))
+
+
+def test_74_a_state_fits_no_other_call(request_):
+    text = seal_state(request_, "tools/call", CALL, STATE)
+    assert unopened(request_, {**CALL, "name": "other"}, text)
+    assert unopened(request_, {**CALL, "arguments": {"order": "7"}}, text)
+    assert unopened(request_, {**CALL, "arguments": {"order": 7, "more": None}}, text)
+    assert unopened(request_, {"name": "book"}, text)
+    assert unopened(request_, CALL, text, "prompts/get")
+
+
+def test_74_a_state_fits_no_other_user_client_site_or_server(request_):
+    text = seal_state(request_, "tools/call", CALL, STATE)
+    for other in (
+        request_of(make_user("bob")),
+        request_of(AnonymousUser()),
+        request_of(request_.user, client_id="other"),
+        request_of(request_.user, MCPSite("other")),
+        request_of(request_.user, resource="https://other.example/mcp"),
+    ):
+        assert unopened(other, text=text)
+
+
+def test_74_a_state_expires_and_none_comes_from_the_future(request_, monkeypatch):
+    now = time.time()
+    text = seal_state(request_, "tools/call", CALL, STATE)
+    for moment, opens in ((now + 590, True), (now + 601, False), (now - 50, True), (now - 70, False)):
+        monkeypatch.setattr(time, "time", lambda moment=moment: moment)
+        if opens:
+            assert open_state(request_, "tools/call", CALL, text) == STATE
+        else:
+            assert unopened(request_, text=text)
+
+
+def test_79_a_former_key_opens_a_state_and_a_foreign_one_does_not(request_):
+    text = seal_state(request_, "tools/call", CALL, STATE)
+    with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=[settings.SECRET_KEY]):
+        assert open_state(request_, "tools/call", CALL, text) == STATE
+    with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=[]):
+        assert unopened(request_, text=text)
+
+
+def test_73_the_cause_of_a_refusal_is_in_the_log_alone(request_, caplog):
+    with caplog.at_level(logging.INFO, "mcp_django"):
+        assert unopened(request_, text="x")
+    assert "not of this call or too old" in caplog.text
+
+
+def test_objects_are_identified_in_any_order():
+    one, two = make_author(), make_author()
+    assert identify([one, two, "x"]) == identify(["x", two, one])
+    assert len({identify([]), identify([one]), identify([two]), identify([one, two]), identify([str(one.pk)])}) == 5

@@ -1,8 +1,15 @@
 import pytest
+from django.contrib.auth.models import AnonymousUser
+from django.test import override_settings
 from mcp_types.methods import validate_server_result
 
+from mcp_django import MCPSite
+from mcp_django import site as default_site
+from mcp_django.methods.lifecycle import capabilities
+from mcp_django.resources.caching import CACHEABLE
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_superuser
+from tests.writing import request_of
 
 pytestmark = pytest.mark.django_db
 LEGACY = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
@@ -32,9 +39,38 @@ def test_discover_names_all_revisions_capabilities_and_the_server():
     assert result["cacheScope"] == "private"
 
 
+def capabilities_of(site, **options):
+    return capabilities(request_of(AnonymousUser(), site, **options))
+
+
 def test_R17_nothing_is_announced_that_the_site_does_not_have():
-    capabilities = MCPClient(make_superuser()).request("server/discover")["capabilities"]
-    assert set(capabilities) <= {"tools", "resources", "prompts"}
+    site = MCPSite("own")
+    assert set(capabilities_of(site)) == {"tools", "resources", "logging"}
+    site.add_resource("x://fixed", lambda request: "", name="fixed")
+    assert set(capabilities_of(site)) == {"tools", "resources", "logging"}
+    site.add_resource("x://{word}", lambda request, word: "", name="template")
+    assert set(capabilities_of(site)) == {"tools", "resources", "logging", "completions"}
+    site.remove_resource("x://{word}")
+    site.add_prompt(lambda request: "", name="prompt")
+    assert set(capabilities_of(site)) == {"tools", "resources", "logging", "completions", "prompts"}
+    assert "completions" in capabilities_of(default_site)
+
+
+def test_R13_news_are_promised_to_a_client_that_can_be_told():
+    site = MCPSite("own")
+    site.add_prompt(lambda request: "", name="prompt")
+    told = capabilities_of(site)
+    assert told["tools"] == told["prompts"] == {"listChanged": True}
+    assert told["resources"] == {"listChanged": True, "subscribe": True}
+
+
+def test_R13_no_news_are_promised_where_there_are_none_or_no_way_to_tell_them():
+    site = MCPSite("own")
+    site.add_prompt(lambda request: "", name="prompt")
+    with override_settings(MCP_DJANGO={"EVENTS": False}):
+        silent = capabilities_of(site)
+    assert silent == capabilities_of(site, can_stream=False)
+    assert silent == {"tools": {}, "resources": {}, "prompts": {}, "completions": {}, "logging": {}}
 
 
 @pytest.mark.parametrize("version", LEGACY)
@@ -55,3 +91,13 @@ def test_D62_what_a_client_calls_itself_changes_nothing():
         "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "admin", "version": "root"}
     )
     assert result["serverInfo"]["name"] == "django"
+
+
+def test_194_every_result_says_how_long_it_may_be_kept_and_that_it_is_private():
+    times = {"tools": 1, "prompts": 2, "resources": 3, "templates": 4, "read": 5, "discover": 6}
+    client = MCPClient(make_superuser())
+    with override_settings(MCP_DJANGO={"BASE_URL": "http://testserver", "CACHE_TTL_MS": times}):
+        for method, name in CACHEABLE.items():
+            params = {"uri": "django://testapp/author"} if method == "resources/read" else {}
+            result = client.request(method, **params)
+            assert (result["ttlMs"], result["cacheScope"]) == (times[name], "private")

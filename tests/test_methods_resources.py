@@ -6,6 +6,7 @@ from mcp_types.methods import validate_server_result
 from mcp_django import site
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_superuser, make_user
+from tests.testapp.models import Author
 
 pytestmark = pytest.mark.django_db
 ALL = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
@@ -84,3 +85,22 @@ def test_reading_needs_the_scope():
     with pytest.raises(MCPError) as caught:
         MCPClient(make_superuser(), scopes=[]).read("django://testapp/author")
     assert caught.value.status == 403
+
+
+def test_194_what_is_read_says_how_long_it_may_be_kept_and_by_whom(monkeypatch):
+    def policy(request) -> str:
+        """What may be returned."""
+        return "Everything."
+
+    monkeypatch.setattr(site.exposures[Author], "cache_ttl_ms", 5000)
+    site.add_resource("shop://policy", policy, ttl_ms=60_000, public=True)
+    try:
+        client = MCPClient(make_superuser())
+        shared = client.request("resources/read", uri="shop://policy")
+        own = client.request("resources/read", uri=f"django://testapp/author/{make_author().pk}")
+        older = MCPClient(make_superuser("older"), version="2025-11-25").request("resources/read", uri="shop://policy")
+    finally:
+        site.remove_resource("shop://policy")
+    assert (shared["ttlMs"], shared["cacheScope"]) == (60_000, "public")
+    assert (own["ttlMs"], own["cacheScope"]) == (5000, "private")
+    assert set(older) == {"contents"}

@@ -136,7 +136,8 @@ def test_what_is_accepted_is_the_same_on_both_roads(road: str) -> None:
     user, token = verify(SECRET, RESOURCE)
     assert user == row.user
     assert type(user) is get_user_model()
-    assert token == Token(frozenset({"mcp:read", "mcp:write", "own"}), "robot", row.expires)
+    checksum = hashlib.sha256(SECRET.encode()).hexdigest()
+    assert token == Token(frozenset({"mcp:read", "mcp:write", "own"}), "robot", row.expires, checksum)
 
 
 def test_the_user_is_whole(road: str) -> None:
@@ -255,3 +256,64 @@ def test_J179_a_challenge_for_more_scopes_lists_them_all() -> None:
 def test_a_challenge_cannot_break_out_of_its_header() -> None:
     value = challenge("https://a", [], error="invalid_token", description='x"\r\nSet-Cookie: é\\')
     assert value == 'Bearer resource_metadata="https://a", error="invalid_token", error_description="xSet-Cookie: "'
+
+
+# What becomes of a token later
+
+
+def test_a_stored_token_is_good_until_it_is_cut_back_revoked_or_over(road: str) -> None:
+    row = make(scope="mcp:read mcp:write")
+    found = BearerAuthentication().authenticate(request())
+    assert found is not None
+    token = found[1]
+    assert token.checksum == hashlib.sha256(SECRET.encode()).hexdigest()
+    assert token.checksum not in repr(token)
+    assert Token.still_good([token]) == {token}
+    AccessToken.objects.update(scope="mcp:admin")
+    assert Token.still_good([token]) == {token}
+    for changes in ({"scope": "mcp:read"}, {"scope": ""}, {"expires": timezone.now() - timedelta(seconds=1)}):
+        AccessToken.objects.update(**{"scope": "mcp:write", "expires": row.expires} | changes)
+        assert Token.still_good([token]) == set()
+    AccessToken.objects.update(scope="mcp:write", expires=row.expires)
+    assert Token.still_good([token]) == {token}
+    row.revoke()
+    assert Token.still_good([token]) == set()
+
+
+def test_a_token_that_is_not_stored_is_good_until_it_is_over() -> None:
+    scopes, now = frozenset({"mcp:read"}), timezone.now()
+    tokens = [Token(scopes, "robot", now + timedelta(seconds=seconds)) for seconds in (60, -60)]
+    assert Token.still_good(tokens) == {tokens[0]}
+    assert Token.still_good([]) == set()
+
+
+def test_many_tokens_are_looked_up_together(django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = timezone.now() + timedelta(minutes=1)
+    tokens = [Token(frozenset(), "robot", later, checksum=f"{number:064}") for number in range(10)]
+    make()
+    found = BearerAuthentication().authenticate(request())
+    assert found is not None
+    with django_assert_num_queries(1):
+        assert Token.still_good([*tokens, found[1]]) == {found[1]}
+    monkeypatch.setattr("mcp_django.oauth.bearer.QUERY", 4)
+    with django_assert_num_queries(3):
+        assert Token.still_good([*tokens, found[1]]) == {found[1]}
+
+
+def test_a_validator_that_keeps_tokens_elsewhere_gives_one_without_a_checksum(settings: Any) -> None:
+    settings.OAUTH2_PROVIDER = settings.OAUTH2_PROVIDER | {
+        "OAUTH2_VALIDATOR_CLASS": "tests.test_oauth_bearer.ElsewhereValidator"
+    }
+    make()
+    _, token = verify(SECRET, RESOURCE)
+    assert token.checksum == ""
+
+
+class ElsewhereValidator(MCPValidator):
+    """Makes tokens of what another server says, and stores none."""
+
+    def validate_bearer_token(self, token: str, scopes: Any, request: Any) -> bool:
+        row = AccessToken.objects.get()
+        row.pk = None
+        request.access_token = row
+        return True

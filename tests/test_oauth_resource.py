@@ -69,10 +69,10 @@ def test_without_the_setting_the_request_decides_while_developing_only(settings:
 
 
 def test_endpoints_have_one_spelling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_django.sites.mounted_endpoints", lambda: {"/mcp/": "a", "/x": "b"})
+    monkeypatch.setattr("mcp_django.mounts.mounted_endpoints", lambda: {"/mcp/": "a", "/x": "b"})
     assert dict[str, object](endpoints()) == {"/mcp": "a", "/x": "b"}
     assert canonical(None, "HTTP://testserver/mcp/") == "http://testserver/mcp"
     assert canonical(None, "http://testserver/y") is None
     assert default_resource(None) is None
-    monkeypatch.setattr("mcp_django.sites.mounted_endpoints", lambda: {"/mcp": "a"})
+    monkeypatch.setattr("mcp_django.mounts.mounted_endpoints", lambda: {"/mcp": "a"})
     assert default_resource(None) == "http://testserver/mcp"

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from datetime import date
+from decimal import Decimal
+from enum import Enum
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
@@ -15,7 +17,14 @@ from mcp_django.protocol.errors import InvalidParams
 from tests.testapp.models import Author
 
 
+class Tone(Enum):
+    DRY = "dry"
+    KIND = "kind"
+
+
 class Site:
+    exposures: ClassVar[dict[Any, Any]] = {}
+
     def get_object(self, request: Any, model: Any, pk: Any) -> Any:
         if pk != "7":
             raise NotFound
@@ -60,6 +69,36 @@ def test_a_prompt_without_texts_and_arguments_has_no_empty_keys() -> None:
 
 def test_strings_are_read_as_the_annotations_say() -> None:
     assert text_of(review, author="7", since="2026-07-28", tone="dry") == "Ada since 2026-07-28 in a dry tone"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "value"),
+    [
+        (int, "7", 7),
+        (float, "1.5", 1.5),
+        (Decimal, "12.50", Decimal("12.50")),
+        (date, "2026-07-28", date(2026, 7, 28)),
+        (bool, "true", True),
+        (Literal[1, 2], "2", 2),
+        (Literal["dry", "kind"], "dry", "dry"),
+        (Tone, "kind", Tone.KIND),
+        (int | None, "7", 7),
+        (list[int], "[1, 2]", [1, 2]),
+        (Author, "7", Author(pk=7)),
+    ],
+    ids=str,
+)
+def test_each_type_is_read_from_its_text(annotation: Any, text: str, value: Any) -> None:
+    given = []
+
+    def prompt(request: Any, it: Any) -> str:
+        given.append(it)
+        return ""
+
+    prompt.__annotations__["it"] = annotation
+    assert text_of(prompt, it=text) == ""
+    assert given == [value]
+    assert type(given[0]) is type(value)
 
 
 def test_what_a_form_left_blank_is_left_to_the_default() -> None:
@@ -118,6 +157,23 @@ def test_what_a_function_returns_is_messages(value: Any, expected: list[tuple[st
     assert isinstance(result, dict)
     assert result["description"] == "Text"
     assert [(message["role"], message["content"]["type"]) for message in result["messages"]] == expected
+
+
+@pytest.mark.parametrize("value", [Author(), Author(pk=7), [Author(pk=7)], Message("user", Author(pk=7))])
+def test_125_a_row_that_is_not_there_for_the_caller_is_not_embedded(value: Any) -> None:
+    with pytest.raises(NotFound):
+        Prompt(lambda request: value, name="prompt").get(REQUEST, {})
+
+
+def test_arguments_are_completed_as_the_function_says() -> None:
+    def words(request: Any, value: str, context: Any) -> list[str]:
+        return [f"{value}!"]
+
+    prompt = Prompt(review, complete={"since": words})
+    assert prompt.completer.complete(REQUEST, "since", "now", {}).values == ("now!",)
+    assert prompt.completer.complete(REQUEST, "tone", "d", {}).values == ("dry", "kind")
+    with pytest.raises(ImproperlyConfigured, match="nosuch"):
+        Prompt(review, complete={"nosuch": words})
 
 
 @pytest.mark.parametrize("value", [None, 5, [5]])

@@ -276,5 +276,9 @@ def test_a_nested_parameter_is_compared_at_its_path() -> None:
         check_param_headers(nested, {"inner": {"deep": "x"}}, {"mcp-param-value": ["y"]})
 
 
+def test_without_headers_there_is_nothing_to_compare() -> None:
+    check_param_headers(schema(value=marked("string")), {"value": "x"}, None)
+
+
 def test_headers_that_the_schema_does_not_know_are_left_alone() -> None:
     check_param_headers(schema(a={"type": "string"}), {"a": "x"}, {"mcp-param-other": ["y"]})

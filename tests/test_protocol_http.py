@@ -2,7 +2,16 @@
 
 import pytest
 
-from mcp_django.protocol.http import Response, accepts, body_length, is_json, origin_allowed
+from mcp_django.protocol.http import (
+    Response,
+    accepts,
+    allowed_methods,
+    body_length,
+    is_json,
+    origin_allowed,
+)
+
+from .protocol_messages import LEGACY, MODERN
 
 JSON, EVENTS = "application/json", "text/event-stream"
 
@@ -119,6 +128,17 @@ def test_23_any_other_length_is_refused(value: str) -> None:
 def test_3_only_an_allowed_origin_is_served(origin: str | None, allowed: bool) -> None:
     assert origin_allowed(origin, ["https://good.example"]) is allowed
     assert origin_allowed(origin, []) is (origin is None)
+
+
+@pytest.mark.parametrize("version", [None, *LEGACY, "1.0"])
+def test_9_get_and_delete_are_for_sessions(version: str | None) -> None:
+    assert allowed_methods(version, sessions=True) == "POST, GET, DELETE"
+    assert allowed_methods(version, sessions=False) == "POST"
+
+
+def test_9_the_modern_era_has_post_alone() -> None:
+    assert allowed_methods(MODERN, sessions=True) == "POST"
+    assert allowed_methods(MODERN, sessions=False) == "POST"
 
 
 def test_18_every_answer_has_the_headers_that_keep_it_private() -> None:

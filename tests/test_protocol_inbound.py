@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_django.protocol.eras import Era
-from mcp_django.protocol.inbound import LEGACY_ERA, MODERN_ERA, Rejected, classify
+from mcp_django.protocol.eras import Call, Era, Headers, SessionFacts
+from mcp_django.protocol.inbound import LEGACY_ERA, MAX_BATCH, MODERN_ERA, Batch, Rejected, classify
+from mcp_django.protocol.messages import ClientResponse
 from mcp_django.protocol.versions import SUPPORTED
 
 from .protocol_messages import (
@@ -19,6 +20,7 @@ from .protocol_messages import (
     MODERN,
     PARAMS,
     VERSION_KEY,
+    Facts,
     accepted,
     answer,
     body_of,
@@ -133,7 +135,6 @@ def test_25_27_28_31_35_40_what_is_not_json_is_400_without_an_id(body: bytes, he
         (b"[]", None),
         (b"{}", None),
         (b"true", None),
-        (b"[%s]" % body_of("ping"), None),
         (b"[%s]" % modern_body("tools/list"), None),
         (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', None),
         (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', None),
@@ -177,6 +178,170 @@ def test_42_43_special_names_in_arguments_are_plain_data(name: str) -> None:
     assert accepted(body_of("tools/call", params), legacy_headers()).params["arguments"] == arguments
 
 
+# Without headers
+
+
+@pytest.mark.parametrize("method", ["tools/list", "tools/call", "resources/read"])
+def test_without_headers_meta_alone_decides_the_era(method: str) -> None:
+    for session in (None, Facts()):
+        modern = accepted(modern_body(method), None, session)
+        assert (modern.era, modern.version, modern.method) == (MODERN_ERA, MODERN, method)
+        assert accepted(body_of(method, PARAMS.get(method)), None, session).era is LEGACY_ERA
+
+
+def test_without_headers_a_rejection_of_no_message_is_of_the_legacy_era() -> None:
+    with pytest.raises(Rejected) as caught:
+        classify(b"{", None)
+    assert caught.value.era is LEGACY_ERA
+
+
+# Responses of clients
+
+
+RESULT = b'{"jsonrpc":"2.0","id":"a.1","result":{"action":"accept","content":{}}}'
+ERROR = b'{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"no"}}'
+
+
+@pytest.mark.parametrize("headers", [None, {}, *(legacy_headers(version) for version in LEGACY)])
+def test_in_a_session_a_client_may_answer(headers: Headers) -> None:
+    assert classify(RESULT, headers, session=Facts()) == ClientResponse(
+        id="a.1", result={"action": "accept", "content": {}}
+    )
+    assert classify(ERROR, headers, session=Facts()) == ClientResponse(id=7, error={"code": -1, "message": "no"})
+
+
+@pytest.mark.parametrize("headers", [None, *HEADERS])
+@pytest.mark.parametrize("body", [RESULT, ERROR, b"[%s,%s]" % (RESULT, ERROR)])
+def test_63_without_a_session_a_response_answers_nothing(body: bytes, headers: Headers) -> None:
+    status, error = rejected(body, headers)
+    assert (status, error["error"]["code"]) == (400, -32600)
+    assert "id" not in error
+
+
+@pytest.mark.parametrize("headers", [legacy_headers(MODERN), modern_headers("tools/call")])
+def test_63_the_modern_era_has_no_responses_of_clients(headers: Headers) -> None:
+    status, error = rejected(RESULT, headers, Facts())
+    assert (status, error["error"]["code"]) == (400, -32600)
+    assert "id" not in error
+
+
+def test_59_a_response_of_an_unknown_version_is_an_http_error() -> None:
+    status, error = rejected(RESULT, legacy_headers("1.0"), Facts())
+    assert (status, error["error"]["code"]) == (400, -32022)
+    assert "id" not in error
+
+
+# Batches
+
+
+def batch(*members: bytes) -> bytes:
+    return b"[" + b",".join(members) + b"]"
+
+
+def items(body: bytes, headers: Headers, session: SessionFacts | None = None) -> tuple[Any, ...]:
+    found = classify(body, headers, session=session)
+    assert isinstance(found, Batch)
+    return found.items
+
+
+CALLS = batch(body_of("ping", id=1), body_of("notifications/initialized", id=None), body_of("tools/list", id="2"))
+
+
+@pytest.mark.parametrize(
+    ("headers", "session"),
+    [
+        ({}, None),
+        (legacy_headers("2025-03-26"), None),
+        ({}, Facts("2025-03-26")),
+        (legacy_headers("2025-03-26"), Facts("2025-03-26")),
+        (None, None),
+        (None, Facts("2025-03-26")),
+    ],
+)
+def test_2025_03_26_has_batches(headers: Headers, session: SessionFacts | None) -> None:
+    found = items(CALLS, headers, session)
+    assert [(call.method, call.id, call.version, call.era) for call in found] == [
+        ("ping", 1, "2025-03-26", LEGACY_ERA),
+        ("notifications/initialized", None, "2025-03-26", LEGACY_ERA),
+        ("tools/list", "2", "2025-03-26", LEGACY_ERA),
+    ]
+    assert {call.log_level for call in found} == {session.log_level if session else None}
+
+
+@pytest.mark.parametrize(
+    ("headers", "session"),
+    [
+        *((legacy_headers(version), None) for version in (*LEGACY, MODERN) if version != "2025-03-26"),
+        *(({}, Facts(version)) for version in LEGACY if version != "2025-03-26"),
+        *((None, Facts(version)) for version in LEGACY if version != "2025-03-26"),
+        (legacy_headers("2025-03-26"), Facts("2025-06-18")),
+        (legacy_headers("2025-06-18"), Facts("2025-03-26")),
+        (legacy_headers(MODERN), Facts("2025-03-26")),
+    ],
+)
+@pytest.mark.parametrize("body", [CALLS, batch(body_of("ping")), batch(RESULT)])
+def test_38_no_other_revision_has(body: bytes, headers: Headers, session: SessionFacts | None) -> None:
+    status, error = rejected(body, headers, session)
+    assert (status, error["error"]["code"]) == (400, -32600)
+    assert "id" not in error
+
+
+def test_38_a_batch_of_an_unknown_version_is_told_the_supported_ones() -> None:
+    status, error = rejected(CALLS, legacy_headers("1.0"))
+    assert (status, error["error"]["code"]) == (400, -32022)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        batch(),
+        batch(*[body_of("notifications/initialized", id=None)] * (MAX_BATCH + 1)),
+        batch(body_of("ping"), modern_body("tools/list")),
+        batch(body_of("ping"), RESULT),
+        batch(RESULT, b"1"),
+        batch(RESULT, b'{"jsonrpc":"2.0","id":1,"result":1}'),
+    ],
+)
+def test_38_a_batch_that_is_wrong_as_a_whole_is_refused_as_a_whole(body: bytes) -> None:
+    status, error = rejected(body, {}, Facts("2025-03-26"))
+    assert (status, error["error"]["code"]) == (400, -32600)
+    assert "id" not in error
+
+
+def test_38_a_batch_up_to_the_bound_is_read() -> None:
+    assert len(items(batch(*[body_of("ping")] * MAX_BATCH), {})) == MAX_BATCH
+
+
+def test_a_batch_of_responses_is_read_in_a_session() -> None:
+    assert [response.id for response in items(batch(RESULT, ERROR), {}, Facts("2025-03-26"))] == ["a.1", 7]
+
+
+def test_one_bad_member_of_a_batch_has_an_error_of_its_own() -> None:
+    good, *bad = items(
+        batch(
+            body_of("ping", id=1),
+            body_of("unknown/method", id=2),
+            body_of("tools/call", {"name": 1}, id=3),
+            b'{"jsonrpc":"2.0","id":4,"method":""}',
+            b"1",
+            b"[]",
+            b"{}",
+            body_of("initialize", PARAMS["initialize"], id=5),
+        ),
+        {},
+    )
+    assert (good.method, good.id) == ("ping", 1)
+    assert [(wire["error"]["code"], wire.get("id")) for _, wire in map(answer, bad)] == [
+        (-32601, 2),
+        (-32602, 3),
+        (-32600, 4),
+        (-32600, None),
+        (-32600, None),
+        (-32600, None),
+        (-32600, 5),
+    ]
+
+
 # Whatever comes in
 
 
@@ -203,40 +368,74 @@ messages = st.fixed_dictionaries(
     {"jsonrpc": st.just("2.0") | json_values, "method": methods | json_values},
     optional={"id": st.integers() | st.text() | json_values, "params": parameters | json_values, "result": json_values},
 )
+responses = st.fixed_dictionaries(
+    {"jsonrpc": st.just("2.0"), "id": st.integers() | st.text() | json_values},
+    optional={"result": json_values, "error": st.just({"code": 1, "message": "a"}) | json_values},
+)
+sessions = st.none() | st.sampled_from([Facts(version) for version in LEGACY])
 
 
-def check_outcome(body: bytes, headers: dict[str, list[str]]) -> None:
-    """Either a call that can be answered, or a rejection that is a well-formed error of its era."""
+def check_outcome(body: bytes, headers: Headers, session: SessionFacts | None = None) -> None:
+    """A call or batch that can be answered, an answer, or a rejection that is a well-formed error of its era."""
     try:
-        call = classify(body, headers)
+        found = classify(body, headers, session=session)
     except Rejected as rejection:
-        status, _ = answer(rejection)
-        assert status in (200, 400, 404)
+        check_rejection(rejection)
         return
+    members = found.items if isinstance(found, Batch) else (found,)
+    assert 0 < len(members) <= MAX_BATCH
+    for member in members:
+        match member:
+            case Call():
+                check_call(member)
+            case ClientResponse():
+                assert session is not None
+                assert (member.result is None) is not (member.error is None)
+            case Rejected():
+                check_rejection(member)
+
+
+def check_rejection(rejection: Rejected) -> None:
+    status, _ = answer(rejection)
+    assert status in (200, 400, 404)
+
+
+def check_call(call: Call) -> None:
     assert call.version in SUPPORTED
     assert call.era.modern == (call.version == MODERN)
     assert type(call.id) in (int, str, type(None))
     assert isinstance(call.params, dict)
     assert isinstance(call.client, dict)
     assert isinstance(call.capabilities, dict)
+    assert all(isinstance(value, str) and value.isprintable() for value in call.trace.values())
+    assert all(isinstance(value, dict) for value in (call.input_responses or {}).values())
+    assert isinstance(call.request_state, str | None)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(), st.none() | header_dicts, sessions)
+def test_212_any_bytes_are_read_or_rejected(body: bytes, headers: Headers, session: SessionFacts | None) -> None:
+    check_outcome(body, headers, session)
+
+
+@settings(max_examples=200, deadline=None)
+@given(json_values, st.none() | header_dicts, sessions)
+def test_212_any_json_is_read_or_rejected(value: Any, headers: Headers, session: SessionFacts | None) -> None:
+    check_outcome(json.dumps(value).encode(), headers, session)
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.binary(), header_dicts)
-def test_212_any_bytes_are_a_call_or_a_rejection(body: bytes, headers: dict[str, list[str]]) -> None:
-    check_outcome(body, headers)
+@given(messages | responses, st.none() | header_dicts, sessions)
+def test_212_anything_like_a_message_is_read_or_rejected(
+    value: Any, headers: Headers, session: SessionFacts | None
+) -> None:
+    check_outcome(json.dumps(value).encode(), headers, session)
 
 
-@settings(max_examples=300, deadline=None)
-@given(json_values, header_dicts)
-def test_212_any_json_is_a_call_or_a_rejection(value: Any, headers: dict[str, list[str]]) -> None:
-    check_outcome(json.dumps(value).encode(), headers)
-
-
-@settings(max_examples=300, deadline=None)
-@given(messages, header_dicts)
-def test_212_anything_like_a_message_is_a_call_or_a_rejection(value: Any, headers: dict[str, list[str]]) -> None:
-    check_outcome(json.dumps(value).encode(), headers)
+@settings(max_examples=100, deadline=None)
+@given(st.lists(messages | responses | json_values, max_size=4), sessions)
+def test_212_anything_like_a_batch_is_read_or_rejected(value: list[Any], session: SessionFacts | None) -> None:
+    check_outcome(json.dumps(value).encode(), {}, session)
 
 
 @settings(max_examples=300, deadline=None)
@@ -245,3 +444,4 @@ def test_212_any_params_under_honest_headers_are_a_call_or_a_rejection(method: s
     body = body_of(method, params)
     check_outcome(body, modern_headers(method))
     check_outcome(body, legacy_headers())
+    check_outcome(body, None)

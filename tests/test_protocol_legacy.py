@@ -1,12 +1,10 @@
-"""2024-11-05 to 2025-11-25: which version a request is of, and results without what that version does not know."""
+"""2024-11-05 to 2025-11-25: which version a request is of, and what its session knows."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from mcp_types.methods import SERVER_RESULTS, serialize_server_result
+from mcp_types.methods import SERVER_RESULTS
 
-from mcp_django.protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from mcp_django.protocol.errors import (
     InternalError,
     InvalidParams,
@@ -17,44 +15,12 @@ from mcp_django.protocol.errors import (
     UnsupportedVersion,
 )
 from mcp_django.protocol.inbound import LEGACY_ERA
+from mcp_django.protocol.messages import ClientResponse
 from mcp_django.protocol.versions import SUPPORTED
 
-from .protocol_messages import LEGACY, MODERN, PARAMS, accepted, body_of, legacy_headers, rejected
+from .protocol_messages import LEGACY, MODERN, PARAMS, Facts, accepted, body_of, legacy_headers, rejected
 
 PAIRS = sorted((version, method) for method, version in SERVER_RESULTS if version in LEGACY)
-BLOCKS: list[Content] = [
-    Text("a"),
-    Image(b"a"),
-    EmbeddedResource("a:b", "a"),
-    ResourceLink("django://shop/order/1", "Order 1"),
-    Audio(b"a", "audio/wav"),
-]
-CALL_RESULT: dict[str, Any] = {
-    "content": [block.to_wire() for block in BLOCKS],
-    "structuredContent": {"a": 1},
-    "isError": False,
-}
-PROMPT_RESULT: dict[str, Any] = {
-    "description": "d",
-    "messages": [{"role": "user", "content": block.to_wire()} for block in BLOCKS],
-}
-# Neutral results, as handlers give them.
-RESULTS: dict[str, dict[str, Any]] = {
-    "completion/complete": {"completion": {"values": ["a"], "total": 1}},
-    "initialize": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {"tools": {}},
-        "serverInfo": {"name": "tests", "version": "1"},
-        "instructions": "i",
-    },
-    "prompts/get": PROMPT_RESULT,
-    "prompts/list": {"prompts": [{"name": "a"}]},
-    "resources/list": {"resources": [{"uri": "a:b", "name": "a"}], "nextCursor": "c"},
-    "resources/read": {"contents": [{"uri": "a:b", "text": "a"}]},
-    "resources/templates/list": {"resourceTemplates": [{"uriTemplate": "a:{b}", "name": "a"}]},
-    "tools/call": CALL_RESULT,
-    "tools/list": {"tools": [{"name": "a", "inputSchema": {"type": "object"}}]},
-}
 
 
 # Requests
@@ -157,70 +123,82 @@ def test_a_notification_is_taken_as_it_is(version: str | None, method: str, para
     assert (call.era, call.id, call.client, call.progress_token) == (LEGACY_ERA, None, {}, None)
 
 
+# Sessions
+
+
+@pytest.mark.parametrize("headers", [{}, None])
+@pytest.mark.parametrize("version", LEGACY)
+def test_59_a_request_without_a_version_is_of_its_session(version: str, headers: Any) -> None:
+    assert accepted(body_of("ping"), headers, Facts(version)).version == version
+    assert accepted(body_of("notifications/initialized", id=None), headers, Facts(version)).version == version
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_59_a_supported_version_in_the_header_wins_over_that_of_the_session(version: str) -> None:
+    assert accepted(body_of("ping"), legacy_headers(version), Facts("2025-06-18")).version == version
+
+
+@pytest.mark.parametrize("versions", [["1.0"], [""], ["2025-06-18", "2025-06-18"], ["2025-06-18 "]])
+def test_59_a_session_does_not_excuse_another_version(versions: list[str]) -> None:
+    status, error = rejected(body_of("ping"), {"mcp-protocol-version": versions}, Facts("2025-06-18"))
+    assert (status, error["error"]["code"]) == (400, -32022)
+
+
+def test_without_headers_a_request_of_no_session_is_of_2025_03_26() -> None:
+    assert accepted(body_of("ping"), None).version == "2025-03-26"
+
+
+def test_a_call_carries_what_its_session_knows() -> None:
+    session = Facts("2025-06-18", {"name": "c", "version": "2"}, {"sampling": {}}, "error")
+    call = accepted(body_of("tools/call", {"name": "a"}), {}, session)
+    assert (call.client, call.capabilities, call.log_level) == (
+        {"name": "c", "version": "2"},
+        {"sampling": {}},
+        "error",
+    )
+
+
+def test_initialize_takes_nothing_from_a_session() -> None:
+    params = {**PARAMS["initialize"], "protocolVersion": "2024-11-05", "capabilities": {"roots": {}}}
+    call = accepted(body_of("initialize", params), {}, Facts("2025-11-25"))
+    assert (call.version, call.client, call.capabilities, call.log_level) == (
+        "2024-11-05",
+        {"name": "tests", "version": "1"},
+        {"roots": {}},
+        None,
+    )
+
+
+def test_60_a_call_carries_its_trace() -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
+    meta = {"traceparent": parent, "tracestate": "a=1", "baggage": "b=2", "other": "c"}
+    call = accepted(body_of("tools/call", {"name": "a", "_meta": meta}), legacy_headers())
+    assert call.trace == {"traceparent": parent, "tracestate": "a=1", "baggage": "b=2"}
+    assert accepted(body_of("tools/call", {"name": "a"}), legacy_headers()).trace == {}
+
+
+def test_73_this_era_has_no_answers_in_a_call() -> None:
+    params = {"name": "a", "inputResponses": {"a": {"action": "accept"}}, "requestState": "s"}
+    call = accepted(body_of("tools/call", params), legacy_headers())
+    assert (call.input_responses, call.request_state) == (None, None)
+
+
+def test_63_a_response_is_taken_in_a_session_alone() -> None:
+    response = ClientResponse(id=1, result={})
+    assert LEGACY_ERA.accept(response, {}, Facts()) is response
+    with pytest.raises(InvalidRequest, match="not made"):
+        LEGACY_ERA.accept(response, {}, None)
+    with pytest.raises(UnsupportedVersion):
+        LEGACY_ERA.accept(response, legacy_headers("1.0"), Facts())
+
+
 def test_59_a_notification_of_another_version_is_an_http_error() -> None:
     status, error = rejected(body_of("notifications/initialized", id=None), legacy_headers("1.0"))
     assert (status, error["error"]["code"]) == (400, -32022)
     assert "id" not in error
 
 
-# Results
-
-
-def shaped(version: str, method: str, result: Mapping[str, Any]) -> dict[str, Any]:
-    params = {**PARAMS.get(method, {}), **({"protocolVersion": version} if method == "initialize" else {})}
-    call = accepted(body_of(method, params), legacy_headers(version))
-    assert call.version == version
-    return LEGACY_ERA.shape(call, result, server={"name": "tests", "version": "1"}, ttl_ms=5_000)
-
-
-@pytest.mark.parametrize(("version", "method"), PAIRS)
-def test_the_result_of_each_method_is_one_that_the_schema_knows(version: str, method: str) -> None:
-    wire = shaped(version, method, RESULTS.get(method, {}))
-    assert serialize_server_result(method, version, wire) == wire, "the schema drops what it does not know"
-
-
-@pytest.mark.parametrize("version", LEGACY)
-@pytest.mark.parametrize("method", ["ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"])
-def test_an_empty_result_stays_empty(version: str, method: str) -> None:
-    assert shaped(version, method, {}) == {}
-
-
-@pytest.mark.parametrize("version", LEGACY)
-def test_what_only_the_modern_era_has_is_left_out(version: str) -> None:
-    result = {"tools": [], "resultType": "complete", "ttlMs": 1, "cacheScope": "private", "_meta": {"a": 1}}
-    assert shaped(version, "tools/list", result) == {"tools": [], "_meta": {"a": 1}}
-
-
-LINK_AS_TEXT = {"type": "text", "text": "Order 1: django://shop/order/1"}
-AUDIO_AS_TEXT = {"type": "text", "text": "[audio, audio/wav]"}
-
-
-@pytest.mark.parametrize(
-    ("version", "changed"),
-    [
-        ("2024-11-05", {3: LINK_AS_TEXT, 4: AUDIO_AS_TEXT}),
-        ("2025-03-26", {3: LINK_AS_TEXT}),
-        ("2025-06-18", {}),
-        ("2025-11-25", {}),
-    ],
-)
-def test_blocks_that_a_revision_does_not_know_become_text(version: str, changed: dict[int, Any]) -> None:
-    expected = [changed.get(number, block.to_wire()) for number, block in enumerate(BLOCKS)]
-    called = shaped(version, "tools/call", CALL_RESULT)
-    assert called["content"] == expected
-    assert called["isError"] is False
-    assert ("structuredContent" in called) is (version >= "2025-06-18")
-    prompted = shaped(version, "prompts/get", PROMPT_RESULT)
-    assert [message["content"] for message in prompted["messages"]] == expected
-    assert {message["role"] for message in prompted["messages"]} == {"user"}
-
-
-def test_a_neutral_result_is_left_as_it_was() -> None:
-    shaped("2024-11-05", "tools/call", CALL_RESULT)
-    shaped("2024-11-05", "prompts/get", PROMPT_RESULT)
-    assert CALL_RESULT["content"][3]["type"] == "resource_link"
-    assert "structuredContent" in CALL_RESULT
-    assert PROMPT_RESULT["messages"][4]["content"]["type"] == "audio"
+# Errors
 
 
 @pytest.mark.parametrize(

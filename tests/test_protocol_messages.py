@@ -11,13 +11,16 @@ from mcp_django.protocol.errors import InvalidRequest, ParseError
 from mcp_django.protocol.messages import (
     MAX_DEPTH,
     MAX_ITEMS,
+    ClientResponse,
     Message,
     decode,
     encode,
     error_response,
+    is_response,
     notification,
     read_message,
     readable_id,
+    request,
     result_response,
 )
 
@@ -205,13 +208,13 @@ def test_what_cannot_be_written_is_a_type_error(value: Any) -> None:
 # Reading
 
 
-def request(**members: Any) -> dict[str, Any]:
+def ping(**members: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": "ping", **members}
 
 
 @pytest.mark.parametrize("identifier", [0, 1, -1, 2**53 - 1, -(2**53) + 1, "1", "", "é", "a" * 256])
 def test_36_an_id_is_echoed_with_its_type(identifier: str | int) -> None:
-    value = request(id=identifier)
+    value = ping(id=identifier)
     for found in (read_message(value).id, readable_id(value), result_response(identifier, {})["id"]):
         assert (found, type(found)) == (identifier, type(identifier))
 
@@ -225,7 +228,7 @@ def test_36_any_other_id_is_refused_and_not_echoed(literal: str) -> None:
 
 
 def test_36_a_long_id_is_refused_and_not_echoed() -> None:
-    value = request(id="a" * 10_000)
+    value = ping(id="a" * 10_000)
     with pytest.raises(InvalidRequest):
         read_message(value)
     assert readable_id(value) is None
@@ -257,7 +260,7 @@ def test_36_minus_zero_is_zero() -> None:
     ],
 )
 def test_37_a_malformed_member_is_an_invalid_request_with_its_id(members: dict[str, Any]) -> None:
-    value = request(**members)
+    value = ping(**members)
     with pytest.raises(InvalidRequest):
         read_message(value)
     assert readable_id(value) == 1
@@ -265,7 +268,7 @@ def test_37_a_malformed_member_is_an_invalid_request_with_its_id(members: dict[s
 
 @pytest.mark.parametrize("missing", ["jsonrpc", "method"])
 def test_37_a_missing_member_is_an_invalid_request(missing: str) -> None:
-    value = request()
+    value = ping()
     del value[missing]
     with pytest.raises(InvalidRequest):
         read_message(value)
@@ -273,7 +276,7 @@ def test_37_a_missing_member_is_an_invalid_request(missing: str) -> None:
 
 
 def test_37_unknown_members_are_ignored() -> None:
-    value = request(params={"a": 1}, result={}, extra=None, _meta={"b": 1})
+    value = ping(params={"a": 1}, result={}, extra=None, _meta={"b": 1})
     assert read_message(value) == Message(method="ping", params={"a": 1}, id=1)
 
 
@@ -293,14 +296,14 @@ def test_31_names_in_another_case_count_as_absent(variant: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("name", ["PARAMS", "Params", "param\u017f", "params\u200b"])
 def test_31_params_under_another_name_are_not_params(name: str) -> None:
-    assert read_message(request(**{name: {"name": "delete_record"}})).params == {}
+    assert read_message(ping(**{name: {"name": "delete_record"}})).params == {}
 
 
 def test_31_an_id_under_another_name_makes_a_notification() -> None:
     assert read_message({"jsonrpc": "2.0", "ID": 1, "method": "ping"}).id is None
 
 
-@pytest.mark.parametrize("value", [[], [request()], [request(), request(id=2)], None, "ping", 1, 1.5, True])
+@pytest.mark.parametrize("value", [[], [ping()], [ping(), ping(id=2)], None, "ping", 1, 1.5, True])
 def test_38_40_a_body_that_is_no_object_is_an_invalid_request(value: Any) -> None:
     with pytest.raises(InvalidRequest):
         read_message(value)
@@ -312,14 +315,73 @@ def test_40_an_empty_object_is_an_invalid_request() -> None:
         read_message({})
 
 
+ERROR = {"code": -1, "message": "no", "data": [1]}
+
+
+@pytest.mark.parametrize("identifier", [0, "", "a", -5, 2**53 - 1])
+def test_a_response_is_read_as_what_the_client_answers(identifier: str | int) -> None:
+    value = {"jsonrpc": "2.0", "id": identifier, "result": {"action": "accept"}, "extra": 1}
+    found = read_message(value)
+    assert found == ClientResponse(id=identifier, result={"action": "accept"})
+    assert type(found.id) is type(identifier)
+    assert read_message({"jsonrpc": "2.0", "id": identifier, "error": ERROR}) == ClientResponse(
+        id=identifier, error=ERROR
+    )
+
+
 @pytest.mark.parametrize(
-    "members", [{"result": {}}, {"error": {"code": 1, "message": "x"}}, {"result": None}, {"result": {}, "error": {}}]
+    "members",
+    [
+        {},
+        {"result": None},
+        {"result": []},
+        {"result": "a"},
+        {"result": True},
+        {"result": {}, "error": ERROR},
+        {"result": None, "error": ERROR},
+        {"result": {}, "error": None},
+        {"error": None},
+        {"error": "a"},
+        {"error": {}},
+        {"error": {"code": 1}},
+        {"error": {"message": "a"}},
+        {"error": {"code": "1", "message": "a"}},
+        {"error": {"code": True, "message": "a"}},
+        {"error": {"code": 1.0, "message": "a"}},
+        {"error": {"code": 1, "message": None}},
+        {"result": {}, "jsonrpc": "1.0"},
+        {"result": {}, "jsonrpc": None},
+        {"result": {}, "id": None},
+        {"result": {}, "id": True},
+        {"result": {}, "id": 1.5},
+        {"result": {}, "id": []},
+        {"result": {}, "id": "a" * 257},
+        {"error": ERROR, "id": None},
+    ],
 )
-def test_63_a_response_is_refused_and_its_id_not_echoed(members: dict[str, Any]) -> None:
+def test_63_a_malformed_response_is_refused(members: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest):
+        read_message({"jsonrpc": "2.0", "id": 7, **members})
+
+
+@pytest.mark.parametrize("members", [{"result": {}}, {"error": ERROR}])
+def test_63_a_response_must_have_an_id(members: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match="must have an id"):
+        read_message({"jsonrpc": "2.0", **members})
+
+
+@pytest.mark.parametrize("members", [{"result": {}}, {"error": ERROR}, {"result": None}, {"result": {}, "error": {}}])
+def test_63_the_id_of_a_response_is_never_echoed(members: dict[str, Any]) -> None:
     value = {"jsonrpc": "2.0", "id": 7, **members}
-    with pytest.raises(InvalidRequest, match="response"):
-        read_message(value)
+    assert is_response(value)
     assert readable_id(value) is None
+
+
+@pytest.mark.parametrize(
+    "members", [{}, {"params": {}}, {"method": "ping", "result": {}}, {"method": None, "error": 1}]
+)
+def test_63_what_has_a_method_or_no_outcome_is_no_response(members: dict[str, Any]) -> None:
+    assert not is_response({"jsonrpc": "2.0", "id": 7, **members})
 
 
 def test_a_message_without_an_id_is_a_notification() -> None:
@@ -344,7 +406,8 @@ def test_an_error_echoes_its_id_even_if_that_is_falsy(identifier: str | int) -> 
     check_error(wire, modern=False)
 
 
-def test_results_and_notifications_are_json_rpc() -> None:
+def test_requests_results_and_notifications_are_json_rpc() -> None:
+    assert request("a.1", "roots/list", {}) == {"jsonrpc": "2.0", "id": "a.1", "method": "roots/list", "params": {}}
     assert result_response("a", {}) == {"jsonrpc": "2.0", "id": "a", "result": {}}
     assert notification("notifications/message", {"level": "info"}) == {
         "jsonrpc": "2.0",

@@ -1,14 +1,22 @@
 """2026-07-28: what a request must carry, and what a result looks like."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from mcp_types.methods import CACHEABLE_METHODS, SERVER_RESULTS, serialize_server_result
 
-from mcp_django.protocol.errors import HeaderMismatch, InvalidParams, MissingClientCapability, ResourceNotFound
+from mcp_django.protocol.errors import (
+    HeaderMismatch,
+    InvalidParams,
+    InvalidRequest,
+    MissingClientCapability,
+    ResourceNotFound,
+)
 from mcp_django.protocol.inbound import LEGACY_ERA, MODERN_ERA
-from mcp_django.protocol.messages import Message
+from mcp_django.protocol.messages import ClientResponse, Message, encode
+from mcp_django.protocol.modern import MAX_RESPONSE_BYTES, MAX_RESPONSES, MAX_STATE_CHARS
 from mcp_django.protocol.versions import SUPPORTED
 
 from .protocol_messages import (
@@ -21,12 +29,15 @@ from .protocol_messages import (
     PARAMS,
     SERVER_KEY,
     VERSION_KEY,
+    Facts,
     accepted,
     body_of,
+    legacy_headers,
     modern_body,
     modern_headers,
     rejected,
 )
+from .protocol_schemas import check_wire
 
 SERVER = {"name": "tests", "version": "1"}
 METHODS = sorted(method for method, version in SERVER_RESULTS if version == MODERN)
@@ -43,6 +54,19 @@ RESULTS: dict[str, dict[str, Any]] = {
     "subscriptions/listen": {"_meta": {"io.modelcontextprotocol/subscriptionId": 1}},
     "tools/call": {"content": [], "structuredContent": {"a": 1}},
     "tools/list": {"tools": [TOOL]},
+}
+# What the specification calls the result of each method.
+NAMES = {
+    "completion/complete": "CompleteResult",
+    "prompts/get": "GetPromptResult",
+    "prompts/list": "ListPromptsResult",
+    "resources/list": "ListResourcesResult",
+    "resources/read": "ReadResourceResult",
+    "resources/templates/list": "ListResourceTemplatesResult",
+    "server/discover": "DiscoverResult",
+    "subscriptions/listen": "SubscriptionsListenResult",
+    "tools/call": "CallToolResult",
+    "tools/list": "ListToolsResult",
 }
 
 
@@ -198,6 +222,109 @@ def test_58_a_method_of_no_or_another_era_is_404(method: str) -> None:
     assert (status, error["error"]["code"], error["id"]) == (404, -32601, 1)
 
 
+def test_a_call_takes_nothing_from_a_session() -> None:
+    call = accepted(modern_body("tools/list"), modern_headers("tools/list"), Facts())
+    assert (call.version, call.client, call.capabilities, call.log_level) == (MODERN, META[CLIENT_KEY], {}, None)
+
+
+def test_60_a_call_carries_its_trace() -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
+    meta = {"traceparent": parent, "tracestate": "a=1", "baggage": "b=2"}
+    assert accepted(modern_body("tools/list", meta=meta), modern_headers("tools/list")).trace == meta
+
+
+@pytest.mark.parametrize("level", ["INFO", "warn", "", "verbose", None, 3, ["info"], True])
+def test_67_another_log_level_is_refused(level: Any) -> None:
+    status, error = rejected(modern_body("tools/list", meta={LOG_LEVEL_KEY: level}), modern_headers("tools/list"))
+    assert (status, error["error"]["code"]) == (400, -32602)
+    assert LOG_LEVEL_KEY in error["error"]["message"]
+
+
+def test_63_responses_are_refused_in_a_session_too() -> None:
+    with pytest.raises(InvalidRequest):
+        MODERN_ERA.accept(ClientResponse(id=1, result={}), legacy_headers(MODERN), Facts())
+
+
+# Without headers
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_without_headers_none_are_asked_for(method: str) -> None:
+    call = accepted(modern_body(method), None)
+    assert (call.era, call.version, call.method) == (MODERN_ERA, MODERN, method)
+
+
+def test_59_without_headers_an_unknown_version_is_told_the_supported_ones() -> None:
+    _, error = rejected(modern_body("server/discover", meta={VERSION_KEY: "v999.0.0"}), None)
+    assert error["error"]["data"] == {"supported": list(SUPPORTED), "requested": "v999.0.0"}
+
+
+def test_without_headers_a_notification_is_of_the_era_that_its_meta_names() -> None:
+    body = body_of("notifications/cancelled", {"requestId": 1, "_meta": {VERSION_KEY: MODERN}}, id=None)
+    assert accepted(body, None).era is MODERN_ERA
+    assert accepted(body_of("notifications/cancelled", {"requestId": 1}, id=None), None).era is LEGACY_ERA
+
+
+# Calls that are made again with answers
+
+
+ACCEPTED = {"action": "accept", "content": {"name": "a"}}
+AGAIN = ["tools/call", "prompts/get", "resources/read"]
+
+
+@pytest.mark.parametrize("method", AGAIN)
+def test_a_call_carries_the_answers_and_the_state_that_it_brings(method: str) -> None:
+    brought = {"inputResponses": {"a": ACCEPTED, "b": {"roots": []}}, "requestState": "sealed"}
+    call = accepted(modern_body(method, brought), modern_headers(method))
+    assert (call.input_responses, call.request_state) == (brought["inputResponses"], "sealed")
+
+
+@pytest.mark.parametrize(
+    ("brought", "responses", "state"),
+    [({}, None, None), ({"inputResponses": {}}, {}, None), ({"requestState": ""}, None, "")],
+)
+def test_what_a_call_does_not_bring_is_none(brought: Any, responses: Any, state: Any) -> None:
+    call = accepted(modern_body("tools/call", brought), modern_headers("tools/call"))
+    assert (call.input_responses, call.request_state) == (responses, state)
+
+
+def test_answers_to_what_cannot_ask_are_left_alone() -> None:
+    call = accepted(modern_body("tools/list", {"inputResponses": 1, "requestState": 1}), modern_headers("tools/list"))
+    assert (call.input_responses, call.request_state) == (None, None)
+
+
+WIDE = {str(number): {"action": "cancel"} for number in range(MAX_RESPONSES + 1)}
+LONG = {"a": {"action": "accept", "content": {"text": "x" * MAX_RESPONSE_BYTES}}}
+
+
+@pytest.mark.parametrize(
+    "brought",
+    [
+        {"inputResponses": None},
+        {"inputResponses": []},
+        {"inputResponses": "a"},
+        {"inputResponses": {"a": None}},
+        {"inputResponses": {"a": 12345}},
+        {"inputResponses": {"a": [ACCEPTED]}},
+        {"inputResponses": {"a": {}}},
+        {"inputResponses": {"a": {"action": "approve"}}},
+        {"inputResponses": {"a": {"action": "accept", "content": {"b": {"c": 1}}}}},
+        {"inputResponses": {"a": {"action": "accept", "content": {"b": 10**30}}}},
+        {"inputResponses": WIDE},
+        {"inputResponses": LONG},
+        {"requestState": None},
+        {"requestState": 1},
+        {"requestState": {}},
+        {"requestState": "s" * (MAX_STATE_CHARS + 1)},
+    ],
+)
+@pytest.mark.parametrize("method", AGAIN)
+def test_73_78_malformed_answers_and_states_are_refused(method: str, brought: dict[str, Any]) -> None:
+    status, error = rejected(modern_body(method, brought), modern_headers(method))
+    assert (status, error["error"]["code"], error["id"]) == (400, -32602, 1)
+    assert next(iter(brought)) in error["error"]["message"]
+
+
 # Notifications
 
 
@@ -254,6 +381,7 @@ def shaped(method: str, result: Mapping[str, Any], ttl_ms: int = 5_000) -> dict[
 def test_the_result_of_each_method_is_one_that_the_schema_knows(method: str) -> None:
     wire = shaped(method, RESULTS[method])
     assert serialize_server_result(method, MODERN, wire) == wire, "the schema drops what it does not know"
+    check_wire(MODERN, NAMES[method], json.loads(encode(wire)))
     assert wire["resultType"] == "complete"
     assert wire["_meta"][SERVER_KEY] == SERVER
 
@@ -278,6 +406,20 @@ def test_a_result_that_asks_for_input_has_no_hints(method: str) -> None:
     wire = shaped(method, asked)
     assert wire == {**asked, "_meta": {SERVER_KEY: SERVER}}
     assert serialize_server_result(method, MODERN, wire) == wire
+
+
+@pytest.mark.parametrize("brought", [{"requestState": "s"}, {"inputResponses": {}}])
+@pytest.mark.parametrize("own", [{}, {"ttlMs": 60_000, "cacheScope": "public"}])
+def test_194_a_result_that_needed_input_is_not_to_be_kept(brought: dict[str, Any], own: dict[str, Any]) -> None:
+    call = accepted(modern_body("resources/read", brought), modern_headers("resources/read"))
+    wire = MODERN_ERA.shape(call, {**RESULTS["resources/read"], **own}, server=SERVER, ttl_ms=5_000)
+    assert (wire["ttlMs"], wire["cacheScope"]) == (0, "private")
+
+
+def test_a_result_that_asks_for_input_is_one_of_the_revision() -> None:
+    question = {"method": "elicitation/create", "params": {"mode": "url", "message": "m", "url": "https://a.example/"}}
+    asked = {"resultType": "input_required", "inputRequests": {"a": question}, "requestState": "sealed"}
+    check_wire(MODERN, "InputRequiredResult", shaped("tools/call", asked))
 
 
 def test_a_neutral_result_is_left_as_it_was() -> None:

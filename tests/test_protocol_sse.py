@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_django.protocol.messages import encode
-from mcp_django.protocol.sse import KEEP_ALIVE, event
+from mcp_django.protocol.sse import KEEP_ALIVE, event, event_id, parse_event_id, priming, retry
 
 HOSTILE = [
     "\n\n",
@@ -31,6 +31,8 @@ class Parser:
 
     events: list[tuple[str, str]] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
+    last_id: str = ""
+    wait: int | None = None
     kind: str = ""
     data: list[str] = field(default_factory=list)
 
@@ -49,6 +51,10 @@ class Parser:
             self.kind = value
         elif name == "data":
             self.data.append(value)
+        elif name == "id" and "\0" not in value:
+            self.last_id = value
+        elif name == "retry" and value.isdigit():
+            self.wait = int(value)
 
     def dispatch(self) -> None:
         if self.data:
@@ -66,19 +72,21 @@ def as_text(stream: bytes) -> list[str]:
     return stream.decode().splitlines()
 
 
-def check(stream: bytes, value: Any) -> None:
+def check(stream: bytes, value: Any, identifier: str = "") -> None:
     for split in (standard, as_text):
         parser = Parser()
         [(kind, data)] = parser.read(split(stream))
         assert kind == "message"
         assert json.loads(data) == value
-        assert parser.seen == {"event", "data"}
+        assert parser.seen == ({"event", "data", "id"} if identifier else {"event", "data"})
+        assert (parser.last_id, parser.wait) == (identifier, None)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_55_row_text_cannot_forge_fields_or_events(text: str) -> None:
     value = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": text}], text: 1}}
     check(event(encode(value)), value)
+    check(event(encode(value), identifier="a.1"), value, "a.1")
 
 
 @settings(max_examples=300, deadline=None)
@@ -106,3 +114,97 @@ def test_a_keep_alive_carries_nothing() -> None:
     value = {"id": 1}
     assert Parser().read(standard(KEEP_ALIVE)) == []
     check(KEEP_ALIVE + event(encode(value)) + KEEP_ALIVE, value)
+
+
+# Going on with a stream
+
+
+def test_the_priming_event_says_where_and_when_to_come_back_and_nothing_else() -> None:
+    assert priming("a.0", 500) == b"id: a.0\nretry: 500\ndata: \n\n"
+    for split in (standard, as_text):
+        parser = Parser()
+        assert parser.read(split(priming("a.0", 500))) == [("message", "")]
+        assert (parser.last_id, parser.wait) == ("a.0", 500)
+
+
+def test_a_time_to_wait_is_no_event() -> None:
+    assert retry(0) == b"retry: 0\n\n"
+    parser = Parser()
+    assert parser.read(standard(retry(1_500))) == []
+    assert parser.wait == 1_500
+
+
+@pytest.mark.parametrize("ms", [-1, -1_000])
+def test_a_time_to_wait_is_not_negative(ms: int) -> None:
+    with pytest.raises(ValueError, match="negative"):
+        retry(ms)
+    with pytest.raises(ValueError, match="negative"):
+        priming("a.0", ms)
+
+
+@pytest.mark.parametrize("stream", ["a", "0", "f" * 32, "A-b_9", "x" * 64])
+@pytest.mark.parametrize("seq", [0, 1, 10, 2**31 - 1])
+def test_93_an_event_id_is_read_as_it_was_written(stream: str, seq: int) -> None:
+    found = event_id(stream, seq)
+    assert parse_event_id(found) == (stream, seq)
+    check(event(b"1", identifier=found), 1, found)
+
+
+GARBLED = [
+    "",
+    ".",
+    "a",
+    "a.",
+    ".1",
+    "a.-1",
+    "a.+1",
+    "a.01",
+    "a.1 ",
+    " a.1",
+    "a.1\n",
+    "a.1.2",
+    "a..1",
+    "a.1e3",
+    "a.1_0",
+    "a.0x1",
+    "a.\u0661",
+    "a.\uff11",
+    f"a.{2**31}",
+    "a." + "9" * 5_000,
+    "x" * 65 + ".1",
+    "a b.1",
+    "a/b.1",
+    "a,b.1",
+    "\u00e9.1",
+    "a\0.1",
+    "a\r\nid: b.1",
+]
+
+
+@pytest.mark.parametrize("text", GARBLED, ids=range(len(GARBLED)))
+def test_93_any_other_event_id_is_none(text: str) -> None:
+    assert parse_event_id(text) is None
+
+
+@pytest.mark.parametrize("text", GARBLED, ids=range(len(GARBLED)))
+def test_55_an_event_id_cannot_forge_fields(text: str) -> None:
+    with pytest.raises(ValueError, match="event id"):
+        event(b"{}", identifier=text)
+    with pytest.raises(ValueError, match="event id"):
+        priming(text, 1)
+
+
+@pytest.mark.parametrize(
+    ("stream", "seq"),
+    [("", 1), ("a.b", 1), ("a b", 1), ("a\n", 1), ("\u00e9", 1), ("x" * 65, 1), ("a", -1), ("a", 2**31)],
+)
+def test_93_what_could_not_be_read_again_is_not_written(stream: str, seq: int) -> None:
+    with pytest.raises(ValueError, match="event id"):
+        event_id(stream, seq)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text() | st.from_regex(r"[A-Za-z0-9_.-]{1,70}\.[0-9]{1,12}"))
+def test_93_whatever_is_read_is_what_was_written(text: str) -> None:
+    found = parse_event_id(text)
+    assert found is None or event_id(*found) == text

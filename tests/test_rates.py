@@ -1,7 +1,8 @@
 import pytest
+from django.contrib.auth.models import AnonymousUser, User
 from django.core.cache import cache
 
-from mcp_django.rates import hit, parse_rate
+from mcp_django.rates import caller_of, hit, parse_rate
 
 
 @pytest.fixture
@@ -49,3 +50,11 @@ def test_rates(rate: str, parsed: tuple[int, int]) -> None:
 def test_what_is_no_rate(rate: str) -> None:
     with pytest.raises(ValueError, match="not a rate"):
         parse_rate(rate)
+
+
+def test_a_caller_is_the_user_or_the_address_where_nobody_signs_in(rf):
+    request = rf.get("/", REMOTE_ADDR="192.0.2.1")
+    request.user = AnonymousUser()
+    assert caller_of(request) == "addr:192.0.2.1"
+    request.user = User(pk=7)
+    assert caller_of(request) == "user:7"

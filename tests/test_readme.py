@@ -307,6 +307,10 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in headings}
 
 
+def test_the_documentation_names_the_dialect_of_schemas() -> None:
+    assert "JSON Schema 2020-12" in (ROOT / "docs" / "tools.md").read_text()
+
+
 def test_the_image_is_small() -> None:
     image = ROOT / "docs" / "images" / "consent.png"
     assert image.read_bytes().startswith(b"\x89PNG")

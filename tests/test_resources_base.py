@@ -115,6 +115,49 @@ def test_162_a_uri_of_another_scheme_is_not_found_and_nothing_is_opened(uri: str
             resource.read(REQUEST, uri)
 
 
+@pytest.mark.parametrize(
+    ("options", "hints"),
+    [
+        ({}, {}),
+        ({"ttl_ms": 0}, {"ttlMs": 0}),
+        ({"ttl_ms": 60_000}, {"ttlMs": 60_000}),
+        ({"ttl_ms": 60_000, "public": True}, {"ttlMs": 60_000, "cacheScope": "public"}),
+        ({"public": True}, {"cacheScope": "public"}),
+    ],
+)
+def test_how_long_contents_may_be_kept_is_declared(options: dict[str, Any], hints: dict[str, Any]) -> None:
+    assert FunctionResource("shop://policy", policy, **options).cache_hints == hints
+
+
+@pytest.mark.parametrize(
+    ("uri", "function", "options"),
+    [
+        ("shop://policy", policy, {"permissions": ["shop.view_policy"]}),
+        ("shop://policy", policy, {"permission": lambda request: True}),
+        ("shop://author/{author}/sheet", sheet, {}),
+    ],
+)
+def test_194_what_depends_on_its_caller_cannot_be_public(uri: str, function: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(ImproperlyConfigured, match="cannot be public"):
+        FunctionResource(uri, function, public=True, **options)
+
+
+@pytest.mark.parametrize("ttl_ms", [-1, 1.5, True, "60"])
+def test_194_a_time_is_a_number_of_milliseconds(ttl_ms: Any) -> None:
+    with pytest.raises(ImproperlyConfigured, match="ttl_ms"):
+        FunctionResource("shop://policy", policy, ttl_ms=ttl_ms)
+
+
+def test_parameters_are_completed_as_the_function_says() -> None:
+    def pages(request: Any, value: str, context: Any) -> list[str]:
+        return ["1", context["author"]]
+
+    resource = FunctionResource("shop://author/{author}/sheet{?page}", sheet, complete={"page": pages})
+    assert resource.completer.complete(REQUEST, "page", "", {"author": "7"}).values == ("1", "7")
+    with pytest.raises(ImproperlyConfigured, match="nosuch"):
+        FunctionResource("shop://policy", policy, complete={"nosuch": pages})
+
+
 @pytest.mark.parametrize("unit", ["/", "a/sheet", "%41", "?page=1&", "{author}"])
 def test_161_a_hostile_uri_of_64_kib_takes_less_than_10_ms(unit: str) -> None:
     uri = f"shop://author/{unit * (65_536 // len(unit))}"

@@ -12,7 +12,7 @@ from django.test import override_settings
 
 from mcp_django.exceptions import NotFound
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.resources.files import _read, file_type
+from mcp_django.resources.files import _read, file_type, is_file
 from mcp_django.resources.orm import ModelResources
 from tests.factories import make_book, make_superuser, make_user
 from tests.reading import reader, site_with
@@ -51,6 +51,12 @@ def test_text_is_text_and_other_bytes_are_a_blob(media: Path) -> None:
     assert (found["mimeType"], base64.b64decode(found["blob"])) == ("image/png", b"\x89PNG")
     found = read(with_file("b.txt", b"\xff\xfe\0"))
     assert (found["mimeType"], base64.b64decode(found["blob"])) == ("application/octet-stream", b"\xff\xfe\0")
+
+
+def test_a_column_holds_files_where_its_field_does() -> None:
+    exposure = site_with(Book).exposures[Book]
+    assert is_file(exposure, "cover")
+    assert not any(is_file(exposure, name) for name in ("title", "author", "tags", "nosuch", "author__cover", ""))
 
 
 def test_a_storage_without_paths_serves_too() -> None:

@@ -48,6 +48,22 @@ def test_row_125_the_list_holds_a_page_and_a_description_of_each_visible_model()
     }
 
 
+@pytest.mark.parametrize("path", ["book", "book?search=x", "book/schema", "book/7", "book/7/cover"])
+def test_an_exposure_says_how_long_what_is_read_of_it_may_be_kept(path: str) -> None:
+    user = make_superuser()
+    for ttl_ms, hints in ((None, {}), (0, {"ttlMs": 0}), (5000, {"ttlMs": 5000})):
+        request = reader(user, site_with(Book, cache_ttl_ms=ttl_ms))
+        assert RESOURCES.cache_hints(request, f"django://testapp/{path}") == hints
+
+
+def test_125_nothing_is_said_of_a_hidden_model() -> None:
+    site = site_with(Author, Book, cache_ttl_ms=5000)
+    request = reader(make_user("u", "testapp.view_book"), site)
+    for uri in ("django://testapp/author", "django://testapp/nosuch", "x://"):
+        with pytest.raises(NotFound):
+            RESOURCES.cache_hints(request, uri)
+
+
 def test_the_list_is_paged_by_cursor(request_: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, _ = RESOURCES.list(request_, None)
     monkeypatch.setattr("mcp_django.resources.orm.LIST_PAGE", 3)

@@ -54,13 +54,13 @@ def test_D58_a_method_that_this_server_lacks_is_unknown(era, version, status):
     [(ToolError("Say which."), -32602, "Say which."), (NotFound(), -32602, "Not found")],
 )
 def test_what_the_client_got_wrong_is_told(error, code, text):
-    reply = resume(call(), raising(error))
+    reply = resume(request(), call(), raising(error))
     assert message(reply)["error"] == {"code": code, "message": text}
 
 
 def test_K190_what_failed_inside_is_told_by_an_opaque_id_that_the_log_knows(caplog):
     with caplog.at_level(logging.ERROR, "mcp_django"):
-        reply = resume(call(), raising(IntegrityError("UNIQUE constraint failed: secret.column")))
+        reply = resume(request(), call(), raising(IntegrityError("UNIQUE constraint failed: secret.column")))
     error = message(reply)["error"]
     assert (error["code"], error["message"]) == (-32603, "Internal error")
     assert "secret" not in str(message(reply))
@@ -78,7 +78,7 @@ def test_a_missing_scope_is_left_to_the_transport(monkeypatch):
 
 
 def test_a_result_that_is_no_json_is_a_failure_inside_and_not_a_broken_answer(caplog):
-    reply = resume(call(), Later(lambda: {"number": 2**70}))
+    reply = resume(request(), call(), Later(lambda: {"number": 2**70}))
     assert message(reply)["error"]["code"] == -32603
 
 
@@ -86,7 +86,7 @@ async def test_work_of_an_async_tool_runs_on_the_loop():
     async def work():
         return {"thread": threading.current_thread().name}
 
-    reply = await resume_async(call(), Later(work, is_async=True))
+    reply = await resume_async(request(), call(), Later(work, is_async=True))
     assert message(reply)["result"] == {"thread": threading.current_thread().name}
 
 
@@ -94,7 +94,7 @@ async def test_an_async_failure_is_mapped_like_any_other():
     async def work():
         raise ToolError("Say which.")
 
-    reply = await resume_async(call(), Later(work, is_async=True))
+    reply = await resume_async(request(), call(), Later(work, is_async=True))
     assert message(reply)["error"]["message"] == "Say which."
 
 

@@ -4,11 +4,11 @@ from django.test import override_settings
 
 from mcp_django import AdminExposure, AlreadyRegistered, MCPSite, ModelExposure, NotRegistered
 from mcp_django import site as default_site
-from mcp_django.sites import mounted_endpoints, mounted_prefixes
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser, make_user
 from tests.testapp.admin import BookAdmin
 from tests.testapp.models import Author, Book
+from tests.writing import request_of
 
 pytestmark = pytest.mark.django_db
 
@@ -90,6 +90,61 @@ def test_D82_two_tools_or_prompts_or_resources_of_one_name_are_refused():
             add(greet)
 
 
+def test_what_was_added_can_be_removed_and_a_second_time_is_an_error():
+    site = MCPSite("own")
+
+    def greet(request) -> str:
+        """Say hello."""
+        return "hello"
+
+    site.add_tool(greet)
+    site.add_prompt(greet)
+    site.add_resource("greet://", greet)
+    for remove, name in (
+        (site.remove_tool, "greet"),
+        (site.remove_tool, "delete_record"),
+        (site.remove_prompt, "greet"),
+        (site.remove_resource, "greet://"),
+    ):
+        remove(name)
+        with pytest.raises(NotRegistered, match=name):
+            remove(name)
+    assert site.function_tools() == []
+    assert site.prompts == {}
+    assert "delete_record" not in site.all_tool_names()
+    site.add_tool(greet)
+
+
+def test_who_walks_through_a_registry_is_not_disturbed_by_a_change_of_it():
+    site = MCPSite("own")
+    site.add_prompt(lambda request: "", name="first")
+    seen = []
+    for name in site.prompts:
+        seen.append(name)
+        site.add_prompt(lambda request: "", name=f"after {name}")
+        site.remove_prompt("first")
+    assert seen == ["first"]
+    assert list(site.prompts) == ["after first"]
+
+
+def test_completers_are_those_of_prompts_and_of_templates():
+    site = MCPSite("own")
+    assert site.completers == {}
+    site.add_prompt(lambda request, word: "", name="prompt")
+    site.add_resource("x://fixed", lambda request: "", name="fixed")
+    site.add_resource("x://{word}", lambda request, word: "", name="template")
+    assert list(site.completers) == ["prompt", "x://{word}"]
+
+
+def test_125_templates_of_functions_are_those_that_the_caller_may_read():
+    site = MCPSite("own")
+    site.add_resource("x://{word}", lambda request, word: "", name="x", permissions=["testapp.view_book"])
+    site.add_resource("y://fixed", lambda request: "", name="y")
+    reader, nobody = make_user("reader", "testapp.view_book"), make_user("nobody")
+    assert [item.uri for item in site.get_function_templates(request_of(reader, site))] == ["x://{word}"]
+    assert site.get_function_templates(request_of(nobody, site)) == []
+
+
 def test_D81_the_list_of_tools_depends_on_the_authority_alone():
     first, second = make_superuser("a"), make_superuser("b")
     assert names(first) == names(second) == names(first)
@@ -144,8 +199,3 @@ def test_instructions_name_the_models_that_the_caller_may_see_and_no_others():
 def test_D87_the_server_says_nothing_of_what_it_runs_on():
     text = str(MCPClient(make_superuser()).request("server/discover")).lower()
     assert not any(word in text for word in ("sqlite", "postgres", "python", "5.2", "/home"))
-
-
-def test_the_endpoint_is_found_where_the_urlconf_mounts_it():
-    assert mounted_endpoints() == {"/mcp": default_site}
-    assert mounted_prefixes() == ["/mcp"]

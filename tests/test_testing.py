@@ -30,3 +30,30 @@ def test_an_error_for_the_model_is_a_result_and_one_for_the_program_is_raised():
     with pytest.raises(MCPError) as caught:
         client.call("no_such_tool")
     assert caught.value.code == -32602
+
+
+def test_what_a_call_asks_is_answered_until_it_asks_no_more(tools):
+    @tools
+    def greet(request) -> str:
+        """Greet."""
+        name = request.mcp.ask("Who are you?", str, key="who")
+        mood = request.mcp.sample("A mood?", key="mood").text
+        return f"Hello {name}, {mood}"
+
+    mood = {"role": "assistant", "content": {"type": "text", "text": "glad"}, "model": "m"}
+    client = MCPClient(make_superuser(), answers={"who": {"who": "Ann"}, "mood": mood})
+    assert client.call("greet").text == "Hello Ann, glad"
+
+
+def test_none_declines_and_a_question_without_an_answer_fails_the_test(tools):
+    @tools
+    def greet(request) -> str:
+        """Greet."""
+        return request.mcp.ask("Who are you?", str, key="who")
+
+    user = make_superuser()
+    declined = MCPClient(user, answers={"who": None}).call("greet")
+    assert declined.is_error
+    assert "declined" in declined.text
+    with pytest.raises(AssertionError, match="no answer to 'who': Who are you"):
+        MCPClient(user, answers={}).call("greet")

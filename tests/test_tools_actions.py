@@ -1,4 +1,5 @@
 import re
+from typing import Annotated
 
 import pytest
 from django import forms
@@ -8,8 +9,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 
 from mcp_django import MCPSite, ModelExposure, ToolResult, action, site
+from mcp_django.elicitation import REFUSED
+from mcp_django.exceptions import Declined, InputRequired
 from mcp_django.protocol.content import Text
+from mcp_django.questions import Answers
+from mcp_django.schemas.asking import Ask, Sample
 from mcp_django.tools.actions import ActionTool, AdminAction, FunctionAction, RunAction, action_tool_name
+from tests.answering import DECLINE, ELICITS, EVERYTHING, accept, sampled
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Tag
 from tests.writing import call, refusal, request_of, result_of
@@ -323,3 +329,162 @@ def test_an_admin_action_needs_the_admin(own):
     outsider = request_of(make_user("outsider", "testapp.change_book", staff=False), own)
     reprice = AdminAction(own.exposures[Book], "reprice", PricedBookAdmin.reprice, "Reprice")
     assert not reprice.has_permission(outsider)
+
+
+# Actions that ask
+
+
+class Suffix(forms.Form):
+    text = forms.CharField(max_length=3)
+    twice = forms.BooleanField(required=False)
+
+
+class AskingExposure(ModelExposure):
+    fields = ["name"]
+    actions = ["mark", "wipe", "talk", "compose"]
+
+    @action(destructive=False)
+    def mark(self, request, queryset, *, sign: str, suffix: Annotated[dict, Ask("Which suffix?", form=Suffix)]):
+        queryset.update(name=sign + suffix["text"] * (1 + suffix["twice"]))
+
+    @action
+    def wipe(self, request, queryset, *, why: Annotated[str, Ask("Why?")]):
+        queryset.update(name=why)
+
+    @action(destructive=False, asks=True)
+    def talk(self, request, queryset):
+        queryset.update(name="half")
+        first = request.mcp.ask("First?", str, key="first")
+        if request.mcp.ask(f"{first}, really?", None, key="really", proof=True):
+            queryset.update(name=first)
+
+    @action(destructive=False)
+    def compose(self, request, queryset, *, text: Annotated[str, Sample("Write.")]):
+        queryset.update(name=text)
+
+
+@pytest.fixture(scope="module")
+def asking_site():
+    made = MCPSite("asking")
+    made.register(Tag, AskingExposure)
+    return made
+
+
+class Asking:
+    """Calls of one action of the asking site on one tag."""
+
+    def __init__(self, made, name, capabilities=None, **arguments):
+        self.user, self.made, self.name = make_superuser(), made, name
+        self.capabilities, self.answers = capabilities or {}, Answers()
+        self.arguments = {"pks": tags("a"), **arguments}
+
+    def request(self):
+        options = {"version": "2026-07-28", "capabilities": self.capabilities, "live": True}
+        return request_of(self.user, self.made, answers=self.answers, **options)
+
+    def call(self, **more):
+        request = self.request()
+        return result_of(tool_of(request, Tag, self.name), request, **self.arguments, **more).structured
+
+    def refusal(self, **more):
+        request = self.request()
+        return refusal(tool_of(request, Tag, self.name), request, **self.arguments, **more)
+
+    def questions(self):
+        with pytest.raises(InputRequired) as error:
+            self.call()
+        return error.value.questions
+
+    def answer(self, asked, **results):
+        self.answers = Answers(results, self.answers.state(asked))
+        return self
+
+    @property
+    def named(self):
+        return Tag.objects.get().name
+
+
+def test_an_action_asks_for_its_parameters(asking_site):
+    asking = Asking(asking_site, "mark", ELICITS, sign="!")
+    schema = tool_of(asking.request(), Tag, "mark").input_schema
+    assert list(schema["properties"]) == ["pks", "sign", "form", "confirm_token"]
+    [question] = asked = asking.questions()
+    assert (question.key, question.proof) == ("suffix", False)
+    [again] = asking.answer(asked, suffix=accept(text="long")).questions()
+    assert again.reason.startswith("Text: Ensure this value has at most 3")
+    assert asking.answer(asked, suffix=accept(text="ab", twice=True)).call()["done"]
+    assert asking.named == "!abab"
+
+
+def test_77_consent_and_parameters_are_asked_in_one_round(asking_site):
+    asking = Asking(asking_site, "wipe", ELICITS)
+    asked = asking.questions()
+    assert [(question.key, question.proof) for question in asked] == [("why", False), ("_confirm", True)]
+    [missing] = asking.answer(asked, why=accept(why="old")).questions()
+    assert missing.key == "_confirm"
+    with pytest.raises(Declined):
+        asking.answer(asked, why=accept(why="old"), _confirm=DECLINE).call()
+    assert asking.named == "a"
+    assert asking.answer(asked, why=accept(why="old"), _confirm=accept()).call()["done"]
+    assert asking.named == "old"
+
+
+def test_what_an_action_asks_on_its_way_is_asked_in_rounds_and_changes_nothing_before(asking_site):
+    asking = Asking(asking_site, "talk", ELICITS)
+    asked = asking.questions()
+    second = asking.answer(asked, first=accept(first="Ada")).questions()
+    assert (second[0].key, asking.named) == ("really", "a")
+    asking.answer(second, really=accept()).call()
+    assert asking.named == "Ada"
+
+
+def test_an_action_may_ask_the_clients_model(asking_site):
+    asking = Asking(asking_site, "compose", EVERYTHING)
+    asked = asking.questions()
+    asking.answer(asked, text=sampled("a poem")).call()
+    assert asking.named == "a poem"
+
+
+def test_77_a_client_that_cannot_ask_answers_with_form_and_token(asking_site):
+    asking = Asking(asking_site, "mark", sign="!")
+    question = asking.call()
+    assert question["confirmation_required"] is True
+    assert question["message"] == "Which suffix?"
+    assert list(question["form"]["properties"]["suffix"]["properties"]) == ["text", "twice"]
+    wrong = asking.call(form={"suffix": {"text": "long"}}, confirm_token=question["confirm_token"])
+    assert wrong["errors"] == ["Text: Ensure this value has at most 3 characters (it has 4)."]
+    assert asking.call(form={"suffix": {"text": "ab"}}, confirm_token=wrong["confirm_token"])["done"]
+    assert asking.named == "!ab"
+    assert asking.refusal(form={"suffix": {"text": "c"}}, confirm_token=wrong["confirm_token"]) == REFUSED
+
+
+def test_77_one_token_is_for_consent_and_answers(asking_site):
+    asking = Asking(asking_site, "wipe")
+    question = asking.call()
+    assert question["message"].endswith("Confirm it for these rows.\nWhy?")
+    again = asking.call(confirm_token=question["confirm_token"])
+    assert list(again["form"]["properties"]) == ["why"]
+    assert "call without it first" in asking.refusal(form={"why": "old"})
+    assert asking.call(form={"why": "old"}, confirm_token=again["confirm_token"])["done"]
+    assert asking.named == "old"
+
+
+def test_questions_on_the_way_are_repeated_with_their_answers(asking_site):
+    asking = Asking(asking_site, "talk")
+    token = asking.call()["confirm_token"]
+    second = asking.call(form={"first": "Ada"}, confirm_token=token)
+    assert (list(second["form"]["properties"]), asking.named) == (["first", "really"], "a")
+    assert asking.call(form={"first": "Ada", "really": True}, confirm_token=second["confirm_token"])["done"]
+    assert asking.named == "Ada"
+
+
+def test_77_a_model_cannot_stand_in_for_the_clients_own(asking_site):
+    with pytest.raises(InputRequired):
+        Asking(asking_site, "compose").call()
+
+
+def test_an_action_that_asks_is_reached_by_run_action_too(asking_site):
+    request = Asking(asking_site, "mark").request()
+    arguments = {"model": "testapp.tag", "action": "mark", "pks": [Tag.objects.get().pk], "arguments": {"sign": "!"}}
+    token = call(RUN, request, **arguments)["confirm_token"]
+    assert call(RUN, request, **arguments, form={"suffix": {"text": "x"}}, confirm_token=token)["done"]

@@ -100,7 +100,7 @@ def test_a_tool_that_may_write_needs_the_scope_to_write(options: dict[str, Any],
     assert FunctionTool(revenue_by_month, **options).scopes == scopes
 
 
-@pytest.mark.parametrize("name", ["", "Not A Name", "UPPER", "a-b", "a.b", "é", "x" * 41, "a\n"])
+@pytest.mark.parametrize("name", ["", "Not A Name", "UPPER", "a-b", "a.b", "é", "x" * 65, "a\n"])
 def test_a_name_that_clients_would_mangle_is_refused(name: str) -> None:
     function = returning("")
     function.__name__ = name
@@ -285,3 +285,9 @@ def test_D83_a_result_that_no_client_could_show_is_refused_with_the_bound(value:
 
 def test_D83_a_picture_is_not_text() -> None:
     assert wire(returning(Image(b"x" * 50_000)))["content"][0]["type"] == "image"
+
+
+def test_a_name_may_have_64_characters() -> None:
+    function = returning("")
+    function.__name__ = "x" * 64
+    assert FunctionTool(function).name == "x" * 64

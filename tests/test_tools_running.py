@@ -17,9 +17,12 @@ from django.utils.html import format_html
 
 from mcp_django import MCPSite, ToolError
 from mcp_django.elicitation import REFUSED
-from mcp_django.exceptions import Cancelled
+from mcp_django.exceptions import Cancelled, Declined, InputRequired
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.questions import Answers
 from mcp_django.tools.actions import RunAction
 from mcp_django.tools.arguments import RECORD_NOT_FOUND
+from tests.answering import CANCEL, DECLINE, ELICITS, accept
 from tests.factories import make_author, make_superuser, make_user
 from tests.testapp.models import Author, Book, Tag
 from tests.writing import call, history_page, refusal, request_of, result_of
@@ -520,3 +523,184 @@ def test_a_control_is_not_taken_for_part_of_a_field_by_its_name_alone(root, monk
         ["2030-01-02"],
         ["03:04:00"],
     )
+
+
+# Asking the client's user
+
+
+class Rounds:
+    """The rounds of one call of an action, by a client that can ask its user."""
+
+    def __init__(self, user, action, pks, **options):
+        self.user, self.arguments = user, {"model": "testapp.author", "action": action, "pks": pks}
+        self.options = {"version": "2026-07-28", "capabilities": ELICITS, "live": True, **options}
+        self.answers = Answers()
+
+    def run(self, **more):
+        request = request_of(self.user, own, answers=self.answers, **self.options)
+        return call(RUN, request, **self.arguments, **more)
+
+    def ask(self):
+        with pytest.raises(InputRequired) as error:
+            self.run()
+        [question] = error.value.questions
+        assert question.proof
+        return question
+
+    def answer(self, question, result):
+        self.answers = Answers({question.key: result}, self.answers.state([question]))
+        return self
+
+
+def test_77_a_destructive_action_asks_the_user_about_these_rows():
+    rounds = Rounds(make_superuser(), "destroy", authors(25))
+    question = rounds.ask()
+    message = question.params["message"]
+    assert message.startswith("Delete everything: this cannot be undone by itself. Confirm it for these rows.\n")
+    assert message.endswith("A20 and 5 more")
+    assert "testapp.author, 25: A1; A2" in message
+    assert question.params["requestedSchema"] == {"type": "object", "properties": {}}
+    assert Author.objects.count() == 25
+    assert rounds.answer(question, accept()).run()["done"] is True
+    assert not Author.objects.exists()
+
+
+@pytest.mark.parametrize("answer", [DECLINE, CANCEL], ids=["decline", "cancel"])
+@pytest.mark.parametrize("action", ["destroy", "rename", "clear"])
+def test_78_without_consent_nothing_is_done(action, answer):
+    rounds = Rounds(make_superuser(), action, authors())
+    with pytest.raises(Declined):
+        rounds.answer(rounds.ask(), answer).run()
+    assert names() == ["A1", "A2"]
+    assert not LogEntry.objects.exists()
+
+
+def test_77_consent_that_nobody_asked_for_is_none():
+    rounds = Rounds(make_superuser(), "destroy", authors())
+    question = rounds.ask()
+    rounds.answers = Answers({question.key: accept()})
+    assert rounds.ask() == question
+    assert names() == ["A1", "A2"]
+
+
+def test_156_consent_counts_once():
+    rounds = Rounds(make_superuser(), "destroy", authors())
+    question = rounds.ask()
+    state = rounds.answers.state([question])
+    rounds.answers = Answers({question.key: accept()}, state)
+    rounds.run()
+    Author.objects.bulk_create(Author(pk=pk, name=f"A{number}") for number, pk in enumerate(rounds.arguments["pks"], 1))
+    rounds.answers = Answers({question.key: accept()}, state)
+    with pytest.raises(InvalidParams):
+        rounds.run()
+    assert names() == ["A1", "A2"]
+
+
+def test_78_what_has_changed_since_it_was_shown_is_asked_again():
+    pks = authors()
+    rounds = Rounds(make_superuser(), "destroy", pks)
+    question = rounds.ask()
+    Author.objects.filter(pk=pks[0]).update(name="Somebody else")
+    again = rounds.answer(question, accept()).ask()
+    assert again.reason == "What you were asked about has changed."
+    assert "Somebody else" in again.params["message"]
+    assert Author.objects.count() == 2
+    assert rounds.answer(again, accept()).run()["done"]
+
+
+def test_137_a_permission_lost_between_the_rounds_is_missed():
+    user = make_user("editor", "testapp.view_author", "testapp.change_author")
+    rounds = Rounds(user, "destroy", authors())
+    question = rounds.ask()
+    user.user_permissions.remove(Permission.objects.get(codename="change_author"))
+    rounds.user = User.objects.get(pk=user.pk)
+    with pytest.raises(ToolError, match="no such action"):
+        rounds.answer(question, accept()).run()
+    assert Author.objects.count() == 2
+
+
+def test_a_page_becomes_a_question_with_its_fields():
+    rounds = Rounds(make_superuser(), "rename", authors())
+    question = rounds.ask()
+    assert question.params["message"].startswith("Authors: Rename 2 authors: A1 A2")
+    schema = question.params["requestedSchema"]
+    assert schema["properties"] == {
+        "name": {"type": "string", "maxLength": 20, "title": "Name", "description": "The new name."},
+        "style": {"type": "string", "title": "Style", "oneOf": [{"const": "plain", "title": "As it is"},
+                                                                {"const": "loud", "title": "In capitals"}]},
+        "when": {"type": "string", "format": "date-time", "title": "When"},
+    }  # fmt: skip
+    assert schema["required"] == ["name", "style"]
+    assert not LogEntry.objects.exists()
+    result = rounds.answer(question, accept(name="Ada", style="loud", when="2030-01-02T03:04:00Z")).run()
+    assert result["messages"] == [{"level": "info", "text": "Renamed 2."}]
+    assert names() == ["ADA", "ADA"]
+    assert LogEntry.objects.count() == 2
+    assert AuthorAdmin.seen.POST.getlist("when_0") == ["2030-01-02"]
+
+
+def test_78_what_the_page_refuses_is_asked_again_with_its_words():
+    rounds = Rounds(make_superuser(), "rename", authors())
+    question = rounds.ask()
+    for content, reason in (
+        ({"name": "nobody", "style": "plain"}, "name: Nobody is nobody."),
+        ({"style": "plain"}, "name: This field is required."),
+        ({"name": "Ada", "style": "x"}, "style: Select a valid choice."),
+        ({"name": ["a"], "style": "loud"}, "name: Give one value"),
+        ({}, "name: This field is required."),
+    ):
+        again = rounds.answer(question, accept(**content)).ask()
+        assert again.reason.startswith(reason)
+        assert again.digest == question.digest
+    assert names() == ["A1", "A2"]
+    rounds.answer(question, accept(name="Ada", style="plain")).run()
+    assert names() == ["Ada", "Ada"]
+
+
+def test_a_page_without_a_form_asks_for_consent():
+    rounds = Rounds(make_superuser(), "clear", authors())
+    question = rounds.ask()
+    assert question.params["requestedSchema"]["properties"] == {}
+    assert rounds.answer(question, accept()).run()["done"]
+    assert names() == ["", ""]
+
+
+def test_controls_and_buttons_of_plain_html_are_fields_of_the_question():
+    rounds = Rounds(make_superuser(), "ask_raw", authors(1))
+    question = rounds.ask()
+    properties = question.params["requestedSchema"]["properties"]
+    assert properties["colour"] == {"type": "string", "enum": ["red", "blue"], "title": "Colour"}
+    assert properties["_button"]["oneOf"] == [
+        {"const": "decision=approve", "title": "Approve it"},
+        {"const": "decision=reject", "title": "No"},
+    ]
+    assert rounds.answer(question, accept(reason="late")).ask().reason.startswith("_button: choose one of")
+    rounds.answer(question, accept(reason="late", _button="decision=reject")).run()
+    assert names() == ["reject late blue"]
+
+
+def test_an_action_with_several_pages_is_refused_and_undone_after_its_question():
+    rounds = Rounds(make_superuser(), "wizard", authors())
+    with pytest.raises(ToolError, match="more than one page"):
+        rounds.answer(rounds.ask(), accept()).run()
+    assert names() == ["A1", "A2"]
+
+
+def test_a_page_that_no_client_can_show_is_asked_by_a_token(monkeypatch):
+    monkeypatch.setitem(RenameForm.base_fields, "pin", forms.CharField(widget=forms.PasswordInput))
+    rounds = Rounds(make_superuser(), "rename", authors())
+    question = rounds.run()
+    assert question["confirmation_required"] is True
+    assert "pin" in question["form"]["properties"]
+    form = {"name": "Ada", "style": "plain", "pin": "1"}
+    assert rounds.run(form=form, confirm_token=question["confirm_token"])["done"]
+
+
+def test_a_token_still_confirms_where_the_client_can_ask(root):
+    pks = authors()
+    token = run(root, "destroy", pks)["confirm_token"]
+    assert Rounds(root.user, "destroy", pks).run(confirm_token=token)["done"]
+
+
+def test_77_the_user_is_not_asked_by_a_call_that_cannot_wait():
+    assert Rounds(make_superuser(), "destroy", authors(), live=False).run()["confirmation_required"]

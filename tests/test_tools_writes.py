@@ -19,6 +19,7 @@ from mcp_django.elicitation import REFUSED
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.arguments import RECORD_NOT_FOUND
 from mcp_django.tools.writes import CreateRecord, DeleteRecord, UpdateRecord
+from tests.answering import CANCEL, DECLINE, ELICITS, accept, again, calling, only, send
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Note, Placement, Section, Shelf, Tag
 from tests.writing import call, history_page, refusal, request_of
@@ -630,3 +631,57 @@ def test_H136_over_the_wire_a_tool_that_the_caller_lacks_is_unknown_and_a_previe
         viewer.call("delete_record", **BOOK, pk=book.pk)
     with pytest.raises(MCPError, match="Unknown tool: delete_recorx"):
         viewer.call("delete_recorx", **BOOK, pk=book.pk)
+
+
+# Asking the client's user
+
+
+def test_77_a_deletion_asks_the_user_about_all_that_goes():
+    book = make_book("Dune")
+    Loan.objects.create(book=book, borrower="Ann", due=datetime(2030, 1, 1, tzinfo=UTC))
+    client, params = MCPClient(make_superuser(), capabilities=ELICITS), calling("delete_record", **BOOK, pk=book.pk)
+    asked = send(client, params)
+    _, question = only(asked)
+    assert question["message"] == (
+        "This deletes 2 objects, which cannot be undone.\n"
+        f"testapp.book {book.pk}: Dune\n"
+        "With all that goes with it: 1 books, 1 loans"
+    )
+    assert question["requestedSchema"]["properties"] == {}
+    assert Book.objects.count() == 1
+    assert again(client, params, asked, accept())["structuredContent"]["deleted"] is True
+    assert not Book.objects.exists()
+    assert LogEntry.objects.get().object_repr == "Dune"
+    with pytest.raises(MCPError, match="requestState is not valid"):
+        again(client, calling("delete_record", **BOOK, pk=make_book().pk), asked, accept())
+
+
+@pytest.mark.parametrize("answer", [DECLINE, CANCEL], ids=["decline", "cancel"])
+def test_78_a_declined_deletion_deletes_nothing(answer):
+    book = make_book("Dune")
+    client, params = MCPClient(make_superuser(), capabilities=ELICITS), calling("delete_record", **BOOK, pk=book.pk)
+    assert again(client, params, send(client, params), answer)["isError"]
+    assert Book.objects.count() == 1
+    assert not LogEntry.objects.exists()
+
+
+def test_78_what_was_added_since_the_question_is_asked_about_again():
+    book = make_book("Dune")
+    client, params = MCPClient(make_superuser(), capabilities=ELICITS), calling("delete_record", **BOOK, pk=book.pk)
+    asked = send(client, params)
+    Loan.objects.create(book=book, borrower="Ann", due=datetime(2030, 1, 1, tzinfo=UTC))
+    second = again(client, params, asked, accept())
+    assert only(second)[1]["message"].startswith("What you were asked about has changed.\n\nThis deletes 2 objects")
+    assert Book.objects.count() == 1
+    assert again(client, params, second, accept())["structuredContent"]["deleted"] is True
+
+
+def test_156_consent_deletes_one_row_once():
+    book = make_book("Dune")
+    client, params = MCPClient(make_superuser(), capabilities=ELICITS), calling("delete_record", **BOOK, pk=book.pk)
+    asked = send(client, params)
+    again(client, params, asked, accept())
+    Book.objects.bulk_create([book])
+    with pytest.raises(MCPError, match="requestState is not valid"):
+        again(client, params, asked, accept())
+    assert Book.objects.count() == 1

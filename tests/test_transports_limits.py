@@ -1,7 +1,7 @@
 import pytest
 from django.test import override_settings
 
-from mcp_django.transports.limits import LimitExceeded, concurrent, count_call
+from mcp_django.transports.limits import LimitExceeded, concurrent, count_call, streaming
 
 
 @override_settings(MCP_DJANGO={"CALL_RATE": "2/h"})
@@ -44,3 +44,16 @@ def test_L209_a_cache_that_is_down_stops_nobody_and_is_logged(monkeypatch, caplo
     count_call("user:1")
     assert "ConnectionError" in caplog.text
     assert "secret" not in caplog.text
+
+
+@override_settings(MCP_DJANGO={"MAX_STREAMS": 1, "MAX_WORKER_STREAMS": 2})
+def test_C44_open_streams_are_capped_for_each_caller_and_for_the_worker():
+    with streaming("user:1"):
+        with pytest.raises(LimitExceeded), streaming("user:1"):
+            pass
+        with streaming("user:2"), pytest.raises(LimitExceeded), streaming("user:3"):
+            pass
+        with streaming("user:3"), concurrent("user:1"):
+            pass
+    with streaming("user:1"):
+        pass

@@ -73,7 +73,7 @@ async def test_C46_closing_the_connection_cancels_a_modern_call(token, tools):
     body, headers = modern("wait")
     asked = exchange(token, **headers)
     await asked.send(body)
-    await asyncio.wait_for(begun.wait(), 5)
+    await asyncio.wait_for(begun.wait(), 20)
     await asked.disconnect()
     await asyncio.wait_for(ended.wait(), 2)
     await asked.communicator.wait(5)

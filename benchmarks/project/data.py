@@ -37,16 +37,28 @@ LANGUAGES: Final = ("en", "de", "fr", "pt-br")
 KINDS: Final = ("login", "order", "payment", "refund", "shipment")
 
 
-def create(rows: int, events: int) -> None:
-    """Make the tables and fill them: ``rows`` articles and ``events`` events."""
+def create(rows: int, events: int, holders: int = 0) -> list[str]:
+    """Make the tables and fill them: ``rows`` articles and ``events`` events.
+
+    Return the tokens of ``holders`` more accounts.
+    """
     call_command("migrate", run_syncdb=True, verbosity=0)
     with transaction.atomic():
         fill(Author, ((number + 1, f"Author {number + 1}") for number in range(AUTHORS)))
         fill(Article, articles(rows))
         fill(Event, map(event, range(events)))
-        create_account()
+        group = Group.objects.create(name="editors")
+        group.permissions.set(Permission.objects.filter(content_type__app_label="bench"))
+        application = get_application_model().objects.create(
+            name="Benchmark", client_id="benchmark", client_type="public", authorization_grant_type="authorization-code"
+        )
+        create_account("reader", TOKEN, group, application)
+        tokens = [f"{TOKEN}-{number}" for number in range(holders)]
+        for number, token in enumerate(tokens):
+            create_account(f"holder{number}", token, group, application)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
+    return tokens
 
 
 def fill(model: type[Model], rows: Any) -> None:
@@ -95,19 +107,14 @@ def moment(seconds: int) -> str:
     return str((START + timedelta(seconds=seconds)).replace(tzinfo=None))
 
 
-def create_account() -> None:
+def create_account(name: str, token: str, group: Group, application: Any) -> None:
     """Make a member of the staff who has each permission through a group, and a token for the endpoint."""
-    user = get_user_model().objects.create(username="reader", email="reader@bench.example", is_staff=True)
-    group = Group.objects.create(name="editors")
-    group.permissions.set(Permission.objects.filter(content_type__app_label="bench"))
+    user = get_user_model().objects.create(username=name, email=f"{name}@bench.example", is_staff=True)
     user.groups.add(group)
-    application = get_application_model().objects.create(
-        name="Benchmark", client_id="benchmark", client_type="public", authorization_grant_type="authorization-code"
-    )
     get_access_token_model().objects.create(
         user=user,
         application=application,
-        token=TOKEN,
+        token=token,
         scope=SCOPE,
         resource=[ENDPOINT],
         expires=timezone.now() + timedelta(days=1),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .models import Article
+from .models import Article, Author
 
 COLUMNS = [field.name for field in Article._meta.concrete_fields]
 
@@ -42,3 +42,15 @@ def values(article: Article) -> list[Any]:
         article.published.isoformat(),
         article.modified.isoformat(),
     ]
+
+
+def change(pk: int, fields: dict[str, Any]) -> None:
+    """Set fields of an author.
+
+    Raises:
+        Author.DoesNotExist: there is none.
+    """
+    author = Author.objects.get(pk=pk)
+    for name, value in fields.items():
+        setattr(author, name, value)
+    author.save()

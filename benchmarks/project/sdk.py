@@ -5,8 +5,10 @@ Its tools are plain functions, which the SDK runs in worker threads that keep th
 
 from typing import Annotated, Any
 
-from mcp.server.mcpserver import MCPServer
-from mcp.types import ToolAnnotations
+from asgiref.sync import sync_to_async
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+from mcp.types import SubscriptionsListenRequestParams, ToolAnnotations
 from pydantic import Field
 from starlette.applications import Starlette
 
@@ -19,7 +21,14 @@ Model = Annotated[str, Field(description="Label of a model, such as shop.order")
 Pk = Annotated[int, Field(description="Primary key of the record")]
 Values = Annotated[dict[str, Any], Field(description="Values by field name")]
 
-server = MCPServer("bench", log_level="WARNING")
+# By itself the server takes 1,024 streams.
+MAX_STREAMS = 100_000
+
+bus = InMemorySubscriptionBus()
+server = MCPServer("bench", log_level="WARNING", subscriptions=bus)
+server._lowlevel_server.add_request_handler(
+    "subscriptions/listen", SubscriptionsListenRequestParams, ListenHandler(bus, max_subscriptions=MAX_STREAMS)
+)
 
 
 @server.tool(annotations=READ)
@@ -69,8 +78,10 @@ def create_record(model: Model, values: Values) -> dict[str, Any]:
 
 
 @server.tool(annotations=WRITE)
-def update_record(model: Model, pk: Pk, values: Values) -> dict[str, Any]:
+async def update_record(model: Model, pk: Pk, values: Values, context: Context) -> dict[str, Any]:
     """Change fields of a record."""
+    await sync_to_async(rows.change, thread_sensitive=False)(pk, values)
+    await context.notify_resource_updated(f"django://bench/author/{pk}")
     return {"model": model}
 
 
@@ -95,3 +106,8 @@ def publish_bench_article(pks: list[int]) -> dict[str, Any]:
 def application() -> Starlette:
     """Return the ASGI application: Streamable HTTP without sessions, answers as JSON."""
     return server.streamable_http_app(stateless_http=True, json_response=True)
+
+
+def streaming_application() -> Starlette:
+    """Return the ASGI application with streams, and with sessions in the handshake era."""
+    return server.streamable_http_app(max_sessions=MAX_STREAMS)

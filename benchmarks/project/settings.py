@@ -59,6 +59,12 @@ DATABASES = {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": os.environ.get("BENCH_DATABASE", ":memory:"),
         "CONN_MAX_AGE": 60,
+        "OPTIONS": {
+            # A writer waits for its turn instead of failing halfway, and never blocks readers.
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        },
     }
 }
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}

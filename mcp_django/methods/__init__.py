@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from .base import Handler
+from .completions import complete
 from .lifecycle import discover, initialize, ping
 from .prompts import get_prompt, list_prompts
 from .resources import list_resources, list_templates, read_resource
+from .sessions import set_log_level, subscribe, unsubscribe
+from .subscriptions import listen
 from .tools import call_tool, list_tools
 
 __all__ = ["METHODS"]
@@ -23,4 +26,9 @@ METHODS: Final[Mapping[str, Handler]] = {
     "resources/read": read_resource,
     "prompts/list": list_prompts,
     "prompts/get": get_prompt,
+    "completion/complete": complete,
+    "logging/setLevel": set_log_level,
+    "resources/subscribe": subscribe,
+    "resources/unsubscribe": unsubscribe,
+    "subscriptions/listen": listen,
 }

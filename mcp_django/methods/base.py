@@ -4,12 +4,15 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..context import MCPRequest
 from ..exceptions import InsufficientScope
 
-__all__ = ["Handler", "Later", "log_failure", "require_scopes"]
+if TYPE_CHECKING:
+    from ..questions import Question
+
+__all__ = ["Asked", "Handler", "Later", "Listen", "log_failure", "require_scopes"]
 
 logger = logging.getLogger("mcp_django")
 
@@ -22,8 +25,23 @@ class Later:
     is_async: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Questions that the client has to answer before the call can be, in the era in which they are requests to it."""
+
+    questions: "tuple[Question, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """A stream of changes that the client wants: kinds of lists ("tools", "prompts", "resources") and resources."""
+
+    lists: frozenset[str]
+    uris: tuple[str, ...]
+
+
 # The caller's request and the validated ``params``; gives the neutral result, optional keys left out.
-Handler = Callable[[MCPRequest, Mapping[str, Any]], Mapping[str, Any] | Later]
+Handler = Callable[[MCPRequest, Mapping[str, Any]], Mapping[str, Any] | Later | Listen]
 
 
 def require_scopes(request: MCPRequest, scopes: Iterable[str]) -> None:

@@ -11,11 +11,19 @@ __all__ = ["discover", "initialize", "ping"]
 
 
 def capabilities(request: MCPRequest) -> dict[str, Any]:
-    """Return the ``ServerCapabilities``: only what the site has anything to answer with."""
+    """Return the ``ServerCapabilities``: only what the site has anything to answer with.
+
+    News are promised where there are any and the client can be told.
+    """
     site = request.mcp.site
-    found: dict[str, Any] = {"tools": {}, "resources": {}}
+    told = bool(settings.EVENTS and request.mcp.can_stream)
+    changes = {"listChanged": True} if told else {}
+    found: dict[str, Any] = {"tools": changes, "resources": {**changes, "subscribe": True} if told else {}}
     if site.prompts:
-        found["prompts"] = {}
+        found["prompts"] = changes
+    if site.exposures_by_label or site.completers:
+        found["completions"] = {}
+    found["logging"] = {}
     return found
 
 

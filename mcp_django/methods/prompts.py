@@ -12,7 +12,9 @@ __all__ = ["get_prompt", "list_prompts"]
 
 
 def list_prompts(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer with the prompts that the caller may use."""
+    """Answer with the prompts that the caller may use, in one page."""
+    if params.get("cursor") is not None:
+        raise InvalidParams("Invalid params: cursor")
     return {"prompts": [prompt.definition() for prompt in request.mcp.site.get_prompts(request)]}
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from ..context import MCPRequest
 from ..exceptions import NotFound
-from ..protocol.errors import ResourceNotFound
+from ..protocol.errors import InvalidParams, ResourceNotFound
+from ..resources.base import FunctionResource
 from ..tools.base import READ
 from .base import Later, require_scopes
 
@@ -22,7 +23,9 @@ def list_resources(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, 
 
 
 def list_templates(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer with the templates by which rows, pages and files are reached."""
+    """Answer with the templates by which rows, pages and files are reached, in one page."""
+    if params.get("cursor") is not None:
+        raise InvalidParams("Invalid params: cursor")
     return {"resourceTemplates": request.mcp.site.list_resource_templates(request)}
 
 
@@ -33,12 +36,19 @@ def read_resource(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str
     site = request.mcp.site
     function = site.get_function_resource(request, uri)
     if function is not None:
-        return Later(lambda: _contents(uri, lambda: function.read(request, uri)))
-    return _contents(uri, lambda: site.read_resource(request, uri))
+        return Later(lambda: _contents(uri, lambda: function.read(request, uri), lambda: _hints(request, function)))
+    return _contents(uri, lambda: site.read_resource(request, uri), lambda: site.get_cache_hints(request, uri))
 
 
-def _contents(uri: str, read: Callable[[], list[dict[str, Any]]]) -> dict[str, Any]:
+def _hints(request: MCPRequest, function: FunctionResource) -> Mapping[str, Any]:
+    """Return how long the client may keep what the function gave: not at all what answers went into."""
+    return {"ttlMs": 0} if request.mcp.answers.seen else function.cache_hints
+
+
+def _contents(
+    uri: str, read: Callable[[], list[dict[str, Any]]], hints: Callable[[], Mapping[str, Any]]
+) -> dict[str, Any]:
     try:
-        return {"contents": read()}
+        return {"contents": read(), **hints()}
     except NotFound:
         raise ResourceNotFound(uri) from None

@@ -7,11 +7,15 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 
 from ..context import MCPRequest
-from ..exceptions import NotFound, ToolError
+from ..exceptions import InputRequired, NotFound, ToolError
+from ..protocol.downgrades import STRUCTURED_SINCE
 from ..protocol.errors import InvalidParams, ProtocolError
 from ..protocol.headers import check_param_headers, param_headers
-from ..protocol.versions import MODERN
+from ..protocol.versions import MODERN, is_at_least
+from ..questions import untangled
 from ..tools.base import Tool, ToolResult, error_result
+from ..tools.fallback import RESERVED, ask_by_result, take_direct_answers
+from ..tools.functions import FunctionTool
 from .base import Later, log_failure, require_scopes
 
 __all__ = ["call_tool", "list_tools"]
@@ -19,9 +23,12 @@ __all__ = ["call_tool", "list_tools"]
 
 def list_tools(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
     """Answer with every tool that the caller may use, in one page: half of the clients read no second one."""
-    if params.get("cursor"):
+    if params.get("cursor") is not None:
         raise InvalidParams("Invalid params: cursor")
-    return {"tools": [tool.encoded for tool in request.mcp.site.get_tools(request)]}
+    tools = request.mcp.site.get_tools(request)
+    if is_at_least(request.mcp.version, STRUCTURED_SINCE):
+        return {"tools": [tool.encoded for tool in tools]}
+    return {"tools": [tool.encoded_plain for tool in tools]}
 
 
 def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any] | Later:
@@ -33,7 +40,12 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     require_scopes(request, tool.scopes)
     arguments = dict(params.get("arguments") or {})
     if request.mcp.version in MODERN and _mirrors(tool):
-        check_param_headers(tool.input_schema, arguments, _headers(request))
+        check_param_headers(tool.input_schema, arguments, request.mcp.param_headers)
+    if isinstance(tool, FunctionTool) and not arguments.keys().isdisjoint(RESERVED):
+        try:
+            arguments = take_direct_answers(request, tool, arguments)
+        except ToolError as error:
+            return error_result(error).to_wire()
     if tool.is_async:
         return Later(lambda: _run_async(tool, request, arguments), is_async=True)
     if tool.slow:
@@ -47,16 +59,13 @@ def _mirrors(tool: Tool) -> bool:
     return bool(param_headers(tool.input_schema))
 
 
-def _headers(request: MCPRequest) -> dict[str, list[str]]:
-    """The request's headers; one that was given twice is joined by a comma, which makes it another value."""
-    return {name.lower(): [value] for name, value in request.headers.items()}
-
-
 def _run(tool: Tool, request: MCPRequest, arguments: dict[str, Any]) -> dict[str, Any]:
     try:
         result = tool.call(request, arguments)
         assert isinstance(result, ToolResult)
         return result.to_wire()
+    except InputRequired as asked:
+        return ask_by_result(request, tool, arguments, asked).to_wire()
     except Exception as error:
         return _failure(tool, error)
 
@@ -66,7 +75,12 @@ async def _run_async(tool: Tool, request: MCPRequest, arguments: dict[str, Any])
         result = tool.call(request, arguments)
         assert isinstance(result, Awaitable)
         return (await result).to_wire()
-    except Exception as error:
+    except BaseException as raised:
+        error = untangled(raised)
+        if isinstance(error, InputRequired):
+            return ask_by_result(request, tool, arguments, error).to_wire()
+        if not isinstance(error, Exception):
+            raise error from None
         return _failure(tool, error)
 
 

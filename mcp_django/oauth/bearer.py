@@ -2,13 +2,14 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.utils import timezone
+from oauth2_provider.models import get_access_token_model
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.common import Request as OAuthRequest
 from rest_framework.authentication import BaseAuthentication
@@ -21,6 +22,8 @@ from .tokenplan import TokenRow, find_token, plannable
 __all__ = ["BearerAuthentication", "Token", "challenge", "verify"]
 
 MAX_HEADER: Final = 8192
+# Tokens of one query.
+QUERY: Final = 500
 # token68 of RFC 7235, section 2.1: neither a comma nor a space, so two joined credentials are none.
 CREDENTIALS: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 UNQUOTABLE: Final = re.compile(r'[^\x20-\x7e]|["\\]')
@@ -28,11 +31,34 @@ UNQUOTABLE: Final = re.compile(r'[^\x20-\x7e]|["\\]')
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token that was accepted: ``scopes`` with all that they imply, the client it was given to, when it ends."""
+    """A token that was accepted: ``scopes`` with all that they imply, the client it was given to, when it ends.
+
+    ``checksum`` is the SHA-256 (hexadecimal) under which it is stored, "" for one that is not.
+    """
 
     scopes: frozenset[str]
     client_id: str
     expires: datetime
+    checksum: str = field(default="", repr=False)
+
+    @staticmethod
+    def still_good(tokens: "Collection[Token]") -> "set[Token]":
+        """Return those that have not expired, been revoked or lost a scope since; one query for 500 of them."""
+        now, rows = timezone.now(), get_access_token_model()._default_manager
+        checksums = list({token.checksum for token in tokens if token.checksum})
+        found: dict[str, tuple[datetime, str]] = {}
+        for start in range(0, len(checksums), QUERY):
+            some = rows.filter(token_checksum__in=checksums[start : start + QUERY])
+            found.update(
+                (checksum, (expires, scope))
+                for checksum, expires, scope in some.values_list("token_checksum", "expires", "scope")
+            )
+        good = {token for token in tokens if not token.checksum and now < token.expires}
+        for token in tokens:
+            expires, scope = found.get(token.checksum, (now, ""))
+            if now < expires and expand(scope.split()) >= token.scopes:
+                good.add(token)
+        return good
 
 
 class BearerAuthentication(BaseAuthentication):
@@ -68,7 +94,8 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
     Raises:
         AuthenticationFailed: any of it does not hold; which, the caller is not told.
     """
-    row = find_token(hashlib.sha256(token.encode()).hexdigest()) if plannable() else _ask_toolkit(token, resource)
+    checksum = hashlib.sha256(token.encode()).hexdigest()
+    row, is_stored = (find_token(checksum), True) if plannable() else _ask_toolkit(token, resource)
     if row is None or row.user is None or not row.user.is_active:
         raise AuthenticationFailed(invalid=True)
     if row.expires is None or timezone.now() >= row.expires:
@@ -79,25 +106,27 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
         raise AuthenticationFailed(invalid=True)
     if not any(same_resource(bound, resource) for bound in row.resource or ()):
         raise AuthenticationFailed(invalid=True)
-    return row.user, Token(scopes=expand(scopes), client_id=row.client_id, expires=row.expires)
+    kept = checksum if is_stored else ""
+    return row.user, Token(scopes=expand(scopes), client_id=row.client_id, expires=row.expires, checksum=kept)
 
 
-def _ask_toolkit(token: str, resource: str) -> TokenRow | None:
-    """Return what the project's own validator accepts, introspection included."""
+def _ask_toolkit(token: str, resource: str) -> tuple[TokenRow | None, bool]:
+    """Return what the project's own validator accepts, introspection included, and whether it is stored here."""
     asked = OAuthRequest(resource, "POST", "", {})
     try:
         if not oauth2_settings.OAUTH2_VALIDATOR_CLASS().validate_bearer_token(token, [], asked):
-            return None
+            return None, False
     except ValueError:  # a stored resource that the toolkit cannot parse
-        return None
+        return None, False
     found = asked.access_token
-    return TokenRow(
+    row = TokenRow(
         user=found.user,
         expires=found.expires,
         scope=found.scope,
         resource=found.resource,
         client_id=found.application.client_id if found.application else "",
     )
+    return row, getattr(found, "pk", None) is not None
 
 
 def challenge(

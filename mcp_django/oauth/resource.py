@@ -11,7 +11,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
 
-from .. import sites
+from .. import mounts
 from ..conf import settings
 
 if TYPE_CHECKING:
@@ -70,8 +70,9 @@ def _normalise(url: str) -> tuple[str, str, int | None, str] | None:
 
 
 def endpoints() -> "dict[str, MCPSite]":
-    """Return the mounted endpoints by path, with no trailing slash."""
-    return {path.removesuffix("/"): site for path, site in sites.mounted_endpoints().items()}
+    """Return the mounted endpoints by path, with no trailing slash, those of the older transport last."""
+    mounted = {**mounts.mounted_endpoints(), **mounts.mounted_sse()}
+    return {path.removesuffix("/"): site for path, site in mounted.items()}
 
 
 def canonical(request: HttpRequest | None, resource: str) -> str | None:
@@ -82,5 +83,5 @@ def canonical(request: HttpRequest | None, resource: str) -> str | None:
 
 def default_resource(request: HttpRequest | None) -> str | None:
     """Return what a client that names no resource means: the endpoint, where there is exactly one."""
-    paths = list(endpoints())
+    paths = list(mounts.mounted_endpoints())
     return resource_url(request, paths[0]) if len(paths) == 1 else None

@@ -5,28 +5,50 @@ An era reads a message into a neutral :class:`Call` and shapes the neutral resul
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
 import mcp_types.methods as surface
 from pydantic import ValidationError
 
 from .errors import InvalidParams, MethodNotFound, ProtocolError
-from .messages import MAX_ID_CHARS, MAX_SAFE_INTEGER, Id, Message
+from .messages import MAX_ID_CHARS, MAX_SAFE_INTEGER, ClientResponse, Id, Message
 
-__all__ = ["Call", "Era", "Headers", "validate"]
+__all__ = ["Call", "Era", "Headers", "SessionFacts", "progress_token", "validate"]
 
-# Lower-case name to all the values that the request has for it.
-Headers = Mapping[str, list[str]]
+# Lower-case name to all the values that the request has for it; None on a transport that has no headers.
+Headers = Mapping[str, list[str]] | None
 # More mistakes than this are not spelled out: naming them costs as much again as finding them.
 MAX_NAMED_MISTAKES = 100
+
+
+class SessionFacts(Protocol):
+    """What a session of the legacy era knows of its client since ``initialize``."""
+
+    @property
+    def version(self) -> str:
+        """The revision agreed on."""
+
+    @property
+    def client(self) -> Mapping[str, Any]:
+        """The ``Implementation`` object that the client sent."""
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The ``ClientCapabilities`` that it sent."""
+
+    @property
+    def log_level(self) -> str | None:
+        """The least level of log messages that it asked for, if it did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One request or notification, whatever its era.
 
-    ``client`` and ``capabilities`` are what the client says of itself; ``log_level`` is what it asked to be told.
+    ``client`` and ``capabilities`` are what the client says of itself; ``log_level`` is what it asked to be told;
+    ``trace`` is its trace context. ``input_responses``, by key, and ``request_state`` come with a call that is made
+    again after the server asked for input: whatever they hold is the client's word.
     """
 
     era: "Era"
@@ -38,21 +60,32 @@ class Call:
     capabilities: Mapping[str, Any]
     progress_token: str | int | None = None
     log_level: str | None = None
+    trace: Mapping[str, str] = field(default_factory=dict)
+    input_responses: Mapping[str, Mapping[str, Any]] | None = None
+    request_state: str | None = None
 
 
 class Era(ABC):
-    """One era's rules for reading requests and shaping answers."""
+    """One era's rules for reading messages and shaping answers."""
 
     modern: ClassVar[bool]
     # Does closing the connection cancel the call? (2026-07-28: MUST; 2025-11-25: SHOULD NOT)
     disconnect_cancels: ClassVar[bool]
 
     @abstractmethod
-    def read(self, message: Message, headers: Headers) -> Call:
-        """Return the call that the message and its HTTP headers make.
+    def read(self, message: Message, headers: Headers, session: SessionFacts | None = None) -> Call:
+        """Return the call that the message, its HTTP headers and the caller's session make.
 
         Raises:
             ProtocolError: the first rule that they break.
+        """
+
+    @abstractmethod
+    def accept(self, response: ClientResponse, headers: Headers, session: SessionFacts | None = None) -> ClientResponse:
+        """Return the response if the client may send one at all.
+
+        Raises:
+            ProtocolError: it answers nothing that this server can have asked.
         """
 
     @abstractmethod

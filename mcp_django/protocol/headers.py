@@ -186,16 +186,19 @@ def check_mirrored(method: str, params: Mapping[str, Any], headers: Mapping[str,
 
 
 def check_param_headers(
-    schema: Mapping[str, Any], arguments: Mapping[str, Any], headers: Mapping[str, list[str]]
+    schema: Mapping[str, Any], arguments: Mapping[str, Any], headers: Mapping[str, list[str]] | None
 ) -> None:
     """Compare the ``Mcp-Param-*`` headers of a ``tools/call`` with its arguments, as ``schema`` marks them.
 
-    A parameter that is absent or null has no header; headers that the schema does not know are left alone.
+    A parameter that is absent or null has no header; headers that the schema does not know are left alone. ``headers``
+    is None on a transport that has none: then there is nothing to compare.
 
     Raises:
         HeaderMismatch: a header is missing, superfluous, given twice, malformed or not what the argument says.
         ValueError: the schema's annotations are invalid, which registration has ruled out.
     """
+    if headers is None:
+        return
     for param in param_headers(schema):
         value, given = param.value(arguments), _read(headers, param.header)
         if value is None and given is None:

@@ -9,11 +9,31 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["ALLOWED_METHODS", "Response", "accepts", "body_length", "is_json", "origin_allowed"]
+from .versions import MODERN
 
+__all__ = [
+    "ALLOWED_METHODS",
+    "LAST_EVENT_HEADER",
+    "SESSION_HEADER",
+    "SESSION_METHODS",
+    "Response",
+    "accepts",
+    "allowed_methods",
+    "body_length",
+    "is_json",
+    "origin_allowed",
+]
+
+# Values of ``Allow``: of an endpoint without sessions, and of one with them, which has streams to open and sessions to
+# end (2025-11-25, basic/transports).
 ALLOWED_METHODS: Final = "POST"
+SESSION_METHODS: Final = "POST, GET, DELETE"
+# Names of headers as they are sent; requests have them in any case.
+SESSION_HEADER: Final = "Mcp-Session-Id"
+LAST_EVENT_HEADER: Final = "Last-Event-ID"
 MAX_ACCEPT_CHARS: Final = 2_000
 _DIGITS: Final = re.compile(r"[0-9]{1,15}")
+# 2025-11-25, basic/transports, Session Management: visible ASCII. The bound is this server's.
 
 BASE_HEADERS: Final[tuple[tuple[str, str], ...]] = (
     ("Cache-Control", "no-store"),
@@ -86,6 +106,14 @@ def body_length(value: str | None) -> int | None:
     if not _DIGITS.fullmatch(value):
         raise ValueError("Content-Length is not a number")
     return int(value)
+
+
+def allowed_methods(version: str | None, *, sessions: bool) -> str:
+    """Return ``Allow`` for a request whose ``MCP-Protocol-Version`` is ``version``, None when it has none.
+
+    GET and DELETE are for sessions, which 2026-07-28 does not have (basic/transports/streamable-http).
+    """
+    return SESSION_METHODS if sessions and version not in MODERN else ALLOWED_METHODS
 
 
 def origin_allowed(origin: str | None, allowed: Collection[str]) -> bool:

@@ -1,90 +1,97 @@
 """2024-11-05 to 2025-11-25: ``initialize`` first, the version in a header afterwards (or nowhere)."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from .eras import Call, Era, Headers, progress_token, validate
+from .downgrades import downgraded
+from .eras import Call, Era, Headers, SessionFacts, progress_token, validate
 from .errors import InvalidRequest, ParseError, ProtocolError, UnsupportedVersion
-from .messages import Message
+from .messages import ClientResponse, Message
 from .modern import VERSION_HEADER
-from .versions import ASSUMED, LEGACY, SUPPORTED, is_at_least, negotiate
+from .trace import trace_context
+from .versions import ASSUMED, LEGACY, SUPPORTED, negotiate
 
 __all__ = ["LegacyEra"]
 
-STRUCTURED_SINCE: Final = "2025-06-18"
-AUDIO_SINCE: Final = "2025-03-26"
-MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
-
 
 class LegacyEra(Era):
-    """The era of the handshake, served without a session: each request says its version or is taken as 2025-03-26."""
+    """The era of the handshake.
+
+    Without a session each request says its version, or is taken as 2025-03-26, and nothing is known of its client.
+    """
 
     modern: ClassVar[bool] = False
     disconnect_cancels: ClassVar[bool] = False
 
-    def read(self, message: Message, headers: Headers) -> Call:
-        """Find the version, then check the parameters; ``initialize`` is never refused for its version."""
-        opens = message.method == "initialize"
-        version = negotiate(message.params.get("protocolVersion")) if opens else self._version(headers)
-        client: Mapping[str, Any] = {}
-        token = None
-        if message.id is not None:
-            validate(message.method, version, message.params)
-            client = message.params["clientInfo"] if opens else {}
-            token = progress_token(message.params.get("_meta") or {})
+    def read(self, message: Message, headers: Headers, session: SessionFacts | None = None) -> Call:
+        """Find the version, then check the parameters."""
+        if message.method == "initialize":
+            return self._read_initialize(message)
+        version = self.version(headers, session)
+        meta = self._check(message, version)
         return Call(
             era=self,
             version=version,
             method=message.method,
             params=message.params,
             id=message.id,
-            client=client,
-            capabilities={},
-            progress_token=token,
+            client=session.client if session is not None else {},
+            capabilities=session.capabilities if session is not None else {},
+            progress_token=progress_token(meta),
+            log_level=session.log_level if session is not None else None,
+            trace=trace_context(meta),
         )
 
-    def _version(self, headers: Headers) -> str:
-        values = headers.get(VERSION_HEADER, [])
+    def _read_initialize(self, message: Message) -> Call:
+        """Read the request that begins a session, which is never refused for its version."""
+        version = negotiate(message.params.get("protocolVersion"))
+        meta = self._check(message, version)
+        is_request = message.id is not None
+        return Call(
+            era=self,
+            version=version,
+            method=message.method,
+            params=message.params,
+            id=message.id,
+            client=message.params["clientInfo"] if is_request else {},
+            capabilities=message.params["capabilities"] if is_request else {},
+            progress_token=progress_token(meta),
+            trace=trace_context(meta),
+        )
+
+    def _check(self, message: Message, version: str) -> Mapping[str, Any]:
+        """Check a request's parameters; return its ``_meta``. A notification is taken as it is."""
+        if message.id is None:
+            return {}
+        validate(message.method, version, message.params)
+        return message.params.get("_meta") or {}
+
+    def version(self, headers: Headers, session: SessionFacts | None = None) -> str:
+        """Return the revision of a request: that of its header, or else of its session, or else 2025-03-26.
+
+        A header that names another supported revision than the session wins: what the client says now is what it reads.
+
+        Raises:
+            UnsupportedVersion: the header names no revision of this era, or is given twice.
+        """
+        values = headers.get(VERSION_HEADER) if headers else None
         if not values:
-            return ASSUMED
+            return session.version if session is not None else ASSUMED
         if len(values) != 1 or values[0] not in LEGACY:
             raise UnsupportedVersion(", ".join(values)[:64], SUPPORTED)
         return values[0]
 
+    def accept(self, response: ClientResponse, headers: Headers, session: SessionFacts | None = None) -> ClientResponse:
+        """Return the response; only in a session can the server have asked for one."""
+        self.version(headers, session)
+        if session is None:
+            raise InvalidRequest("Invalid request: a response to a request that was not made")
+        return response
+
     def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
         """Turn what the revision does not know into what it does."""
-        wire = {name: value for name, value in result.items() if name not in MODERN_MEMBERS}
-        downgrade = DOWNGRADES.get(call.method)
-        return downgrade(wire, call.version) if downgrade else wire
+        return downgraded(call.method, call.version, result)
 
     def status(self, error: ProtocolError) -> int:
         """Return 400 for what is not a message of this era; a method's own errors are answers, 200."""
         return 400 if isinstance(error, (ParseError, InvalidRequest, UnsupportedVersion)) else 200
-
-
-def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
-    kind = block.get("type")
-    if kind == "resource_link" and not is_at_least(version, STRUCTURED_SINCE):
-        return {"type": "text", "text": f"{block['name']}: {block['uri']}"}
-    if kind == "audio" and not is_at_least(version, AUDIO_SINCE):
-        return {"type": "text", "text": f"[audio, {block['mimeType']}]"}
-    return block
-
-
-def _call_result(wire: dict[str, Any], version: str) -> dict[str, Any]:
-    if not is_at_least(version, STRUCTURED_SINCE):
-        wire.pop("structuredContent", None)
-        wire["content"] = [_block(block, version) for block in wire["content"]]
-    return wire
-
-
-def _prompt(wire: dict[str, Any], version: str) -> dict[str, Any]:
-    if not is_at_least(version, STRUCTURED_SINCE):
-        wire["messages"] = [{**item, "content": _block(item["content"], version)} for item in wire["messages"]]
-    return wire
-
-
-DOWNGRADES: Final[Mapping[str, Callable[[dict[str, Any], str], dict[str, Any]]]] = {
-    "tools/call": _call_result,
-    "prompts/get": _prompt,
-}

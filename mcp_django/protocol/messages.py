@@ -14,13 +14,16 @@ import orjson
 from .errors import InvalidRequest, ParseError, ProtocolError
 
 __all__ = [
+    "ClientResponse",
     "Message",
     "decode",
     "encode",
     "error_response",
+    "is_response",
     "notification",
     "read_message",
     "readable_id",
+    "request",
     "result_response",
 ]
 
@@ -41,6 +44,18 @@ class Message:
     method: str
     params: Mapping[str, Any]
     id: Id | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientResponse:
+    """What a client answers to a request of the server's: either ``result``, an object, or ``error``.
+
+    ``error`` has ``code`` (an integer) and ``message`` (text); the rest is the client's.
+    """
+
+    id: Id
+    result: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -102,7 +117,10 @@ def decode(body: bytes) -> Any:
         value = _decoder.decode(text)
     except (UnicodeDecodeError, ValueError, RecursionError):
         raise ParseError("Parse error: the body is not one JSON document in UTF-8") from None
-    _check_bounds(value)
+    # No more levels than brackets that open, no more items than those and commas: few messages need to be walked.
+    opened = text.count("{") + text.count("[")
+    if opened > MAX_DEPTH or opened + text.count(",") > MAX_ITEMS:
+        _check_bounds(value)
     # Only an escape can bring half of a surrogate pair, which could not be written again.
     if "\\u" in text:
         _check_text(value)
@@ -134,7 +152,7 @@ def readable_id(value: Any) -> Id | None:
 
     The id of a response is the other side's: the client would take the error as the answer to a request of its own.
     """
-    if not isinstance(value, dict) or _is_response(value):
+    if not isinstance(value, dict) or is_response(value):
         return None
     try:
         return _read_id(value)
@@ -142,23 +160,24 @@ def readable_id(value: Any) -> Id | None:
         return None
 
 
-def _is_response(value: Mapping[str, Any]) -> bool:
+def is_response(value: Mapping[str, Any]) -> bool:
+    """Return whether the JSON object is a response, or would be one if it were well-formed."""
     return "method" not in value and ("result" in value or "error" in value)
 
 
-def read_message(value: Any) -> Message:
-    """Return the request or notification that the JSON value is.
+def read_message(value: Any) -> Message | ClientResponse:
+    """Return the request, notification or response that the JSON value is.
 
     Raises:
-        InvalidRequest: it is neither; a batch or a response is refused too.
+        InvalidRequest: it is none of them; a batch is refused too.
     """
     if not isinstance(value, dict):
         raise InvalidRequest("Invalid request: the body must be one JSON-RPC object")
-    if _is_response(value):
-        raise InvalidRequest("Invalid request: a response to a request that was not made")
     identifier = _read_id(value)
     if value.get("jsonrpc") != "2.0":
         raise InvalidRequest('Invalid request: jsonrpc must be "2.0"')
+    if is_response(value):
+        return _read_response(value, identifier)
     method = value.get("method")
     if not isinstance(method, str) or not 0 < len(method) <= MAX_METHOD_CHARS:
         raise InvalidRequest("Invalid request: method must be a short string")
@@ -166,6 +185,27 @@ def read_message(value: Any) -> Message:
     if not isinstance(params, dict):
         raise InvalidRequest("Invalid request: params must be an object")
     return Message(method=method, params=params, id=identifier)
+
+
+def _read_response(value: Mapping[str, Any], identifier: Id | None) -> ClientResponse:
+    if identifier is None:
+        raise InvalidRequest("Invalid request: a response must have an id")
+    if "result" in value and "error" in value:
+        raise InvalidRequest("Invalid request: a response has either a result or an error")
+    if "result" in value:
+        if not isinstance(value["result"], dict):
+            raise InvalidRequest("Invalid request: a result must be an object")
+        return ClientResponse(id=identifier, result=value["result"])
+    error = value["error"]
+    code = error.get("code") if isinstance(error, dict) else None
+    if not isinstance(code, int) or isinstance(code, bool) or not isinstance(error.get("message"), str):
+        raise InvalidRequest("Invalid request: an error must have an integer code and a message")
+    return ClientResponse(id=identifier, error=error)
+
+
+def request(identifier: Id, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON-RPC request, as a server of the legacy era makes one of its client."""
+    return {"jsonrpc": "2.0", "id": identifier, "method": method, "params": params}
 
 
 def result_response(identifier: Id, result: Any) -> dict[str, Any]:

@@ -1,24 +1,87 @@
-"""Server-sent events (WHATWG HTML, section 9.2): bytes of one event, bytes of a comment."""
+"""Server-sent events (WHATWG HTML, section 9.2): bytes of one event, of a comment, and the ids of events.
+
+An event's id says which stream it is of and how far the client has read, so that the stream can go on from there
+(2025-11-25, basic/transports, Resumability and Redelivery).
+"""
 
 import re
 from typing import Final
 
-__all__ = ["KEEP_ALIVE", "event"]
+__all__ = ["KEEP_ALIVE", "event", "event_id", "parse_event_id", "priming", "retry"]
 
-# A line that begins with a colon carries nothing and keeps proxies from closing a quiet stream.
-KEEP_ALIVE: Final = b":\n\n"
+# A line that begins with a colon carries nothing and keeps proxies from closing a quiet stream. No empty line follows:
+# some clients take that for an event without data, once they have seen an id.
+KEEP_ALIVE: Final = b":\n"
+# Events of one stream: what a database's integer holds.
+MAX_SEQUENCE: Final = 2**31 - 1
 
 _BREAKS: Final = re.compile(rb"[\r\n]")
 # U+0085, U+2028 and U+2029 end no line of an event stream, but they do in clients that split it as text.
 _ESCAPES: Final = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
+_EVENT_ID: Final = re.compile(r"([A-Za-z0-9_-]{1,64})\.(0|[1-9][0-9]{0,9})")
 
 
-def event(data: bytes) -> bytes:
-    """Return one ``message`` event that carries ``data``, JSON in UTF-8.
+def event(data: bytes, *, identifier: str | None = None) -> bytes:
+    """Return one ``message`` event that carries ``data``, JSON in UTF-8, and has the id ``identifier``.
 
     JSON escapes the line breaks within its strings and may have others only where they mean nothing, so that no text
     of a row can end the event or forge a field.
+
+    Raises:
+        ValueError: ``identifier`` is not one of :func:`event_id`.
     """
     for character, escape in _ESCAPES:
         data = data.replace(character, escape)
-    return b"event: message\ndata: " + _BREAKS.sub(b" ", data) + b"\n\n"
+    return _id_line(identifier) + b"event: message\ndata: " + _BREAKS.sub(b" ", data) + b"\n\n"
+
+
+def priming(identifier: str, retry_ms: int) -> bytes:
+    """Return the event without data that tells a client from where, and after how many milliseconds, to come back.
+
+    Raises:
+        ValueError: ``identifier`` is not one of :func:`event_id`, or ``retry_ms`` is negative.
+    """
+    return _id_line(identifier) + _retry_line(retry_ms) + b"data: \n\n"
+
+
+def retry(ms: int) -> bytes:
+    """Return the field that tells a client after how many milliseconds to come back.
+
+    Raises:
+        ValueError: ``ms`` is negative.
+    """
+    return _retry_line(ms) + b"\n"
+
+
+def _id_line(identifier: str | None) -> bytes:
+    if identifier is None:
+        return b""
+    if parse_event_id(identifier) is None:
+        raise ValueError(f"{identifier!r} is no event id")
+    return b"id: " + identifier.encode() + b"\n"
+
+
+def _retry_line(ms: int) -> bytes:
+    if ms < 0:
+        raise ValueError("a time to wait is not negative")
+    return b"retry: %d\n" % ms
+
+
+def event_id(stream: str, seq: int) -> str:
+    """Return the id of event number ``seq`` of a stream; number 0 stands before its first event.
+
+    Raises:
+        ValueError: the stream's name is not 1 to 64 letters, digits, "-" and "_" of ASCII, or ``seq`` is out of range.
+    """
+    found = f"{stream}.{seq}"
+    if parse_event_id(found) is None:
+        raise ValueError(f"{found!r} is no event id")
+    return found
+
+
+def parse_event_id(text: str) -> tuple[str, int] | None:
+    """Return stream and number of an event id, as a ``Last-Event-ID`` header has it, or None when it is none."""
+    match = _EVENT_ID.fullmatch(text)
+    if match is None or int(match[2]) > MAX_SEQUENCE:
+        return None
+    return match[1], int(match[2])

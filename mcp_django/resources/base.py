@@ -1,7 +1,7 @@
 """Resources that a project writes as functions: fixed ones, and templates with parameters in the URI."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 import orjson
@@ -9,6 +9,7 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist, PermissionDenied
 from django.http import Http404
 
+from ..completions import Completer, Hook
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..protocol.content import Audio, EmbeddedResource, Image, Text
@@ -28,9 +29,14 @@ class FunctionResource:
     The parameters in ``uri`` (:class:`~mcp_django.protocol.uris.UriTemplate`) are read as the function's annotations
     say; without any the resource is a fixed one, listed with its ``size`` in bytes where that is known. The function
     returns text, bytes, content blocks, or anything else for JSON; ``mime_type`` is that of text and bytes.
+    ``complete`` says where the values of a parameter come from (:class:`~mcp_django.completions.Completer`).
+
+    ``ttl_ms`` is how many milliseconds a client may keep the contents, and ``public`` says that they are the same for
+    all, so that a cache may share them (2026-07-28, server/utilities/caching).
 
     Raises:
-        ImproperlyConfigured: the URI is no template that can be matched, or its parameters are not the function's.
+        ImproperlyConfigured: the URI is no template that can be matched, its parameters or those of ``complete`` are
+            not the function's, or what is public has a condition on who may read it.
     """
 
     def __init__(
@@ -45,6 +51,9 @@ class FunctionResource:
         size: int | None = None,
         permissions: Collection[str] = (),
         permission: Callable[[MCPRequest], bool] | None = None,
+        complete: Mapping[str, Hook | str] | None = None,
+        ttl_ms: int | None = None,
+        public: bool = False,
     ) -> None:
         self.uri = uri
         self.function = ProjectFunction(
@@ -60,6 +69,8 @@ class FunctionResource:
         except ValueError as error:
             raise ImproperlyConfigured(f"{self.function.name}: {error}") from None
         self._check_parameters()
+        self.completer = Completer(self.function, complete)
+        self.cache_hints = self._cache_hints(ttl_ms, public)
         self.name = self.function.name
         self.title = title or self.name.replace("_", " ").strip().capitalize()
         self.description = self.function.description
@@ -74,6 +85,18 @@ class FunctionResource:
         needed = {name for name, parameter in parameters.items() if parameter.required}
         if missing := sorted(needed - set(self.template.variables)):
             raise ImproperlyConfigured(f"{self.uri} need not give {missing[0]}, which {self.function.name} requires")
+
+    def _cache_hints(self, ttl_ms: int | None, public: bool) -> Mapping[str, Any]:
+        """Return what goes with the contents in the result of ``resources/read``."""
+        if ttl_ms is not None and (type(ttl_ms) is not int or ttl_ms < 0):
+            raise ImproperlyConfigured(f"{self.function.name}: ttl_ms is a number of milliseconds, 0 or more")
+        function = self.function
+        # Rows are looked up among those of the caller, and answers are those of the caller's user.
+        bound = function.permissions or function.permission or function.arguments.needs_database or function.asked
+        if public and bound:
+            raise ImproperlyConfigured(f"{self.function.name} depends on its caller and cannot be public")
+        hints: dict[str, Any] = {"ttlMs": ttl_ms} if ttl_ms is not None else {}
+        return {**hints, "cacheScope": "public"} if public else hints
 
     @property
     def is_template(self) -> bool:
@@ -113,7 +136,7 @@ class FunctionResource:
         except ToolError:
             raise NotFound from None
         try:
-            value = self.function.function(request, **arguments)
+            value = self.function.function(request, **arguments, **self.function.answers(request, arguments))
             if inspect.isawaitable(value):
                 value = async_to_sync(_finish)(value)
             return self.contents(uri, value)

@@ -22,7 +22,9 @@ from ..visibility import get_exposure, get_row, visible_fields
 if TYPE_CHECKING:
     from django.db.models.fields.files import FieldFile
 
-__all__ = ["file_type", "read_file"]
+    from ..exposures import ModelExposure
+
+__all__ = ["file_type", "is_file", "read_file"]
 
 BINARY: Final = "application/octet-stream"
 # What a browser would run, or a viewer would fetch from, is handed out as plain text.
@@ -38,6 +40,12 @@ def file_type(name: str) -> str:
     return "text/plain" if any(word in kind for word in ACTIVE) else kind
 
 
+def is_file(exposure: "ModelExposure", name: str) -> bool:
+    """Return whether the column is a field of the model's own that holds files."""
+    column = resolve_column(exposure, name) if "__" not in name else None
+    return column is not None and column.kind == "field" and kind_of(column.field).word in ("file", "image")
+
+
 def read_file(request: MCPRequest, uri: str, address: Address) -> dict[str, Any]:
     """Return the contents object of the file that a row's field holds.
 
@@ -48,10 +56,9 @@ def read_file(request: MCPRequest, uri: str, address: Address) -> dict[str, Any]
     exposure = get_exposure(request, address.label)
     row = get_row(request, exposure, address.pk)
     name = address.field_name or ""
-    column = resolve_column(exposure, name) if name in visible_fields(request, exposure, row) else None
-    if column is None or column.kind != "field" or kind_of(column.field).word not in ("file", "image"):
+    if name not in visible_fields(request, exposure, row) or not is_file(exposure, name):
         raise NotFound
-    file = getattr(row, column.field.attname)
+    file = getattr(row, name)
     data = _read(file)
     kind = file_type(file.name or "")
     contents: dict[str, Any] = {"uri": uri, "mimeType": kind}

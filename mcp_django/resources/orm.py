@@ -85,6 +85,15 @@ class ModelResources:
             return [_contents(uri, record_payload(request, exposure, found.row, labels=found.labels))]
         return [_contents(uri, self._page(request, address))]
 
+    def cache_hints(self, request: MCPRequest, uri: str) -> dict[str, Any]:
+        """Return what goes with the contents of a resource in the result of ``resources/read``.
+
+        Raises:
+            NotFound: there is none of that URI for this caller.
+        """
+        ttl_ms = get_exposure(request, parse_uri(uri).label).cache_ttl_ms
+        return {"ttlMs": ttl_ms} if ttl_ms is not None else {}
+
     def _page(self, request: MCPRequest, address: Address) -> dict[str, Any]:
         exposure = get_exposure(request, address.label)
         try:

@@ -6,16 +6,23 @@ too: clients drop keywords that they do not know. Output schemas promise nothing
 
 from .annotations import Header, Param
 from .arguments import ArgumentSchema, raw_schema, signature_schema
+from .asking import Ask, Roots, Sample
 from .forms import form_schema
 from .functions import ProjectFunction
 from .jsonable import to_jsonable
 from .output import output_schema
+from .sampling import Root, Sampled
 
 __all__ = [
     "ArgumentSchema",
+    "Ask",
     "Header",
     "Param",
     "ProjectFunction",
+    "Root",
+    "Roots",
+    "Sample",
+    "Sampled",
     "form_schema",
     "output_schema",
     "raw_schema",

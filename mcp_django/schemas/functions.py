@@ -12,6 +12,7 @@ from django.http import Http404
 from ..context import MCPRequest
 from ..exceptions import ToolError
 from .arguments import ArgumentSchema, raw_schema, signature_of, signature_schema
+from .asking import answers_of, asked_parameters
 from .containers import MISSING
 from .docstrings import parse_docstring
 
@@ -26,6 +27,7 @@ class ProjectFunction:
 
     ``permissions`` are Django's ("shop.view_order"), all of which the caller needs; ``permission`` is a function of the
     request that decides besides. ``untyped`` is the type of parameters without annotation, MISSING to refuse them.
+    ``asked`` are the parameters that are no arguments, because the client's user or the client fills them in.
 
     Raises:
         ImproperlyConfigured: the function does not take the request, or its parameters have no JSON form.
@@ -56,9 +58,11 @@ class ProjectFunction:
         first = next(iter(signature_of(self.function).parameters.values()), None)
         if first is None or first.name not in REQUEST or first.kind is first.KEYWORD_ONLY:
             raise ImproperlyConfigured(f"{self.name} must take the request as its first parameter, named request")
+        self.asked = asked_parameters(self.function, REQUEST)
+        skipped = (*REQUEST, *(item.name for item in self.asked))
         if input_schema is not None:
-            return raw_schema(input_schema, self.function, REQUEST)
-        return signature_schema(self.function, REQUEST, untyped=untyped)
+            return raw_schema(input_schema, self.function, skipped)
+        return signature_schema(self.function, skipped, untyped=untyped)
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may know of it and call it."""
@@ -73,11 +77,22 @@ class ProjectFunction:
 
         Raises:
             ToolError: the arguments are wrong, or the function refused in one of Django's ways.
+            InputRequired: it has to ask first.
         """
         if self.is_async:
             return self._call_async(request, arguments, finish)
         with speaking_plainly():
-            return finish(self.function(request, **self.arguments.validate(arguments, request)))
+            given = self.arguments.validate(arguments, request)
+            return finish(self.function(request, **given, **self.answers(request, given)))
+
+    def answers(self, request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of the parameters that are asked for; ``arguments`` are the validated ones.
+
+        Raises:
+            InputRequired: some are not known yet.
+            Declined: the user declined or dismissed a question.
+        """
+        return answers_of(self.asked, request, arguments) if self.asked else {}
 
     async def _call_async(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T:
         with speaking_plainly():
@@ -85,6 +100,9 @@ class ProjectFunction:
                 given = await sync_to_async(self.arguments.validate)(arguments, request)
             else:
                 given = self.arguments.validate(arguments, request)
+            if self.asked:
+                # A form may look for rows.
+                given |= await sync_to_async(self.answers)(request, given)
             value = await self.function(request, **given)
             # The label of a row may take a query.
             return finish(value) if isinstance(value, str | None) else await sync_to_async(finish)(value)

@@ -22,6 +22,7 @@ from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..schemas import form_schema, signature_schema
+from ..schemas.asking import Asked, answers_of, asked_parameters
 from ..visibility import caller_actions, may_view, visible_exposures
 from .arguments import alternatives, exposure_argument
 from .base import READ, WRITE, Tool, ToolResult
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Action", "ActionOptions", "ActionTool", "AdminAction", "FunctionAction", "RunAction", "action_tool_name"]
 
 MAX_NAME: Final = 40
+SKIPPED: Final = ("self", "request", "queryset")
 UNSAFE: Final = re.compile(r"[^a-z0-9_]")
 PKS: Final[Mapping[str, Any]] = {
     "type": "array",
@@ -61,7 +63,7 @@ class ActionOptions:
 
     ``permissions`` are names of ``has_*_permission``; a caller needs one of them, as in the admin, for every row that
     is picked. ``destructive``: True asks before it runs, False hints that it is harmless, None is not known.
-    ``atomic`` runs it in one transaction.
+    ``atomic`` runs it in one transaction. ``asks`` says that it uses ``request.mcp.ask()``.
     """
 
     permissions: tuple[str, ...] = ("change",)
@@ -69,6 +71,7 @@ class ActionOptions:
     destructive: bool | None = True
     read_only: bool = False
     atomic: bool = True
+    asks: bool = False
 
 
 class Action:
@@ -139,6 +142,15 @@ class Action:
         """
         raise NotImplementedError
 
+    @property
+    def has_form(self) -> bool:
+        """Whether it may ask for something to be filled in."""
+        return self.options.asks
+
+    def answers(self, request: MCPRequest, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of parameters that are asked for (:func:`~mcp_django.schemas.asking.answers_of`)."""
+        return {}
+
     def invoke(self, request: MCPRequest, queryset: QuerySet[Any], values: Mapping[str, Any]) -> Any:
         """Run the project's code and return what it returns."""
         raise NotImplementedError
@@ -168,9 +180,23 @@ class FunctionAction(Action):
         self.description = self.description or inspect.getdoc(self.function) or ""
 
     @cached_property
+    def asked(self) -> tuple[Asked, ...]:
+        """The method's parameters that are no arguments, because they are asked for."""
+        return asked_parameters(self.function, SKIPPED)
+
+    @cached_property
     def signature(self) -> Any:
-        """The schema of the method's own parameters, and their validation."""
-        return signature_schema(self.function, skip=("self", "request", "queryset"))
+        """The schema of the method's other parameters, and their validation."""
+        return signature_schema(self.function, skip=(*SKIPPED, *(item.name for item in self.asked)))
+
+    @property
+    def has_form(self) -> bool:
+        """See :attr:`Action.has_form`."""
+        return bool(self.asked) or super().has_form
+
+    def answers(self, request: MCPRequest, values: Mapping[str, Any]) -> dict[str, Any]:
+        """See :meth:`Action.answers`."""
+        return answers_of(self.asked, request, values)
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -191,7 +217,7 @@ class AdminAction(Action):
     """An action ``(modeladmin, request, queryset)`` of a ``ModelAdmin``.
 
     Without ``permissions`` of its own it needs the change permission. Its arguments are the fields that the
-    ``action_form`` of the ``ModelAdmin`` has beside Django's own.
+    ``action_form`` of the ``ModelAdmin`` has beside Django's own. It may answer with a page that asks.
     """
 
     def __init__(self, exposure: "ModelExposure", name: str, function: Callable[..., Any], description: str) -> None:
@@ -204,6 +230,11 @@ class AdminAction(Action):
     def has_permission(self, request: MCPRequest) -> bool:
         """See :meth:`Action.has_permission`; only members of the admin site may run anything."""
         return bool(self.model_admin.admin_site.has_permission(request)) and super().has_permission(request)
+
+    @property
+    def has_form(self) -> bool:
+        """See :attr:`Action.has_form`."""
+        return True
 
     def _extra_form(self, data: Any = None) -> Form:
         form: Form = self.model_admin.action_form(data, auto_id=None)
@@ -292,7 +323,7 @@ class ActionTool(Tool):
     @staticmethod
     def _schema(action: Action) -> dict[str, Any]:
         own = action.schema
-        asking = {"form": FORM} if isinstance(action, AdminAction) else {}
+        asking = {"form": FORM} if action.has_form else {}
         common = {"pks": PKS, **asking, "confirm_token": CONFIRM_TOKEN}
         clashing = own.get("properties", {}).keys() & {"pks", "form", "confirm_token"}
         if clashing:
@@ -309,7 +340,9 @@ class ActionTool(Tool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""
-        given = taken(arguments, self.input_schema["properties"], required=["pks"])
+        # An action that asks without having said so takes the answers, too.
+        known = {**self.input_schema["properties"], **({"form": FORM} if "confirm_token" in arguments else {})}
+        given = taken(arguments, known, required=["pks"])
         action = _find_action(request, self.action.exposure, self.action.name)
         common = {name: given.pop(name, None) for name in ("pks", "form", "confirm_token")}
         return action.call(request, common, given)

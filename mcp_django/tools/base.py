@@ -6,15 +6,20 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import orjson
+from django.dispatch import Signal
 
 from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..protocol.content import Content, Text
 from ..visibility import may_view
 
-__all__ = ["READ", "WRITE", "RecordTool", "Tool", "ToolResult", "error_result"]
+__all__ = ["READ", "WRITE", "RecordTool", "Tool", "ToolResult", "error_result", "rows_changed"]
 
 READ, WRITE = "mcp:read", "mcp:write"
+
+# Sent by the app's own tools, with the model as ``sender``, for ``rows`` (instances) that may have been changed in ways
+# that Django sends no signal for.
+rows_changed = Signal()
 
 
 @dataclass(slots=True)
@@ -99,6 +104,12 @@ class Tool:
     def encoded(self) -> orjson.Fragment:
         """The definition as JSON, made once."""
         return orjson.Fragment(orjson.dumps(self.definition()))
+
+    @cached_property
+    def encoded_plain(self) -> orjson.Fragment:
+        """The same for revisions without structured content, whose clients insist on what an output schema promises."""
+        plain = {name: value for name, value in self.definition().items() if name != "outputSchema"}
+        return orjson.Fragment(orjson.dumps(plain))
 
 
 class RecordTool(Tool):

@@ -15,13 +15,16 @@ from ..protocol.content import Audio, Content, EmbeddedResource, Image, Resource
 from ..schemas import ProjectFunction, output_schema, to_jsonable
 from ..schemas.annotations import resolve_hint, unwrap
 from ..schemas.arguments import signature_of
+from ..schemas.asking import Ask
 from ..schemas.output import RESULT, is_wrapped
 from ..serializers import clean_text
 from .base import READ, WRITE, Tool, ToolResult
+from .fallback import RESERVED
 
 __all__ = ["FunctionTool"]
 
-_NAME: Final = re.compile(r"[a-z0-9_]{1,40}")
+# Some clients cut names at 60 to 64 characters, with the name of the server: a check warns of more than 40.
+_NAME: Final = re.compile(r"[a-z0-9_]{1,64}")
 _BLOCKS: Final = (Text, Image, Audio, EmbeddedResource, ResourceLink)
 
 
@@ -30,7 +33,9 @@ class FunctionTool(Tool):
 
     The schema comes from the signature and the docstring, or is ``input_schema``, sent unchanged. ``structured`` says
     whether the result is sent as structured content: by default when the return annotation is neither text nor
-    content blocks. Without ``scopes`` a read-only tool needs "mcp:read" and any other "mcp:write".
+    content blocks. Without ``scopes`` a read-only tool needs "mcp:read" and any other "mcp:write". ``asks`` says that
+    the function uses ``request.mcp.ask()``: the schema then has the arguments with which clients that cannot ask their
+    user answer; one with a parameter that is asked for (:class:`~mcp_django.schemas.asking.Ask`) has them anyway.
 
     Raises:
         ImproperlyConfigured: the name is not one that every client can use, or the signature has no JSON form.
@@ -52,11 +57,12 @@ class FunctionTool(Tool):
         permission: Callable[[MCPRequest], bool] | None = None,
         input_schema: Mapping[str, Any] | None = None,
         structured: bool | None = None,
+        asks: bool = False,
         meta: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name or function.__name__
         if not _NAME.fullmatch(self.name):
-            raise ImproperlyConfigured(f"{self.name!r} cannot name a tool: at most 40 of the characters a-z, 0-9 and _")
+            raise ImproperlyConfigured(f"{self.name!r} cannot name a tool: at most 64 of the characters a-z, 0-9 and _")
         self.function = ProjectFunction(
             function,
             name=self.name,
@@ -67,7 +73,7 @@ class FunctionTool(Tool):
         )
         self.title = title or self.name.replace("_", " ").strip().capitalize()
         self.description = self.function.description
-        self.input_schema = self.function.arguments.schema
+        self.input_schema = self._read_schema(asks)
         self.read_only, self.destructive = read_only, destructive
         self.idempotent, self.open_world = idempotent, open_world
         self.scopes = frozenset(scopes if scopes is not None else {READ if read_only else WRITE})
@@ -75,6 +81,17 @@ class FunctionTool(Tool):
         self.is_async = self.function.is_async
         self.slow = not self.is_async
         self._read_result(function, structured)
+
+    def _read_schema(self, asks: bool) -> Mapping[str, Any]:
+        """Return the input schema; a tool that is known to ask has the arguments that answer."""
+        schema = self.function.arguments.schema
+        clashing = self.function.arguments.parameters.keys() & RESERVED.keys()
+        self.takes_answers = not clashing
+        if not asks and not any(isinstance(item.marker, Ask) for item in self.function.asked):
+            return schema
+        if clashing:
+            raise ImproperlyConfigured(f"{self.name} asks and may not have a parameter named {min(clashing)}")
+        return {**schema, "properties": {**schema.get("properties", {}), **RESERVED}}
 
     def _read_result(self, function: Callable[..., Any], structured: bool | None) -> None:
         annotation = self._return_annotation(function)

@@ -4,12 +4,11 @@ An action runs in a transaction of its own, with the entries in the history. Whe
 something, or refuses, the transaction is rolled back: a question has changed nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpResponseBase
@@ -17,16 +16,21 @@ from django.http import HttpResponseBase
 from ..conf import settings
 from ..context import MCPRequest
 from ..elicitation import issue, redeem
-from ..exceptions import NotFound, ToolError
+from ..exceptions import InputRequired, NotFound, ToolError
 from ..protocol.content import EmbeddedResource
-from ..schemas import form_schema, to_jsonable
+from ..questions import Answers, Question, answered_together
+from ..schemas import to_jsonable
 from ..serializers import label_of
-from .arguments import RECORD_NOT_FOUND, alternatives
-from .base import ToolResult
-from .controls import Button, Control, Pair, posted
-from .forms import error_lines, field_entries
+from .arguments import RECORD_NOT_FOUND
+from .base import ToolResult, rows_changed
+from .confirming import can_ask, confirm, listed, rows_question, settle
+from .controls import Pair
+from .fallback import answers_schema, can_be_direct
+from .forms import error_lines
 from .history import log_action
 from .inputs import one_transaction, pick_rows, refusals
+from .pageforms import page_entries, page_schema
+from .pagequestions import page_question
 from .posting import changelist_entries, changelist_request, said
 from .responses import Page, read_response
 
@@ -36,9 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["ActionCall"]
 
 MAX_LABELS: Final = 20
-BUTTON: Final = "_button"
-CANCELLING: Final = frozenset({"cancel", "_cancel", "back", "_back", "abort"})
-CSRF: Final = "csrfmiddlewaretoken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,8 @@ class Outcome:
 class ActionCall:
     """A call of ``action`` on the rows with these primary keys.
 
-    ``arguments`` are the action's own. ``form`` answers the action's page; it counts only with the ``confirm_token``
-    that came with the question.
+    ``arguments`` are the action's own. ``form`` answers the action's page or its questions; it counts only with the
+    ``confirm_token`` that came with them. ``asked`` is the page as a question to the client's user.
     """
 
     request: MCPRequest
@@ -65,6 +66,7 @@ class ActionCall:
     confirm_token: str | None = None
     rows: list[Model] = field(default_factory=list)
     queryset: QuerySet[Any] | None = None
+    asked: Question | None = None
 
     def run(self) -> ToolResult:
         """Run the action, or ask first.
@@ -77,17 +79,33 @@ class ActionCall:
         except NotFound:
             raise ToolError(RECORD_NOT_FOUND) from None
         self._check_rows()
+        try:
+            return self._run()
+        except InputRequired as asked:
+            if not can_be_direct(self.request, asked.questions):
+                raise
+            return self._ask_directly(asked.questions)
+
+    def _run(self) -> ToolResult:
         values, entries = self.action.read(self.request, self.arguments)
+        steps: list[Callable[[], Any]] = [lambda: self.action.answers(self.request, values)]
         if self.confirm_token is not None:
             redeem(self.request, self.confirm_token, *self._bound())
+            self.request.mcp.answers = Answers(self.form, direct=True, trusted=True)
         elif self.form:
             raise ToolError("form answers a question: call without it first, then again with it and confirm_token.")
-        elif self.action.confirms:
-            return self._ask(f"{self.action.title}: this cannot be undone by itself. Confirm it for these rows.")
+        elif self.action.confirms and can_ask(self.request):
+            steps.append(self._confirm)
+        answers, *_ = answered_together(steps)
+        if self.action.confirms and self.confirm_token is None and not can_ask(self.request):
+            return self._ask(self._consent)
+        values = {**values, **answers}
         outcome = self._attempt(values, [*changelist_entries(self.action.name, self.rows), *entries])
-        if outcome.page is not None and self.confirm_token is not None:
-            return self._answer(outcome.page, values)
-        return outcome.result or self._ask_page(outcome.page)
+        if outcome.page is None:
+            assert outcome.result is not None
+            return outcome.result
+        proceed = self._ask_page if self.confirm_token is None else self._answer
+        return proceed(outcome.page, values)
 
     def _check_rows(self) -> None:
         refused = [row for row in self.rows if not self.action.has_object_permission(self.request, row)]
@@ -117,6 +135,8 @@ class ActionCall:
                     transaction.set_rollback(True, using=alias)
             elif self.action.is_logged:
                 log_action(self.request, self.rows, self.action.name)
+                # It may have updated them by its queryset, which no signal tells of.
+                rows_changed.send(sender=self.action.exposure.model, rows=self.rows)
         return outcome
 
     def _read(self, posting: MCPRequest, value: Any) -> Outcome:
@@ -146,6 +166,38 @@ class ActionCall:
 
     # Asking
 
+    @property
+    def _consent(self) -> str:
+        return f"{self.action.title}: this cannot be undone by itself. Confirm it for these rows."
+
+    def _shown(self, message: str) -> str:
+        """Return a message to the client's user: what is asked, and of which rows."""
+        labels = listed(self._labels(self.rows[:MAX_LABELS]), len(self.rows))
+        return f"{message}\n{self.action.exposure.label}, {len(self.rows)}: {labels}"
+
+    def _confirm(self) -> None:
+        confirm(self.request, self._shown(self._consent), [self.action.key, *self.rows])
+
+    def _ask_directly(self, asked: Sequence[Question]) -> ToolResult:
+        """Ask by a result what the action asks the client's user, and for confirmation if it needs that."""
+        consent = [self._consent] if self.action.confirms else []
+        message = "\n".join([*consent, *(str(question.params["message"]) for question in asked)])
+        failed = [question.reason for question in asked if question.reason]
+        more = {"errors": failed} if failed else {}
+        result = self._ask(message, **more, form=answers_schema(self.request, asked))
+        result.is_error = bool(failed)
+        return result
+
+    def _ask_page(self, page: Page, values: Mapping[str, Any]) -> ToolResult:
+        """Ask what the page asks: the client's user where the client can, and by a result where not."""
+        schema = page_question(self.request, page) if can_ask(self.request) else None
+        if schema is None:
+            return self._page_result(page)
+        message = self._shown(page.message or self.action.title)
+        self.asked = rows_question("_form", message, [self.action.key, *self.rows], schema)
+        self.form = settle(self.request, self.asked)
+        return self._answer(page, values)
+
     def _ask(self, message: str, **more: Any) -> ToolResult:
         repeat = "form with these fields, and confirm_token" if "form" in more else "confirm_token"
         question = {
@@ -162,8 +214,9 @@ class ActionCall:
         }
         return ToolResult(structured=question)
 
-    def _ask_page(self, page: Page | None, errors: Sequence[str] = ()) -> ToolResult:
-        assert page is not None
+    def _page_result(self, page: Page, errors: Sequence[str] = ()) -> ToolResult:
+        if self.asked is not None:
+            raise InputRequired([self.asked.because(" ".join(errors))])
         schema = page_schema(page)
         form = {"form": schema} if schema["properties"] else {}
         failed = {"errors": list(errors)} if errors else {}
@@ -178,7 +231,7 @@ class ActionCall:
         """Post the page as a browser would, with the caller's values in its form."""
         entries, wrong = page_entries(self.request, page, self.form)
         if wrong:
-            return self._ask_page(page, wrong)
+            return self._page_result(page, wrong)
         if not any(name == "action" for name, _ in entries):
             entries.insert(0, ("action", self.action.name))
         outcome = self._attempt(values, entries, page.selected)
@@ -187,7 +240,7 @@ class ActionCall:
             return outcome.result
         again = outcome.page.form
         if again is not None and again.is_bound and again.errors:
-            return self._ask_page(page, error_lines(again, again.fields))
+            return self._page_result(page, error_lines(again, again.fields))
         raise ToolError(
             "The action asked again and nothing was changed: it has more than one page. Run it in the admin."
         )
@@ -195,89 +248,3 @@ class ActionCall:
 
 def _transaction(action: "Action") -> AbstractContextManager[list[str]]:
     return one_transaction(action.exposure.model) if action.atomic else nullcontext([])
-
-
-# Pages
-
-
-def page_schema(page: Page) -> dict[str, Any]:
-    """Return the JSON Schema of what the page asks: its Django form, other controls, and which of several buttons."""
-    schema: dict[str, Any] = {"type": "object", "properties": {}}
-    if page.form is not None:
-        hidden = [name for name, found in page.form.fields.items() if found.widget.is_hidden]
-        schema = dict(form_schema(page.form, exclude=hidden))
-    required = list(schema.get("required", ()))
-    properties = dict(schema.get("properties", {}))
-    for name, control in _own_controls(page).items():
-        properties[name] = _control_schema(control)
-        required += [name] if control.required else []
-    buttons = _buttons(page)
-    if len(buttons) > 1:
-        labels = "; ".join(f"{key}: {button.label}" for key, button in buttons.items())
-        properties[BUTTON] = {"type": "string", "enum": list(buttons), "description": f"The button to press. {labels}"}
-        required.append(BUTTON)
-    schema["properties"] = properties
-    if required:
-        schema["required"] = required
-    return schema
-
-
-def _control_schema(control: Control) -> dict[str, Any]:
-    one: dict[str, Any] = {"type": "string"}
-    if control.choices:
-        one["enum"] = [choice for choice in control.choices if choice]
-    return {"type": "array", "items": one} if control.many else one
-
-
-def _own_controls(page: Page) -> dict[str, Control]:
-    """Return the visible controls that are not part of the Django form."""
-    fields = page.form.fields if page.form is not None else {}
-    taken = {html_name for name in fields for html_name in _html_names(page, name)}
-    return {name: control for name, control in page.html.controls.items() if name not in taken}
-
-
-def _html_names(page: Page, name: str) -> set[str]:
-    """Return the names of the controls that a field of the Django form has on the page."""
-    assert page.form is not None
-    html_name = page.form.add_prefix(name)
-    return {html_name, *(part for part, _ in posted(page.form.fields[name].widget, html_name, None))}
-
-
-def _buttons(page: Page) -> dict[str, Button]:
-    """Return the buttons that go on, by name, or by name and value where a name is there twice."""
-    going = [button for button in page.html.buttons if button.name.lower() not in CANCELLING]
-    names = [button.name for button in going]
-    return {
-        button.name if names.count(button.name) == 1 else f"{button.name}={button.value}": button for button in going
-    }
-
-
-def page_entries(request: MCPRequest, page: Page, form: Mapping[str, Any]) -> tuple[list[Pair], list[str]]:
-    """Return what a browser posts for the page after a person entered ``form``, and what is wrong with ``form``."""
-    entries = [pair for pair in page.html.entries if pair[0] != CSRF]
-    own, buttons = _own_controls(page), _buttons(page)
-    fields = page.form.fields if page.form is not None else {}
-    known = [
-        *(name for name, found in fields.items() if not found.widget.is_hidden),
-        *own,
-        *([BUTTON] if len(buttons) > 1 else []),
-    ]
-    wrong = [f"Unknown field {name[:60]!r}. {alternatives(name, known)}" for name in form if name not in known]
-    for name, value in form.items():
-        if name in fields and page.form is not None:
-            try:
-                entered = field_entries(request, fields[name], page.form.add_prefix(name), value)
-            except ValidationError as error:
-                wrong.append(f"{name}: {' '.join(error.messages)}")
-                continue
-            replaced = _html_names(page, name)
-            entries = [pair for pair in entries if pair[0] not in replaced] + entered
-        elif name in own:
-            items = value if isinstance(value, list) else [value]
-            entries = [pair for pair in entries if pair[0] != name] + [(name, str(item)) for item in items]
-    pressed = form.get(BUTTON) if len(buttons) > 1 else next(iter(buttons), None)
-    if pressed in buttons:
-        entries.append((buttons[pressed].name, buttons[pressed].value))
-    elif buttons:
-        wrong.append(f"{BUTTON}: choose one of {', '.join(buttons)}.")
-    return entries, wrong

@@ -19,6 +19,7 @@ from ..serializers import label_of, pk_text, render
 from ..visibility import get_row, visible_exposures
 from .arguments import RECORD_NOT_FOUND, exposure_argument
 from .base import WRITE, Tool, ToolResult
+from .confirming import can_ask, confirm
 from .deletion import Deletion, plan_deletion
 from .history import log_deletion
 from .inputs import as_object, one_transaction, refusals, taken
@@ -144,6 +145,17 @@ class UpdateRecord(WriteTool):
             return _saved_payload(request, exposure, saved, changed, "updated")
 
 
+def _warning(deletion: Deletion) -> str:
+    total = len(deletion.objects)
+    return f"This deletes {total} object{'s' if total != 1 else ''}, which cannot be undone."
+
+
+def _deletion_text(shown: Mapping[str, Any], deletion: Deletion) -> str:
+    counts = ", ".join(f"{count} {kind}" for kind, count in deletion.counts.items())
+    row = f"{shown['model']} {shown['pk']}: {shown['label']}"
+    return f"{_warning(deletion)}\n{row}\nWith all that goes with it: {counts}"
+
+
 class DeleteRecord(WriteTool):
     """``delete_record``: a preview first, then the deletion of exactly what was shown."""
 
@@ -179,9 +191,12 @@ class DeleteRecord(WriteTool):
                 "deletes": dict(deletion.counts),
             }
             bound = (self.name, {"model": exposure.label, "pk": pk_text(row.pk)}, deletion.objects)
-            if "confirm_token" not in given:
+            if "confirm_token" in given:
+                redeem(request, given["confirm_token"], *bound)
+            elif can_ask(request):
+                confirm(request, _deletion_text(shown, deletion), deletion.objects)
+            else:
                 return self._preview(request, shown, deletion, bound)
-            redeem(request, given["confirm_token"], *bound)
             log_deletion(request, exposure, row, self.name)
             exposure.delete_model(request, row)
             return ToolResult(structured={"deleted": True, **shown})
@@ -189,11 +204,10 @@ class DeleteRecord(WriteTool):
     def _preview(
         self, request: MCPRequest, shown: Mapping[str, Any], deletion: Deletion, bound: tuple[Any, ...]
     ) -> ToolResult:
-        total = len(deletion.objects)
         return ToolResult(
             structured={
                 "confirmation_required": True,
-                "message": f"This deletes {total} object{'s' if total != 1 else ''}, which cannot be undone.",
+                "message": _warning(deletion),
                 **shown,
                 "next": NEXT,
                 "confirm_token": issue(request, *bound),

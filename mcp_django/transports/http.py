@@ -1,46 +1,34 @@
 """The Channels consumer: Streamable HTTP, one instance for each request.
 
 ``AsyncHttpConsumer`` dispatches neither disconnects nor layer events while its ``handle()`` runs, so the loop is this
-module's own. An answer that is ready at once goes out as JSON; one whose work runs elsewhere is watched, and becomes an
-event stream when there is progress to tell or when it takes its time.
+package's own: each kind of answer watches its connection while it works.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final
 
 from channels.consumer import AsyncConsumer
 
 from ..conf import settings
 from ..exceptions import Cancelled
-from ..protocol.errors import InternalError
-from ..protocol.http import BASE_HEADERS, Response
-from ..protocol.messages import encode, error_response, notification
-from ..protocol.sse import KEEP_ALIVE, event
-from ..server import Pool, in_thread, resume_async
+from ..protocol.http import Response
+from ..server import in_thread
 from ..sites import MCPSite
-from .exchange import Exchange, Pending
+from . import dispatch
+from .changes import ListenStream, SessionStream
+from .connection import BodyTooLarge, ClientGone, Connection
+from .direct import DirectCall
+from .dispatch import Outcome
+from .exchange import Exchange
+from .logged import LoggedCall, Tail
+from .shutdown import is_closing
 
 __all__ = ["MCPConsumer", "as_application"]
 
-T = TypeVar("T")
-
-# Seconds after which a call that is still running becomes an event stream, and between its keep-alives.
-STREAM_AFTER: Final = 5.0
-KEEP_ALIVE_EVERY: Final = 15.0
 # Seconds after which a read is watched for its client leaving: most are over sooner.
 WATCH_AFTER: Final = 0.5
-# Seconds that a client may take to read what was sent before it counts as gone; servers wait for it without end.
-WRITE_TIMEOUT: Final = 30.0
-STREAM_HEADERS: Final = (*BASE_HEADERS, ("Content-Type", "text/event-stream"), ("X-Accel-Buffering", "no"))
-
-
-class BodyTooLarge(Exception):
-    """The body crossed ``MAX_BODY_BYTES``."""
-
-
-class ClientGone(Exception):
-    """The connection closed before the answer."""
 
 
 class MCPConsumer(AsyncConsumer):
@@ -51,66 +39,53 @@ class MCPConsumer(AsyncConsumer):
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         """Run the request as an ASGI application does."""
-        self.scope, self.receive, self.base_send = scope, receive, send
-        self.streaming = False
+        self.scope, self.connection = scope, Connection(receive, send)
         self.watch_read: asyncio.Task[None] | None = None
         self.exchange = Exchange(self.site, scope, self.attributes)
+        self.owns_place = True
         try:
-            await self.http_request()
+            await self.carry_out(await self.outcome())
         except (ClientGone, Cancelled):
             return
+        except Exception as error:
+            await self.fail(error)
         finally:
-            self.exchange.close()
+            if self.owns_place:
+                self.exchange.close()
 
-    async def http_request(self) -> None:
-        """Take the request through the front door, the body, the answer."""
-        response = self.exchange.front_door()
-        if response is None:
-            try:
-                async with asyncio.timeout(settings.BODY_TIMEOUT):
-                    body = await self.read_body()
-            except BodyTooLarge:
-                response = self.exchange.too_large()
-            except TimeoutError:
-                response = self.exchange.too_slow()
+    async def fail(self, error: Exception) -> None:
+        """Say that something failed, or end the stream, for the client to come back, where the head is out already."""
+        response = self.exchange.failed(error)
+        with contextlib.suppress(ClientGone):
+            if self.connection.is_streaming:
+                await self.connection.end_stream()
             else:
-                response = await self.answer(body)
-        await self.send_response(response)
+                await self.connection.respond(response)
 
-    async def read_body(self) -> bytes:
-        """Return the body.
+    async def outcome(self) -> Any:
+        """Take the request through the front door and the body, and return what it comes to."""
+        refusal = self.exchange.front_door()
+        if refusal is not None:
+            return refusal
+        try:
+            async with asyncio.timeout(settings.BODY_TIMEOUT):
+                body = await self.connection.read_body()
+        except BodyTooLarge:
+            return self.exchange.too_large()
+        except TimeoutError:
+            return self.exchange.too_slow()
+        return await self.read(body)
 
-        Raises:
-            BodyTooLarge: it crossed the bound; what came so far is dropped.
-            ClientGone: the connection closed.
-        """
-        chunks: list[bytes] = []
-        size = 0
-        while True:
-            message = await self.receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            chunk = message.get("body", b"")
-            size += len(chunk)
-            if size > settings.MAX_BODY_BYTES:
-                raise BodyTooLarge
-            chunks.append(chunk)
-            if not message.get("more_body", False):
-                return b"".join(chunks)
-
-    # Answers
-
-    async def answer(self, body: bytes) -> Response | None:
-        """Return the whole answer, or None when it has gone out as a stream."""
-        work = self.in_thread("reads", lambda: self.exchange.answer(body))
+    async def read(self, body: bytes) -> Any:
+        """Return what the message in the body comes to; the wait ends with the client's or with the call's time."""
+        work = in_thread("reads", lambda: self.exchange.answer(body), thread_sensitive=self.site.needs_middleware)
         watching = asyncio.get_running_loop().call_later(WATCH_AFTER, self.begin_watch, work)
         try:
-            outcome = await work
+            return await work
         finally:
             watching.cancel()
             if self.watch_read is not None:
                 self.watch_read.cancel()
-        return outcome if isinstance(outcome, Response) else await self.follow(outcome)
 
     def begin_watch(self, work: asyncio.Future[Any]) -> None:
         """Watch a read that takes its time."""
@@ -120,7 +95,7 @@ class MCPConsumer(AsyncConsumer):
         """End the wait for a read when its client has gone, for it has changed nothing, or its time is over."""
         try:
             async with asyncio.timeout(settings.CALL_TIMEOUT):
-                await self.disconnected()
+                await self.connection.closed()
         except TimeoutError:
             outcome: Any = self.exchange.too_long()
         else:
@@ -128,111 +103,91 @@ class MCPConsumer(AsyncConsumer):
         if not work.done():
             (work.set_exception if isinstance(outcome, ClientGone) else work.set_result)(outcome)
 
-    async def disconnected(self) -> None:
-        """Return when the client has closed the connection."""
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
+    async def carry_out(self, outcome: Any) -> None:
+        """Answer as the outcome says."""
+        exchange, connection = self.exchange, self.connection
+        match outcome:
+            case Response():
+                await connection.respond(outcome)
+            case dispatch.Pending():
+                await self.call(outcome)
+            case dispatch.Batched():
+                await self.batch(outcome)
+            case dispatch.Resumed():
+                await connection.respond(Response(202, headers=exchange.cors()))
+                await self.resume(outcome.resumption)
+            case _:
+                await self.stream(outcome)
 
-    async def follow(self, pending: Pending) -> Response | None:
-        """Run work that was put off, while watching the connection and telling its progress."""
-        loop = asyncio.get_running_loop()
-        messages: asyncio.Queue[bytes | None] = asyncio.Queue()
-        context = self.exchange.request.mcp
-
-        def notify(method: str, params: Mapping[str, Any]) -> None:
-            data = event(encode(notification(method, params)))
-            loop.call_soon_threadsafe(messages.put_nowait, data)
-
-        context.notify = notify if self.exchange.accepts_events else None
-        work = asyncio.ensure_future(self.work(pending))
-        work.add_done_callback(lambda _: messages.put_nowait(None))
-        watch = asyncio.ensure_future(self.watch(pending, work))
-        try:
-            async with asyncio.timeout(settings.CALL_TIMEOUT):
-                await self.pump(messages)
-            if work.cancelled():
-                raise ClientGone
-            return await self.finish(work.result())
-        except TimeoutError:
-            return await self.finish(self.timed_out(pending))
-        finally:
-            context.cancelled.set()
-            for task in (work, watch):
-                task.cancel()
-
-    async def work(self, pending: Pending) -> Response:
-        """Run the work where it belongs: on the loop, or in the pool for the project's own code."""
-        if pending.later.is_async:
-            return self.exchange.respond(await resume_async(pending.call, pending.later))
-        return await self.in_thread("slow", lambda: self.exchange.resume(pending))
-
-    def in_thread(self, pool: Pool, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run work in a thread: of the pool, or of the middleware that the site needs."""
-        return in_thread(pool, work, thread_sensitive=self.site.needs_middleware)
-
-    async def watch(self, pending: Pending, work: asyncio.Future[Response]) -> None:
-        """Stop the work when the client goes, in the era in which that is how a call is cancelled."""
-        await self.disconnected()
-        if pending.call.era.disconnect_cancels:
-            self.exchange.request.mcp.cancelled.set()
-            work.cancel()
-
-    async def pump(self, messages: "asyncio.Queue[bytes | None]") -> None:
-        """Send what the work has to tell until it is done; a quiet stream is kept alive by comments."""
-        wait = STREAM_AFTER
-        while True:
-            try:
-                data = await asyncio.wait_for(messages.get(), wait)
-            except TimeoutError:
-                if not self.exchange.accepts_events:
-                    continue
-                data, wait = KEEP_ALIVE, KEEP_ALIVE_EVERY
-            if data is None:
-                return
-            await self.send_event(data)
-
-    def timed_out(self, pending: Pending) -> Response:
-        """Return the answer to a call that took longer than ``CALL_TIMEOUT``."""
-        error = InternalError(f"The call took longer than {settings.CALL_TIMEOUT} s and was stopped")
-        return Response(200, encode(error_response(pending.call.id, error, modern=pending.call.era.modern)))
-
-    async def finish(self, response: Response) -> Response | None:
-        """Return the answer, or end the stream with it when one was opened."""
-        if not self.streaming:
-            return response
-        await self.send_message({"type": "http.response.body", "body": event(response.body), "more_body": False})
-        return None
-
-    async def send_event(self, data: bytes) -> None:
-        """Send one event, after the headers of the stream if it is the first."""
-        if not self.streaming:
-            self.streaming = True
-            await self.start(200, [*STREAM_HEADERS, *self.exchange.cors().items()])
-        await self.send_message({"type": "http.response.body", "body": data, "more_body": True})
-
-    async def send_response(self, response: Response | None) -> None:
-        """Send a whole answer."""
-        if response is None:
+    async def call(self, pending: dispatch.Pending) -> None:
+        """Run a call whose work was put off."""
+        exchange = self.exchange
+        if exchange.session is None or not exchange.accepts_events:
+            await DirectCall(exchange, self.connection, pending).run()
             return
-        await self.start(response.status, response.header_list())
-        await self.send_message({"type": "http.response.body", "body": response.body})
+        call = LoggedCall(exchange, pending.call, pending.message)
+        self.owns_place = False
+        call.start(pending.work)
+        started = await self.unless_gone(asyncio.shield(call.started))
+        if isinstance(started, Response):
+            await self.connection.respond(started)
+        elif isinstance(started, str):
+            await Tail(exchange, self.connection, started, 0, pending.call.version).run(call.hung_up)
+        else:
+            # A cancelled call has no answer, and the request must have one.
+            await self.connection.open_stream(exchange.cors())
+            await self.connection.end_stream()
 
-    async def start(self, status: int, headers: list[tuple[str, str]]) -> None:
-        """Send the head of an answer."""
-        encoded = [(name.lower().encode(), value.encode("latin1")) for name, value in headers]
-        await self.send_message({"type": "http.response.start", "status": status, "headers": encoded})
-
-    async def send_message(self, message: Mapping[str, Any]) -> None:
-        """Send a message of the protocol between server and application.
+    async def unless_gone(self, future: "asyncio.Future[Any]") -> Any:
+        """Return the future's result.
 
         Raises:
-            ClientGone: the client does not read what it is sent.
+            ClientGone: the client closed the connection first.
         """
+        gone = asyncio.ensure_future(self.connection.closed())
         try:
-            async with asyncio.timeout(WRITE_TIMEOUT):
-                await self.base_send(message)
-        except TimeoutError:
-            raise ClientGone from None
+            await asyncio.wait([future, gone], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+        if not future.done():
+            raise ClientGone
+        return future.result()
+
+    async def batch(self, batched: dispatch.Batched) -> None:
+        """Answer several messages at once."""
+        exchange = self.exchange
+        work = lambda: exchange.guarded(lambda: dispatch.run_batch(exchange, batched.batch))  # noqa: E731
+        found = await in_thread("slow", work, thread_sensitive=self.site.needs_middleware)
+        response, resumptions = (found, []) if isinstance(found, Response) else found
+        await self.connection.respond(response)
+        for resumption in resumptions:
+            await self.resume(resumption)
+
+    async def resume(self, resumption: Any) -> None:
+        """Go on, in this worker, with a call whose questions are answered."""
+        self.owns_place = False
+        await LoggedCall.resumed(self.exchange, resumption)
+
+    def no_room(self) -> Response | None:
+        """Return the refusal when the caller has no place for a stream, or the worker is about to stop."""
+        refusal = self.exchange.change_place()
+        if is_closing():
+            return self.exchange.refuse(503, "The server is about to stop", {"Retry-After": "1"})
+        return refusal
+
+    async def stream(self, outcome: Outcome) -> None:
+        """Open a stream, if there is room for one."""
+        exchange, connection = self.exchange, self.connection
+        if (refusal := self.no_room()) is not None:
+            await connection.respond(refusal)
+            return
+        match outcome:
+            case dispatch.Listening():
+                await ListenStream(exchange, connection, outcome).run()
+            case dispatch.Changes():
+                await SessionStream(exchange, connection, outcome).run()
+            case dispatch.Following():
+                await Tail(exchange, connection, outcome.stream_id, outcome.after, outcome.version).run()
 
 
 def as_application(site: MCPSite, attributes: Mapping[str, Any] | None = None) -> Any:

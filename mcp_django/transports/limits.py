@@ -1,17 +1,21 @@
-"""How much one caller may ask: calls in a period, shared by all workers, and calls at once, in this worker."""
+"""How much one caller may ask: calls in a period, shared by all workers; calls and streams at once, in this worker."""
 
 import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final
 
 from ..conf import settings
 from ..rates import hit
 
-__all__ = ["LimitExceeded", "concurrent", "count_call"]
+__all__ = ["LimitExceeded", "concurrent", "count_call", "streaming"]
 
 logger = logging.getLogger("mcp_django")
+
+# Seconds after which a caller who has no place left may try again.
+RETRY_AFTER: Final = 1
 
 
 class LimitExceeded(Exception):
@@ -39,25 +43,39 @@ def count_call(who: str) -> None:
         raise LimitExceeded(retry_after)
 
 
-_running: Counter[str] = Counter()
+_calls: Counter[str] = Counter()
+_streams: Counter[str] = Counter()
 _lock = threading.Lock()
 
 
-@contextmanager
-def concurrent(who: str) -> Iterator[None]:
-    """Hold one of the caller's places in this worker.
+def concurrent(who: str) -> AbstractContextManager[None]:
+    """Hold one of the caller's places for calls in this worker.
 
     Raises:
         LimitExceeded: ``MAX_CONCURRENT_CALLS`` of the caller are running.
     """
+    return _place(_calls, who, settings.MAX_CONCURRENT_CALLS)
+
+
+def streaming(who: str) -> AbstractContextManager[None]:
+    """Hold one of the caller's places for open streams in this worker.
+
+    Raises:
+        LimitExceeded: the caller has ``MAX_STREAMS``, or all callers have ``MAX_WORKER_STREAMS``.
+    """
+    return _place(_streams, who, settings.MAX_STREAMS, settings.MAX_WORKER_STREAMS)
+
+
+@contextmanager
+def _place(places: Counter[str], who: str, limit: int, total: int | None = None) -> Iterator[None]:
     with _lock:
-        if _running[who] >= settings.MAX_CONCURRENT_CALLS:
-            raise LimitExceeded(1)
-        _running[who] += 1
+        if places[who] >= limit or (total is not None and places.total() >= total):
+            raise LimitExceeded(RETRY_AFTER)
+        places[who] += 1
     try:
         yield
     finally:
         with _lock:
-            _running[who] -= 1
-            if not _running[who]:
-                del _running[who]
+            places[who] -= 1
+            if not places[who]:
+                del places[who]

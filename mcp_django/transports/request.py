@@ -8,6 +8,7 @@ from django.http import HttpRequest, QueryDict
 from django.utils.datastructures import MultiValueDict
 
 from ..context import MCPContext, MCPRequest
+from ..protocol.headers import PARAM_PREFIX
 from ..sites import MCPSite
 
 __all__ = ["build_request", "headers_of", "scope_from_wsgi"]
@@ -80,7 +81,8 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
             key = name.upper().replace("-", "_")
             request.META[key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"] = ",".join(values)
     request.connection_scheme = scope.get("scheme", "http")
-    request.mcp = MCPContext(site=site)
+    mirrored = {name: values for name, values in headers.items() if name.startswith(PARAM_PREFIX)}
+    request.mcp = MCPContext(site=site, param_headers=mirrored)
     return request
 
 

@@ -15,13 +15,16 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.views.decorators.csrf import csrf_exempt
 
 from ..conf import settings
+from ..methods.base import Later
 from ..protocol.http import Response
 from ..sites import MCPSite
+from . import legacy_sse
+from .dispatch import Batched, Pending, conclude, run_batch
 from .exchange import Exchange
 from .http import as_application
 from .request import scope_from_wsgi
 
-__all__ = ["endpoint"]
+__all__ = ["endpoint", "sse_endpoint"]
 
 # What Django or its middleware puts on a request that is authority or belongs to that request alone.
 WITHHELD = frozenset({"user", "auser", "session", "_cached_user", "_acached_user", "_messages", "csrf_processing_done"})
@@ -35,10 +38,22 @@ def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBas
     async def view(request: HttpRequest) -> HttpResponseBase:
         attributes = middleware_attributes(request)
         if isinstance(request, ASGIRequest):
-            return await run_consumer(site, request, attributes)
+            return await run_consumer(as_application(site, attributes), request)
         return await sync_to_async(answer_wsgi)(site, request, attributes)
 
     view.mcp_site = site  # type: ignore[attr-defined]
+    return csrf_exempt(login_not_required(view))
+
+
+def sse_endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
+    """Return the view of a site's mount for HTTP with SSE, which a WSGI server cannot serve."""
+
+    async def view(request: HttpRequest) -> HttpResponseBase:
+        if isinstance(request, ASGIRequest):
+            return await run_consumer(legacy_sse.as_application(site, middleware_attributes(request)), request)
+        return HttpResponse("This server cannot stream.", status=405, content_type="text/plain")
+
+    view.mcp_sse_site = site  # type: ignore[attr-defined]
     return csrf_exempt(login_not_required(view))
 
 
@@ -56,8 +71,8 @@ def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
 _running: set["asyncio.Future[None]"] = set()
 
 
-async def run_consumer(site: MCPSite, request: ASGIRequest, attributes: Mapping[str, Any]) -> HttpResponseBase:
-    """Run the consumer on the request that Django has read; the body it gets is bounded as on the fast road."""
+async def run_consumer(application: Any, request: ASGIRequest) -> HttpResponseBase:
+    """Run a consumer on the request that Django has read; the body it gets is bounded as on the fast road."""
     limit = settings.MAX_BODY_BYTES + 1
     incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     incoming.put_nowait({"type": "http.request", "body": request.read(limit), "more_body": False})
@@ -70,7 +85,7 @@ async def run_consumer(site: MCPSite, request: ASGIRequest, attributes: Mapping[
         # Django cancels the view when the client goes; what that means for the call is the consumer's to decide.
         incoming.put_nowait({"type": "http.disconnect"})
 
-    task = asyncio.ensure_future(as_application(site, attributes)(request.scope, incoming.get, send))
+    task = asyncio.ensure_future(application(request.scope, incoming.get, send))
     _running.add(task)
     task.add_done_callback(_running.discard)
     task.add_done_callback(lambda _: outgoing.put_nowait({"type": "done"}))
@@ -114,7 +129,7 @@ def _copy_headers(response: Any, start: Mapping[str, Any]) -> Any:
 
 def answer_wsgi(site: MCPSite, request: HttpRequest, attributes: Mapping[str, Any]) -> HttpResponse:
     """Answer in the calling thread."""
-    exchange = Exchange(site, scope_from_wsgi(request), attributes)
+    exchange = Exchange(site, scope_from_wsgi(request), attributes, can_stream=False)
     try:
         response = exchange.front_door()
         if response is None:
@@ -131,6 +146,14 @@ def answer_wsgi(site: MCPSite, request: HttpRequest, attributes: Mapping[str, An
 
 def _whole(exchange: Exchange, body: bytes) -> Response:
     outcome = exchange.answer(body)
-    if isinstance(outcome, Response):
-        return outcome
-    return exchange.resume_now(outcome)
+    if isinstance(outcome, Pending):
+        call, later = outcome.call, outcome.work
+        assert isinstance(later, Later)
+        outcome = exchange.guarded(lambda: exchange.respond(conclude(exchange, call, later)))
+    elif isinstance(outcome, Batched):
+        batch = outcome.batch
+        found = exchange.guarded(lambda: run_batch(exchange, batch))
+        outcome = found if isinstance(found, Response) else found[0]
+    # Whatever needs a stream was refused before.
+    assert isinstance(outcome, Response)
+    return outcome

@@ -1,19 +1,35 @@
-"""The tools, resources and prompts that the scenarios of the conformance suite ask for, by their names."""
+"""What the scenarios of the conformance suite ask for, by its names, and what the walks of the clients do besides.
+
+Here is all that answers at once; `questions` asks the client first, and `changes` tells it what happens.
+"""
 
 import asyncio
 import base64
 import json
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import mcp_django as mcp
-from mcp_django.protocol.errors import MissingClientCapability
-from mcp_django.schemas import Header
+
+from . import changes, exposures, questions
+
+__all__ = ["changes", "exposures", "questions"]
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 )
 WAV = base64.b64decode("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=")
 PAUSE = 0.05
+
+
+@dataclass
+class Weather:
+    """What the structured tool answers with."""
+
+    city: str
+    degrees: float
+    words: list[str]
+
 
 CONTACT_SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -94,6 +110,8 @@ async def test_tool_with_progress(request):
     request.mcp.progress(50, 100)
     await asyncio.sleep(PAUSE)
     request.mcp.progress(100, 100)
+    # Some clients no longer know whose progress it is when the result comes in the same packet.
+    await asyncio.sleep(5 * PAUSE)
     return "Done."
 
 
@@ -104,32 +122,21 @@ def json_schema_2020_12_tool(request, **contact):
 
 
 @mcp.tool
-def test_x_mcp_header(request, region: Annotated[str, Header("Region")]):
+def test_x_mcp_header(request, region: Annotated[str, mcp.Header("Region")]):
     """Takes an argument that clients mirror in the header Mcp-Param-Region."""
     return f"Region: {region}"
 
 
-# Tools of the scenario server-stateless
+@mcp.tool
+def test_structured(request, city: str) -> Weather:
+    """Answers with an object."""
+    return Weather(city, 21.5, ["sunny", "windy"])
 
 
 @mcp.tool
-def test_missing_capability(request):
-    """Refuses clients that did not declare sampling."""
-    if "sampling" not in request.mcp.capabilities:
-        raise MissingClientCapability({"sampling": {}})
-    return "The client can sample."
-
-
-@mcp.tool
-def test_streaming_elicitation(request):
-    """Answers without asking the client anything."""
-    return "Nothing was asked."
-
-
-@mcp.tool
-def test_logging_tool(request):
-    """Answers without a log message."""
-    return "Nothing was logged."
+def test_resource_link(request):
+    """Answers with the URI of a resource."""
+    return mcp.ResourceLink("test://static-text", "static_text", mime_type="text/plain")
 
 
 # Resources
@@ -145,12 +152,6 @@ def static_text(request):
 def static_binary(request):
     """An image that never changes."""
     return PNG
-
-
-@mcp.resource("test://watched-resource", mime_type="text/plain")
-def watched_resource(request):
-    """Text to subscribe to."""
-    return "Watched resource content."
 
 
 @mcp.resource("test://template/{id}/data", mime_type="application/json")
@@ -187,3 +188,9 @@ def test_prompt_with_embedded_resource(request, resourceUri: str):
 def test_prompt_with_image(request):
     """An image, and what to do with it."""
     return [mcp.Message("user", mcp.Image(PNG)), mcp.Message("user", mcp.Text("Please analyze the image above."))]
+
+
+@mcp.prompt
+def test_completed_prompt(request, city: Literal["Kassel", "Kiel", "Lima"]):
+    """A prompt whose argument can be completed."""
+    return f"Tell me of {city}."

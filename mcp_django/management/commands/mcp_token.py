@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from oauth2_provider.settings import oauth2_settings
 
 from ...oauth.resource import endpoints, origin, resource_url, same_resource
-from ...oauth.scopes import default_scopes, join
 from ...oauth.tokens import create_token
+from ..accounts import find_scopes, find_user
 
 
 class Command(BaseCommand):
@@ -32,28 +31,13 @@ class Command(BaseCommand):
         """
         if days < 1:
             raise CommandError("--days must be at least 1.")
-        person = _user(user)
-        scopes = join(options["scope"] or default_scopes())
-        unknown = sorted(set(scopes.split()) - set(oauth2_settings.SCOPES))
-        if unknown:
-            raise CommandError(f"No such scope: {', '.join(unknown)}. There are {join(oauth2_settings.SCOPES)}.")
+        person, scopes = find_user(user), find_scopes(options["scope"], oauth2_settings.SCOPES)
         bound = _resources(resource)
-        token, raw = create_token(person, scopes=scopes.split(), resources=bound, days=days)
+        token, raw = create_token(person, scopes=scopes, resources=bound, days=days)
         until = f"{token.expires:%Y-%m-%d %H:%M %Z}".rstrip()
-        self.stderr.write(f"{person} may use {' '.join(bound)} with {scopes} until {until}.")
+        self.stderr.write(f"{person} may use {' '.join(bound)} with {' '.join(scopes)} until {until}.")
         self.stderr.write(f"The token is not shown again. In the admin it is access token {token.pk}.")
         self.stdout.write(raw)
-
-
-def _user(name: str) -> Any:
-    model = get_user_model()
-    try:
-        person = model._default_manager.get_by_natural_key(name)
-    except model.DoesNotExist:
-        raise CommandError(f"There is no user {name!r}.") from None
-    if not person.is_active:
-        raise CommandError(f"The user {name!r} is not active.")
-    return person
 
 
 def _resources(asked: str | None) -> list[str]:

@@ -1,0 +1,76 @@
+"""Values by which a field may be filtered: of the field's type, or of the rows that the caller may view."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import Q
+
+from ..context import MCPRequest
+from ..exceptions import NotFound
+from ..lookups import kind_of, parse_value, stored_field
+from ..queries import narrowed
+from ..serializers import is_json_field, pk_text
+from ..visibility import find_filter, get_exposure, related_exposure
+from .base import NOTHING, Completion, capped, ranked
+from .beginnings import beginning
+from .rows import LIMIT, complete_rows, is_searchable_text
+
+if TYPE_CHECKING:
+    from ..exposures import ModelExposure
+
+__all__ = ["complete_field"]
+
+
+def complete_field(request: MCPRequest, label: str, name: str, text: str) -> Completion:
+    """Return values by which the caller may filter the model's field ``name``.
+
+    They are keys of related rows, the field's choices, true and false, or the values that the caller's rows have.
+    """
+    try:
+        exposure = get_exposure(request, label)
+    except NotFound:
+        return NOTHING
+    # A path through a relation could show values of related rows that the caller may not view.
+    found = find_filter(request, exposure, name) if "__" not in name else None
+    if found is None or is_json_field(found[0].field) or not is_searchable_text(text):
+        return NOTHING
+    field = found[0].field
+    if field.is_relation:
+        related = related_exposure(request, field)
+        by_key = field.many_to_many or field.target_field.primary_key
+        return complete_rows(request, related, text) if related is not None and by_key else NOTHING
+    if field.choices:
+        return ranked([(_spell(value), str(label)) for value, label in field.flatchoices], text.strip())
+    if kind_of(field).word == "boolean":
+        return ranked([("true", ""), ("false", "")], text.strip())
+    return capped(_column_values(request, exposure, found[0].column, field, text.strip()))
+
+
+def _column_values(request: MCPRequest, exposure: "ModelExposure", path: str, field: Any, text: str) -> Iterator[str]:
+    rows = narrowed(request, exposure, (), "").exclude(Q((path, None))).order_by(path)
+    for condition in _value_conditions(path, field, text):
+        for value in rows.filter(condition).values_list(path, flat=True).distinct()[:LIMIT]:
+            yield _spell(value)
+
+
+def _value_conditions(path: str, field: Any, text: str) -> Iterator[Q]:
+    if not text:
+        yield Q()
+    elif kind_of(field).word == "text":
+        yield Q((f"{path}__istartswith", text))
+        yield Q((f"{path}__icontains", text))
+    elif (condition := beginning(path, stored_field(field), text)) is not None:
+        yield condition
+    else:
+        try:
+            yield Q((path, parse_value(field, text)))
+        except ValueError:
+            return
+
+
+def _spell(value: Any) -> str:
+    """Return the text of a value as filters and typed arguments read it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return format(value, "f") if isinstance(value, Decimal) else pk_text(value)

@@ -1,0 +1,223 @@
+"""Who in this process watches what, found by what has changed: callers, each with its subscriptions.
+
+Subscriptions of one user with one authority are one caller: what they may see is worked out once for all of them.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ..context import MCPContext, MCPRequest
+from .outbox import Changes
+from .people import identity
+from .watches import Watch
+
+if TYPE_CHECKING:
+    from .subscriptions import Subscription
+
+__all__ = ["Audience", "Caller", "Entries"]
+
+# What one subscription watches, as keys in order.
+Entries = dict[tuple["Subscription", Watch], None]
+# Headers that differ between requests of one client and say nothing of its authority.
+NOISE: Final = frozenset(
+    {
+        "CONTENT_LENGTH",
+        "CONTENT_TYPE",
+        "HTTP_ACCEPT",
+        "HTTP_CF_RAY",
+        "HTTP_LAST_EVENT_ID",
+        "HTTP_MCP_METHOD",
+        "HTTP_MCP_NAME",
+        "HTTP_MCP_PROTOCOL_VERSION",
+        "HTTP_MCP_SESSION_ID",
+        "HTTP_TRACEPARENT",
+        "HTTP_TRACESTATE",
+        "HTTP_X_AMZN_TRACE_ID",
+        "HTTP_X_CORRELATION_ID",
+        "HTTP_X_FORWARDED_PORT",
+        "HTTP_X_REQUEST_ID",
+        "REMOTE_PORT",
+        "REQUEST_METHOD",
+    }
+)
+OWN: Final = frozenset({"user", "mcp", "auth"})
+
+
+class Caller:
+    """A user with the authority of a token, as hooks see them in a request.
+
+    ``digest`` is that of the user when it was last looked at, None before; ``lists`` are those of its lists, None while
+    nobody watches them. ``seen`` are rows that it could view when they last changed, ``pages`` the digests of contents.
+    """
+
+    def __init__(self, request: MCPRequest) -> None:
+        self.key = caller_key(request)
+        self.user = request.user
+        self.site = request.mcp.site
+        self.digest: int | None = None
+        self.lists: Mapping[str, int] | None = None
+        self.seen: set[tuple[str, str]] = set()
+        self.pages: dict[str, int] = {}
+        self.subscriptions: dict[Subscription, None] = {}
+        self._kind = type(request)
+        self._attributes = {
+            name: value
+            for name, value in vars(request).items()
+            if name not in ("user", "mcp") and not name.startswith("_")
+        }
+        # Nothing of the call that opened the stream: no progress, no session, no answers.
+        self._context = MCPContext(
+            site=request.mcp.site,
+            resource=request.mcp.resource,
+            version=request.mcp.version,
+            client=request.mcp.client,
+            client_id=request.mcp.client_id,
+            capabilities=request.mcp.capabilities,
+            scopes=request.mcp.scopes,
+        )
+
+    def request(self, user: Any) -> MCPRequest:
+        """Return a new request of the caller, who is ``user`` by now; nothing is remembered from another one."""
+        made = self._kind.__new__(self._kind)
+        made.__dict__.update(self._attributes, user=user, mcp=self._context)
+        return made
+
+
+def caller_key(request: MCPRequest) -> Hashable:
+    """Return what is equal for requests that hooks cannot tell apart: user, site, authority, headers, attributes."""
+    context, standard = request.mcp, vars(MCPRequest()).keys()
+    auth = getattr(request, "auth", None)
+    meta = frozenset((name, _hashable(value)) for name, value in request.META.items() if name not in NOISE)
+    added = frozenset(
+        (name, _hashable(value))
+        for name, value in vars(request).items()
+        if name not in standard and name not in OWN and not name.startswith("_")
+    )
+    # Of an authentication of the project's own it is not known what of it decides.
+    own = () if auth is None or hasattr(auth, "scopes") else (id(auth),)
+    person = identity(request.user)
+    return person, id(context.site), context.scopes, context.client_id, context.resource, meta, added, own
+
+
+def _hashable(value: Any) -> Hashable:
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    found: Hashable = value
+    return found
+
+
+class Audience:
+    """The open subscriptions of this process. Any thread may use it; nothing here waits for a database."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._callers: dict[Hashable, Caller] = {}
+        self._index: dict[Hashable, dict[Caller, Entries]] = {}
+        # The primary keys, and None for pages, that are watched of each model.
+        self._pks: dict[str, set[str | None]] = defaultdict(set)
+
+    def find(self, request: MCPRequest) -> Caller | None:
+        """Return the caller of a request, None when it has no open subscription."""
+        key = caller_key(request)
+        with self._lock:
+            return self._callers.get(key)
+
+    def add(self, subscription: "Subscription", caller: Caller) -> Caller:
+        """Enter a subscription and return the caller that it belongs to: this one, or the one that came before."""
+        with self._lock:
+            caller = self._callers.setdefault(caller.key, caller)
+            caller.subscriptions[subscription] = None
+            return caller
+
+    def remove(self, subscription: "Subscription", caller: Caller) -> None:
+        """Strike out a subscription and all that it watches."""
+        with self._lock:
+            self.watch(subscription, caller, ())
+            caller.subscriptions.pop(subscription, None)
+            if not caller.subscriptions:
+                self._callers.pop(caller.key, None)
+
+    def watch(self, subscription: "Subscription", caller: Caller, watches: tuple[Watch, ...]) -> None:
+        """Have a subscription watch this and nothing else; it is visible to the caller now."""
+        with self._lock:
+            if subscription not in caller.subscriptions:
+                return
+            for watch in set(subscription.watches).difference(watches):
+                for target in _targets(watch):
+                    self._unlink(target, subscription, caller, watch)
+            subscription.watches = watches
+            for watch in watches:
+                for target in _targets(watch):
+                    self._index.setdefault(target, {}).setdefault(caller, {})[subscription, watch] = None
+                if watch.label:
+                    self._pks[watch.label].add(watch.pk)
+                if watch.pk is not None:
+                    caller.seen.add((watch.label, watch.pk))
+
+    def _unlink(self, target: Hashable, subscription: "Subscription", caller: Caller, watch: Watch) -> None:
+        callers = self._index.get(target, {})
+        entries = callers.get(caller, {})
+        entries.pop((subscription, watch), None)
+        if not entries:
+            callers.pop(caller, None)
+            if isinstance(target, str):
+                caller.pages.pop(target, None)
+            else:
+                caller.seen.discard((watch.label, watch.pk or ""))
+        if not callers:
+            self._index.pop(target, None)
+            if watch.label and not isinstance(target, str):
+                self._pks[watch.label].discard(watch.pk)
+                if not self._pks[watch.label]:
+                    del self._pks[watch.label]
+
+    def callers(self) -> list[Caller]:
+        """Return everyone with an open subscription."""
+        with self._lock:
+            return list(self._callers.values())
+
+    def subscriptions(self) -> "list[Subscription]":
+        """Return every open subscription."""
+        with self._lock:
+            return [subscription for caller in self._callers.values() for subscription in caller.subscriptions]
+
+    def relevant(self, changes: Changes) -> Changes:
+        """Return those of the changes that somebody here may watch."""
+        found = Changes()
+        with self._lock:
+            if not self._callers:
+                return found
+            for label, pks in changes.rows.items():
+                if label in self._pks:
+                    # Of rows that nobody watches, pages still want to know which they are.
+                    watched = pks if pks is None or None in self._pks[label] else pks & self._pks[label]
+                    if watched is None:
+                        found.add_model(label)
+                    elif watched:
+                        found.add_rows(label, watched)
+            found.add_uris(uri for uri in changes.uris if uri in self._index)
+            found.lists, found.everything = changes.lists, changes.everything
+        return found
+
+    def concerned(self, changes: Changes) -> dict[Caller, Entries]:
+        """Return by caller what changes concern: what is watched of those rows, models and resources."""
+        found: dict[Caller, Entries] = defaultdict(dict)
+        with self._lock:
+            targets: list[Hashable] = list(self._index) if changes.everything else list(changes.uris)
+            for label, pks in changes.rows.items():
+                watched = self._pks.get(label, set())
+                named = watched if pks is None else (watched & pks) | (watched & {None})
+                targets += [(label, pk) for pk in named]
+            for target in targets:
+                for caller, entries in self._index.get(target, {}).items():
+                    found[caller].update(entries)
+        return found
+
+
+def _targets(watch: Watch) -> list[Hashable]:
+    """Return under what it is found: its URI, and its row, or its model when it is a page."""
+    return [watch.uri, (watch.label, watch.pk)] if watch.label else [watch.uri]

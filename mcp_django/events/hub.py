@@ -1,0 +1,342 @@
+"""News between threads and processes: topics, who listens to them in this process, and one road to the others.
+
+One thread with an event loop of its own serves the whole process. It is started by the first use and ends with the
+process; a fork starts without it. Publishing puts the news into a bounded queue and returns: neither a slow listener
+nor a channel layer that is down is ever waited for. Who may have missed something is given :data:`RESYNC` instead.
+"""
+
+import asyncio
+import atexit
+import contextlib
+import hashlib
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final
+
+from channels.layers import InMemoryChannelLayer, channel_layers
+from django.conf import settings as django_settings
+from django.core.signals import setting_changed
+
+from ..conf import settings
+from .relay import Relay
+
+__all__ = ["RESYNC", "Hub", "close", "is_idle", "publish", "soon", "subscribe", "wait_ready"]
+
+logger = logging.getLogger("mcp_django")
+
+# What is delivered instead of a payload when news may have been lost: look at everything again.
+RESYNC: Final = object()
+# News that wait for the thread; beyond it all of them become one RESYNC.
+MAX_QUEUE: Final = 10_000
+# Seconds within which `soon` calls, and that the end of the process may wait for the last news to get out.
+SOON: Final = 0.05
+FLUSH_TIMEOUT: Final = 2.0
+
+Deliver = Callable[[Any], None]
+
+
+class _Resolver(ThreadPoolExecutor):
+    """Threads for what an event loop cannot do itself; when the interpreter ends and has no more, the calling one."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """See ``Executor.submit``."""
+        try:
+            return super().submit(fn, *args, **kwargs)
+        except RuntimeError:
+            future: Future[Any] = Future()
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except Exception as error:
+                future.set_exception(error)
+            return future
+
+
+def shared_layer() -> tuple[str, Any] | None:
+    """Return alias and configuration of the layer that other processes hear too, None where there is none.
+
+    The in-memory layer reaches nobody else, and what is in this process is delivered without it.
+    """
+    alias = settings.CHANNEL_LAYER
+    config = channel_layers.configs.get(alias)
+    if config is None or config.get("BACKEND") == "channels.layers.InMemoryChannelLayer":
+        return None
+    return alias, config
+
+
+def group_name() -> str:
+    """Return the group of this project's processes: another installation on the same server has another one."""
+    named = f"{settings.BASE_URL}\n{django_settings.ROOT_URLCONF}"
+    return f"mcp_django.{hashlib.sha256(named.encode()).hexdigest()[:24]}"
+
+
+class Hub:
+    """See the functions of the module, which are those of the process's hub."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._subscribers: dict[str, tuple[Deliver, ...]] = {}
+        self._queue: deque[tuple[str, Any]] = deque()
+        self._callbacks: list[Callable[[], None]] = []
+        # Whether the thread has been told to look at the queue and at the callbacks.
+        self._scheduled = self._timed = False
+        # Whether the thread has made its relay, so that the queue may be emptied.
+        self._is_serving = False
+        self._lost = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stop: asyncio.Event | None = None
+        self._relay: Relay | None = None
+        self._heard = threading.Event()
+        self.road: Any = None
+
+    # Any thread
+
+    def is_idle(self) -> bool:
+        """See :func:`is_idle`."""
+        return not self._subscribers and shared_layer() is None
+
+    def publish(self, topic: str, payload: Any) -> None:
+        """See :func:`publish`."""
+        if self.is_idle():
+            return
+        with self._lock:
+            if len(self._queue) >= MAX_QUEUE:
+                self._queue.clear()
+                self._lost = True
+            self._queue.append((topic, payload))
+            scheduled, self._scheduled = self._scheduled, True
+        if not scheduled and not self._call(self._drain):
+            self._scheduled = False
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """See :func:`soon`."""
+        with self._lock:
+            if callback not in self._callbacks:
+                self._callbacks.append(callback)
+            timed, self._timed = self._timed, True
+        if not timed and not self._call(self._run_callbacks_soon):
+            self._timed = False
+
+    def subscribe(self, topic: str, deliver: Deliver) -> Callable[[], None]:
+        """See :func:`subscribe`."""
+        with self._lock:
+            self._subscribers[topic] = (*self._subscribers.get(topic, ()), deliver)
+        self._call(self._listen)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                rest = tuple(item for item in self._subscribers.get(topic, ()) if item is not deliver)
+                if rest:
+                    self._subscribers[topic] = rest
+                else:
+                    self._subscribers.pop(topic, None)
+
+        return unsubscribe
+
+    def wait_ready(self, timeout: float) -> bool:
+        """See :func:`wait_ready`."""
+        return shared_layer() is None or self._heard.wait(timeout)
+
+    def _call(self, function: Callable[[], Any]) -> bool:
+        """Have a function called in the hub's thread, which is started if need be; return whether there is one."""
+        try:
+            self._started().call_soon_threadsafe(function)
+        except RuntimeError:  # no thread can be started, or the interpreter is ending
+            return False
+        return True
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None or self._thread is None or not self._thread.is_alive():
+                self._is_serving = False
+                loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
+                thread = threading.Thread(target=self._run, args=(loop, self._stop), name="mcp-hub", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    loop.close()
+                    raise
+                self._loop, self._thread = loop, thread
+            return self._loop
+
+    def close(self) -> None:
+        """See :func:`close`."""
+        with self._lock:
+            loop, thread, stop = self._loop, self._thread, self._stop
+        if loop is None or thread is None or stop is None or thread is threading.current_thread():
+            return
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(stop.set)
+        # The thread gives up by itself, unless it did not come to that yet.
+        thread.join(FLUSH_TIMEOUT + 0.5)
+        if thread.is_alive():
+            logger.warning("The last changes did not reach other processes")
+        with self._lock:
+            if self._thread is thread:
+                self._loop = self._thread = None
+                self._is_serving = self._scheduled = self._timed = False
+
+    # The hub's thread
+
+    def _run(self, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+        asyncio.set_event_loop(loop)
+        loop.set_default_executor(_Resolver(1, thread_name_prefix="mcp-hub-resolver"))
+        try:
+            loop.run_until_complete(self._serve(stop))
+        except Exception:
+            logger.exception("The hub has stopped")
+        finally:
+            _finish(loop)
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        self._relay = relay = self._make_relay()
+        self._is_serving = True
+        if self._subscribers:
+            self._listen()
+        # What an earlier thread may have left.
+        self._run_callbacks_soon()
+        self._drain()
+        await stop.wait()
+        self._run_callbacks()
+        self._drain()
+        if relay is not None:
+            self._heard.clear()
+            await relay.close(FLUSH_TIMEOUT)
+
+    def _make_relay(self) -> Relay | None:
+        self.road = shared, group = shared_layer(), group_name()
+        if shared is None:
+            return None
+        try:
+            # An instance of its own: a layer serves one event loop, and not the same one before and after a fork.
+            layer = channel_layers.make_backend(shared[0])
+        except Exception:
+            logger.exception("The channel layer cannot be used: changes reach no other process")
+            return None
+        if isinstance(layer, InMemoryChannelLayer):
+            return None
+        return Relay(layer, group, deliver=self._deliver, resync=self._resync, joined=self._joined)
+
+    def _joined(self, hears: bool) -> None:
+        if hears:
+            self._heard.set()
+        else:
+            self._heard.clear()
+
+    def _listen(self) -> None:
+        if self._relay is not None:
+            self._relay.listen()
+
+    def _run_callbacks_soon(self) -> None:
+        asyncio.get_running_loop().call_later(SOON, self._run_callbacks)
+
+    def _run_callbacks(self) -> None:
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, []
+            self._timed = False
+        for callback in callbacks:
+            self._guarded(callback)
+
+    def _drain(self) -> None:
+        if not self._is_serving:
+            return
+        with self._lock:
+            news, lost = list(self._queue), self._lost
+            self._queue.clear()
+            self._scheduled = self._lost = False
+        if lost:
+            self._resync()
+            if self._relay is not None:
+                self._relay.skip()
+        for topic, payload in news:
+            self._deliver(topic, payload)
+            if self._relay is not None:
+                self._relay.send(topic, payload)
+
+    def _deliver(self, topic: str, payload: Any) -> None:
+        for deliver in self._subscribers.get(topic, ()):
+            self._guarded(deliver, payload)
+
+    def _resync(self) -> None:
+        with self._lock:
+            listening = [deliver for found in self._subscribers.values() for deliver in found]
+        for deliver in listening:
+            self._guarded(deliver, RESYNC)
+
+    def _guarded(self, function: Callable[..., None], *args: Any) -> None:
+        try:
+            function(*args)
+        except Exception:
+            logger.exception("A listener of the hub failed")
+
+
+def _finish(loop: asyncio.AbstractEventLoop) -> None:
+    """Let what was cancelled come to its end, and close the loop."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=FLUSH_TIMEOUT))
+    loop.close()
+
+
+_hubs = [Hub()]
+
+
+def publish(topic: str, payload: Any) -> None:
+    """Tell all who listen to the topic, here at once, in other processes through the channel layer.
+
+    ``payload`` is JSON, at most 64 KiB of it. Any thread may call; nothing is waited for and nothing raised.
+    """
+    _hubs[-1].publish(topic, payload)
+
+
+def subscribe(topic: str, deliver: Deliver) -> Callable[[], None]:
+    """Have ``deliver(payload)`` called, in the hub's thread, for what is published; return what ends it.
+
+    It must be quick. It gets :data:`RESYNC` when news may have been lost.
+    """
+    return _hubs[-1].subscribe(topic, deliver)
+
+
+def soon(callback: Callable[[], None]) -> None:
+    """Have ``callback()`` called in the hub's thread, in 50 ms, or when the process ends."""
+    _hubs[-1].soon(callback)
+
+
+def is_idle() -> bool:
+    """Return whether nobody could hear of anything: no one listens here, and there is no road to other processes."""
+    return _hubs[-1].is_idle()
+
+
+def wait_ready(timeout: float) -> bool:
+    """Return whether this process hears the others, after ``timeout`` seconds at most."""
+    return _hubs[-1].wait_ready(timeout)
+
+
+def close() -> None:
+    """Send what waits, for 2 s at most, and end the thread; the next use starts it again."""
+    _hubs[-1].close()
+
+
+def _forked() -> None:
+    # The old one is kept: its loop belongs to the parent, and must not be closed by being collected here.
+    _hubs.append(Hub())
+
+
+def _reconnect(*, setting: str, **kwargs: Any) -> None:
+    hub = _hubs[-1]
+    if setting in ("CHANNEL_LAYERS", "MCP_DJANGO") and hub._thread and hub.road != (shared_layer(), group_name()):
+        hub.close()
+        if hub._subscribers:
+            hub._call(hub._listen)
+
+
+atexit.register(close)
+setting_changed.connect(_reconnect)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,63 @@
+"""What the client's model and the client itself are asked for, and what they answer (client/sampling, client/roots)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Root", "Sampled", "read_roots", "read_sample", "sampling_params"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What a model answered: its ``text``, the ``content`` blocks that it is in, and why it stopped, if known."""
+
+    text: str
+    content: tuple[Mapping[str, Any], ...]
+    model: str = ""
+    stop_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A directory or file that the client works in: a ``file://`` URI. It is the client's word, and no permission."""
+
+    uri: str
+    name: str = ""
+
+
+def sampling_params(messages: Any, max_tokens: int, system: str, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of ``sampling/createMessage``.
+
+    ``messages`` is a text, or a list of texts, pairs of role and text, objects with ``role`` and ``content``, and
+    ``SamplingMessage`` objects as they are on the wire. ``more`` has further parameters, such as ``temperature``.
+    """
+    items: Iterable[Any] = [messages] if isinstance(messages, str) else messages
+    params: dict[str, Any] = {"messages": [_message(item) for item in items], "maxTokens": max_tokens}
+    if system:
+        params["systemPrompt"] = system
+    return {**params, **more}
+
+
+def _message(item: Any) -> Any:
+    if isinstance(item, Mapping):
+        return item
+    role, content = ("user", item) if isinstance(item, str) else item if isinstance(item, tuple) else _parts(item)
+    block = {"type": "text", "text": content} if isinstance(content, str) else content.to_wire()
+    return {"role": role, "content": block}
+
+
+def _parts(message: Any) -> tuple[str, Any]:
+    return message.role, message.content
+
+
+def read_sample(result: Mapping[str, Any]) -> Sampled:
+    """Return what the client's model answered."""
+    content = result["content"]
+    blocks = tuple(content if isinstance(content, list) else [content])
+    text = "\n".join(block["text"] for block in blocks if block["type"] == "text")
+    return Sampled(text, blocks, result.get("model", ""), result.get("stopReason", ""))
+
+
+def read_roots(result: Mapping[str, Any]) -> list[Root]:
+    """Return the roots of the client."""
+    return [Root(root["uri"], root.get("name") or "") for root in result["roots"]]

@@ -1,0 +1,100 @@
+"""Questions for clients that cannot ask their user: a tool result that asks, and arguments that answer.
+
+The result has the questions as a JSON Schema and a token; the same call, with ``answers`` and ``confirm_token`` beside
+its own arguments, goes on. The token is bound to the user, the tool, the arguments and the questions, expires after
+``QUESTION_TIMEOUT`` seconds and is used up by the call that brings it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ..conf import settings
+from ..context import MCPRequest
+from ..elicitation import REFUSED, open_state, seal_state
+from ..exceptions import InputRequired, ToolError
+from ..protocol.errors import InvalidParams
+from ..questions import ELICITATION, Answers, Question, answer_schema, use_up
+from .base import Tool, ToolResult
+from .inputs import as_object
+
+if TYPE_CHECKING:
+    from .functions import FunctionTool
+
+__all__ = ["RESERVED", "answers_schema", "ask_by_result", "can_be_direct", "take_direct_answers"]
+
+METHOD: Final = "tools/call"
+# Arguments of every tool that may ask.
+RESERVED: Final[Mapping[str, Any]] = {
+    "answers": {"type": "object", "properties": {}, "description": "Answers to its questions, by name"},
+    "confirm_token": {"type": "string", "description": "From its questions"},
+}
+NEXT: Final = (
+    "Nothing has been changed yet. Ask the user; then call again with the same arguments, answers and confirm_token."
+)
+
+
+def take_direct_answers(request: MCPRequest, tool: "FunctionTool", arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments without the reserved ones, whose answers the call then has.
+
+    Raises:
+        ToolError: there are answers without a token, or the token does not fit, is too old or was used.
+    """
+    if not tool.takes_answers:
+        return dict(arguments)
+    own = {name: value for name, value in arguments.items() if name not in RESERVED}
+    token, given = arguments.get("confirm_token"), as_object(arguments.get("answers") or None, "answers")
+    if not token:
+        if given:
+            raise ToolError(
+                "answers are for its questions: call without them first, then again with them and confirm_token."
+            )
+        return own
+    try:
+        state = open_state(request, METHOD, {"name": tool.name, "arguments": own}, token)
+    except InvalidParams:
+        raise ToolError(REFUSED) from None
+    if not use_up("answered", state["nonce"], settings.QUESTION_TIMEOUT):
+        raise ToolError(REFUSED)
+    request.mcp.answers = Answers(given, state, direct=True)
+    return own
+
+
+def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
+    """Return whether the client has to be asked by results, and all of the questions can be."""
+    forms = all(question.method == ELICITATION and "requestedSchema" in question.params for question in questions)
+    return forms and not request.mcp.can("elicitation")
+
+
+def answers_schema(request: MCPRequest, asked: Sequence[Question]) -> dict[str, Any]:
+    """Return the JSON Schema of the answers to these questions, and to those whose answers have to be repeated."""
+    questions = _repeated(request, asked)
+    properties = {key: answer_schema(question) for key, question in questions.items()}
+    return {"type": "object", "properties": properties, "required": list(questions)}
+
+
+def _repeated(request: MCPRequest, asked: Sequence[Question]) -> dict[str, Question]:
+    return {question.key: question for question in (*request.mcp.answers.seen, *asked)}
+
+
+def ask_by_result(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], asked: InputRequired) -> ToolResult:
+    """Return the result that asks.
+
+    Raises:
+        InputRequired: the client can be asked in its own way, or not be asked this at all.
+    """
+    takes_answers = getattr(tool, "takes_answers", False)
+    if not takes_answers or not can_be_direct(request, asked.questions):
+        raise asked
+    failed = [question.reason for question in asked.questions if question.reason]
+    state = request.mcp.answers.state(_repeated(request, asked.questions).values())
+    result = {
+        "input_required": True,
+        "message": "\n".join(str(question.params["message"]) for question in asked.questions),
+        **({"errors": failed} if failed else {}),
+        "answers": answers_schema(request, asked.questions),
+        "next": NEXT,
+        "confirm_token": seal_state(request, METHOD, {"name": tool.name, "arguments": dict(arguments)}, state),
+        "expires_in": settings.QUESTION_TIMEOUT,
+    }
+    # A client that checks results against the output schema of the tool does not check errors.
+    return ToolResult(structured=result, is_error=bool(failed) or tool.output_schema is not None)

@@ -1,0 +1,27 @@
+"""The example project as several workers serve it: one database, one cache and one channel layer for all of them."""
+
+import os
+from typing import Any
+
+from example_project.settings import *  # noqa: F403
+from example_project.settings import INSTALLED_APPS as EXAMPLE_APPS
+from example_project.settings import MCP_DJANGO as EXAMPLE_MCP
+
+INSTALLED_APPS = [*EXAMPLE_APPS, "tests.e2e.workers"]
+
+# Servers of several test runs may share one Redis.
+PREFIX = os.environ["WORKERS_PREFIX"]
+CACHES: dict[str, dict[str, Any]] = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": os.environ["REDIS_URL"],
+        "KEY_PREFIX": PREFIX,
+    }
+}
+CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
+    "default": {
+        "BACKEND": "channels_redis.core.RedisChannelLayer",
+        "CONFIG": {"hosts": [os.environ["REDIS_URL"]], "prefix": PREFIX},
+    }
+}
+MCP_DJANGO = {**EXAMPLE_MCP, "CALL_RATE": None, "MAX_STREAMS": 500, "MAX_CONCURRENT_CALLS": 500}

@@ -1,0 +1,33 @@
+"""What `clear_mcp_sessions` deletes and what it leaves."""
+
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from mcp_django.models import Session, Stream
+
+pytestmark = pytest.mark.django_db
+
+
+def make_session(name: str, unused: timedelta, ended: bool = False) -> Session:
+    then = timezone.now() - unused
+    return Session.objects.create(id=name, created=then, seen=then, ended=ended)
+
+
+def test_only_what_is_over_is_deleted() -> None:
+    make_session("idle", timedelta(days=8))
+    make_session("ended long ago", timedelta(days=8), ended=True)
+    ended = make_session("ended", timedelta(days=1), ended=True)
+    live = make_session("live", timedelta(days=1))
+    old = timezone.now() - timedelta(hours=1)
+    Stream.objects.create(id="done", session=live, state=Stream.State.DONE, alive=old)
+    Stream.objects.create(id="dead", session=live, state=Stream.State.RUNNING, alive=old)
+    kept = Stream.objects.create(id="asking", session=live, state=Stream.State.ASKING, alive=timezone.now())
+    out = StringIO()
+    call_command("clear_mcp_sessions", stdout=out)
+    assert out.getvalue() == "Deleted 2 sessions and 2 streams.\n"
+    assert set(Session.objects.all()) == {ended, live}
+    assert list(Stream.objects.all()) == [kept]
