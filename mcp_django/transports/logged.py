@@ -7,6 +7,7 @@ client has. An answer that is ready at once, with nothing told before, still goe
 import asyncio
 import contextlib
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -192,7 +193,8 @@ class Tail:
         self.wake = asyncio.Event()
         self.is_leaving = False
         self.loop = asyncio.get_running_loop()
-        self.token = secrets.token_hex(8)
+        # Later connections have greater tokens: news of an earlier one may come after those of this one.
+        self.token = f"{time.time_ns():020d}.{secrets.token_hex(4)}"
 
     async def run(self, hung_up: asyncio.Event | None = None) -> None:
         """Send what is there and what comes; leave early when the call hangs up or the worker stops.
@@ -230,7 +232,7 @@ class Tail:
 
     def heard(self, news: Any) -> None:
         """Look at the stream again, or leave it to another connection; called in the hub's thread."""
-        if isinstance(news, dict) and news.get("taken", self.token) != self.token:
+        if isinstance(news, dict) and news.get("taken", self.token) > self.token:
             self.is_leaving = True
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self.wake.set)
