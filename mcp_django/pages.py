@@ -17,7 +17,7 @@ from django.db.models import Model, QuerySet
 from .addresses import row_uri
 from .columns import texts
 from .context import MCPRequest
-from .lookups import kind_of
+from .kinds import kind_of
 from .plans import Plan, cached_plan, compile_plan, condition_shape, is_plannable
 from .queries import PageQuery, params_of, rows_of, slots_of, using_of
 from .relations import MAX_RELATED, joined_label, labels_for, related_lists

@@ -20,7 +20,7 @@ from django.utils.duration import duration_string
 from .conf import settings
 from .context import MCPRequest
 from .exceptions import ToolError
-from .lookups import stored_field
+from .kinds import stored_field
 from .protocol.errors import InvalidParams
 from .sealing import SEPARATOR, seal, unseal
 

@@ -30,7 +30,8 @@ from django.db.models.lookups import (
 )
 
 from .exceptions import ToolError
-from .lookups import Condition, stored_field
+from .kinds import stored_field
+from .lookups import Condition
 
 __all__ = [
     "Bind",

@@ -25,7 +25,8 @@ from django.utils.safestring import SafeString
 
 from . import columns
 from .columns import MAX_SAFE_INTEGER
-from .lookups import kind_of, resolve_path, stored_field
+from .kinds import kind_of, stored_field
+from .lookups import resolve_path
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure

@@ -1,22 +1,19 @@
-"""The one gate: which exposure, field, lookup, order and row may a request touch.
+"""The one gate: which exposure, field and row may a request touch (filters and order: ``filtering``, ``ordering``).
 
 What the caller may not see is not there: each function here gives the same answer for what is missing, hidden,
 filtered out and forbidden. Names that clients send are looked up in allow-lists and never become ORM keywords.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
-from django.db.models import CompositePrimaryKey, F, Model
-from django.db.models.expressions import OrderBy
+from django.db.models import Model
 
 from .context import MCPRequest
 from .exceptions import NotFound
-from .lookups import Path, declared_lookups, kind_of, resolve_path, stored_field
-from .pagination import OrderKey
+from .kinds import kind_of, stored_field
 from .serializers import Column, is_json_field, read_fields, resolve_column
 
 if TYPE_CHECKING:
@@ -25,10 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "caller_actions",
-    "client_order_key",
     "columns_of",
-    "default_ordering",
-    "find_filter",
     "get_exposure",
     "get_row",
     "has_every_row",
@@ -207,146 +201,6 @@ def visible_name(request: MCPRequest, exposure: "ModelExposure", text: str) -> s
         if column is not None and column.kind == "relation" and column.field.attname == text:
             return name
     return None
-
-
-# Filters
-
-
-def filters_of(request: MCPRequest, exposure: "ModelExposure") -> Iterator[tuple[str, Path, tuple[str, ...]]]:
-    """Yield what the caller may filter on: the name, the column it leads to, and the lookups it takes."""
-    declared = exposure.get_filter_fields(request)
-    names: Iterable[str] = declared if declared is not None else _undeclared_filters(request, exposure)
-    for name in names:
-        found = _filter(request, exposure, name, declared)
-        if found is not None:
-            yield name, *found
-
-
-def find_filter(request: MCPRequest, exposure: "ModelExposure", text: str) -> tuple[Path, tuple[str, ...]] | None:
-    """Return the column and the lookups of a filter that the caller may use, None for any other name."""
-    if len(text) > MAX_NAME:
-        return None
-    declared = exposure.get_filter_fields(request)
-    text = visible_name(request, exposure, text) or text
-    if declared is not None:
-        return _filter(request, exposure, text, declared) if text in declared else None
-    allowed = "__" not in text or text in _undeclared_filters(request, exposure)
-    return _filter(request, exposure, text, None) if allowed else None
-
-
-def _undeclared_filters(request: MCPRequest, exposure: "ModelExposure") -> list[str]:
-    """Return every visible field, and the paths through relations that the admin's ``list_filter`` names."""
-    names = list(visible_fields(request, exposure))
-    admin = getattr(exposure, "model_admin", None)
-    for item in admin.get_list_filter(request) if admin is not None else ():
-        path = item[0] if isinstance(item, (list, tuple)) else item
-        if isinstance(path, str) and "__" in path and _sees_path(request, exposure, path):
-            names.append(path)
-    return list(dict.fromkeys(names))
-
-
-def _sees_path(request: MCPRequest, exposure: "ModelExposure", path: str) -> bool:
-    """Return whether the caller could follow the path through the models by reading them one after the other."""
-    *hops, last = path.split("__")
-    seen: ModelExposure | None = exposure
-    for name in hops:
-        column = resolve_column(seen, name) if seen is not None and name in visible_fields(request, seen) else None
-        if column is None or column.kind not in ("relation", "many"):
-            return False
-        seen = related_exposure(request, column.field)
-    return seen is not None and visible_name(request, seen, last) is not None
-
-
-def _filter(
-    request: MCPRequest, exposure: "ModelExposure", name: str, declared: Mapping[str, Sequence[str]] | None
-) -> tuple[Path, tuple[str, ...]] | None:
-    root, _, rest = name.partition("__")
-    column = resolve_column(exposure, root) if root in visible_fields(request, exposure) else None
-    path = resolve_path(exposure.model, name)
-    if column is None or path is None or not column.is_plain:
-        return None
-    # Through many-valued relations only the first hop is followed: see pages.condition_of.
-    if path.many and (column.kind != "many" or (rest and _is_many(column.field.related_model, rest))):
-        return None
-    lookups = kind_of(path.field).lookups
-    if declared is not None and isinstance(declared, Mapping):
-        lookups = declared_lookups(path, declared[name])
-    if not path.nullable:
-        lookups = tuple(lookup for lookup in lookups if lookup != "isnull")
-    return (path, lookups) if lookups else None
-
-
-def _is_many(model: type[Model], text: str) -> bool:
-    path = resolve_path(model, text)
-    return path is None or path.many
-
-
-# Order
-
-
-def default_ordering(request: MCPRequest, exposure: "ModelExposure") -> tuple[OrderKey, ...]:
-    """Return the exposure's own order as keys, made total by the primary key.
-
-    An entry that is no column of one value (an expression, ``?``, an annotation) is left out.
-    """
-    keys = (_own_key(exposure.model, entry) for entry in exposure.get_ordering(request))
-    return total_order(exposure, [key for key in keys if key is not None])
-
-
-def _own_key(model: type[Model], entry: Any) -> OrderKey | None:
-    descending = False
-    if isinstance(entry, OrderBy):
-        descending, entry = entry.descending, entry.expression
-    if isinstance(entry, F):
-        entry = getattr(entry, "name", None)
-    return _named_key(model, entry, descending) if isinstance(entry, str) else None
-
-
-@lru_cache(maxsize=4096)
-def _named_key(model: type[Model], entry: str, descending: bool) -> OrderKey | None:
-    if entry[:1] in "+-":
-        descending, entry = entry[0] == "-", entry[1:]
-    path = resolve_path(model, entry) if entry else None
-    if path is None or path.many or not _is_sortable(path.field):
-        return None
-    return OrderKey(path.column, path.field, descending, path.nullable)
-
-
-def _is_sortable(field: Any) -> bool:
-    return isinstance(field, CompositePrimaryKey) or kind_of(field).sortable
-
-
-def client_order_key(request: MCPRequest, exposure: "ModelExposure", text: str, *, descending: bool) -> OrderKey | None:
-    """Return the key of a name that the caller may sort by, None for any other name.
-
-    A column that the admin computes is sorted by its ``admin_order_field``.
-    """
-    name = visible_name(request, exposure, text) if len(text) <= MAX_NAME else None
-    column = resolve_column(exposure, name) if name is not None else None
-    if column is None:
-        return None
-    order = column.order_field if not column.is_plain else column.name
-    key = _own_key(exposure.model, order) if order and order[:1] not in "+" else None
-    if key is None:
-        return None
-    return OrderKey(key.path, key.field, key.descending is not descending, key.nullable)
-
-
-def total_order(exposure: "ModelExposure", keys: Sequence[OrderKey]) -> tuple[OrderKey, ...]:
-    """Return the keys with the primary key added, and nothing after it: no two rows are equal."""
-    found: dict[str, OrderKey] = {}
-    pk_fields = {field.attname: field for field in exposure.opts.pk_fields}
-    for key in keys:
-        parts = pk_fields.values() if isinstance(key.field, CompositePrimaryKey) else [key.field]
-        for part in parts:
-            path = part.attname if len(parts) > 1 else key.path
-            found.setdefault(path, OrderKey(path, part, key.descending, key.nullable))
-        if found.keys() >= pk_fields.keys():
-            return tuple(found.values())
-    descending = bool(keys) and keys[-1].descending
-    for attname, field in pk_fields.items():
-        found.setdefault(attname, OrderKey(attname, field, descending, False))
-    return tuple(found.values())
 
 
 # Rows

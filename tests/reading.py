@@ -6,9 +6,10 @@ from typing import Any
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context import MCPRequest
+from mcp_django.ordering import default_ordering
 from mcp_django.pages import Page
 from mcp_django.queries import PageQuery
-from mcp_django.visibility import columns_of, default_ordering, visible_fields
+from mcp_django.visibility import columns_of, visible_fields
 from tests.factories import make_author, make_book
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, Placement, Profile, Section, Shelf, Tag
 from tests.writing import request_of

@@ -17,8 +17,8 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in p
 
 LAYERS = {
     "protocol": "protocol",
-    "common": "addresses columns conf context elicitation exceptions lookups pages pagination permissions plans "
-    "queries questions rates relations rows schemas sealing serializers visibility",
+    "common": "addresses columns conf context elicitation exceptions filtering kinds lookups ordering pages pagination "
+    "permissions plans queries questions rates relations rows schemas sealing serializers visibility",
     "features": "tools resources prompts completions",
     "registry": "exposures adminexposure mounts sites decorators",
     "kernel": "server methods events models sessions streams",

@@ -1,23 +1,19 @@
 """The one gate: what the caller may not see is not there."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 import pytest
-from django.contrib import admin
 from django.contrib.auth.models import User
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 from rest_framework import serializers
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context import MCPRequest
 from mcp_django.exceptions import NotFound
+from mcp_django.filtering import filters_of, find_filter
+from mcp_django.ordering import client_order_key
 from mcp_django.visibility import (
-    client_order_key,
-    default_ordering,
-    filters_of,
-    find_filter,
     get_exposure,
     get_row,
     has_every_row,
@@ -30,14 +26,7 @@ from mcp_django.visibility import (
 )
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, PublishedBook, Section, Shelf, Tag
-from tests.writing import request_of
-
-
-def site_with(*models: Any, **options: Any) -> MCPSite:
-    site = MCPSite()
-    for model in models:
-        site.register(model, ModelExposure, **{"fields": "__all__", **options})
-    return site
+from tests.writing import request_of, site_with
 
 
 @pytest.mark.parametrize(
@@ -161,70 +150,6 @@ class TestFields:
         assert visible_fields(request, exposure) == ("id", "name", "email", "nickname", "born")
         assert {name for name, _, _ in filters_of(request, exposure)} == {"id", "name", "born"}
         assert client_order_key(request, exposure, "email", descending=False) is None
-
-
-@pytest.mark.django_db
-class TestFilters:
-    def test_row_112_a_hidden_field_and_no_field_are_alike(self) -> None:
-        site = site_with(Book, Author, fields=["id", "author"])
-        request, exposure = request_of(make_superuser(), site), site.exposures[Book]
-        for name in ("title", "nothing", "author__secret_token", "author__name", "owner", "tags", "pk__in", "", "__"):
-            assert find_filter(request, exposure, name) is None
-            assert client_order_key(request, exposure, name, descending=False) is None
-
-    @pytest.mark.parametrize(
-        "name", ["_connector", "_negated", "__or", "x" * 5000, "id;--", "id__gt__", "id%s", "\0", "?"]
-    )
-    def test_rows_115_116_a_keyword_of_the_orm_is_no_filter(self, name: str) -> None:
-        site = site_with(Book)
-        request = request_of(make_superuser(), site)
-        assert find_filter(request, site.exposures[Book], name) is None
-        assert client_order_key(request, site.exposures[Book], name, descending=False) is None
-
-    def test_declared_filters_narrow_to_what_they_name(self) -> None:
-        declared: Mapping[str, Sequence[str]] = {"pages": ["gte"], "author__name": ["exact", "iexact"], "title": ["in"]}
-        site = site_with(Book, fields=["pages", "author"], filter_fields=declared)
-        request = request_of(make_superuser(), site)
-        found = {name: lookups for name, _, lookups in filters_of(request, site.exposures[Book])}
-        # The title is not among the fields: a filter on it would tell what it holds.
-        assert found == {"pages": ("gte",), "author__name": ("exact", "iexact")}
-        assert find_filter(request, site.exposures[Book], "author") is None
-
-    def test_paths_of_the_admin_are_followed_as_far_as_the_caller_sees(self) -> None:
-        site = MCPSite(admin_site=admin.site)
-        exposure = site.exposures[Book]
-        assert find_filter(request_of(make_superuser(), site), exposure, "tags__name") is not None
-        member = make_user("u", "testapp.view_book")
-        assert find_filter(request_of(member, site), exposure, "tags__name") is None
-
-    def test_aliases_lead_to_the_visible_field(self) -> None:
-        site = site_with(Book, fields=["author"])
-        request, exposure = request_of(make_superuser(), site), site.exposures[Book]
-        assert find_filter(request, exposure, "author_id") == find_filter(request, exposure, "author")
-        assert find_filter(request, exposure, "pk") == find_filter(request, exposure, "id")
-        assert find_filter(request, exposure, "owner_id") is None
-
-
-class Ordered(ModelExposure):
-    ordering = (F("rating").desc(), "?", "-author__name", "nothing", "tags", "data", "-id", "title")  # type: ignore[assignment]
-
-
-@pytest.mark.django_db
-class TestOrder:
-    def test_the_order_is_total_and_of_columns(self) -> None:
-        request = request_of(make_superuser(), site_with(Book))
-        keys = default_ordering(request, Ordered(Book, request.mcp.site))
-        assert [(k.path, k.descending, k.nullable) for k in keys] == [
-            ("rating", True, True),
-            ("author__name", True, False),
-            ("id", True, False),
-        ]
-
-    def test_a_computed_column_is_sorted_by_its_order_field(self) -> None:
-        site = MCPSite(admin_site=admin.site)
-        key = client_order_key(request_of(make_superuser(), site), site.exposures[Book], "is_long", descending=True)
-        assert key is not None
-        assert (key.path, key.descending) == ("pages", True)
 
 
 STRANGE = ["１", "01", "+1", " 1 ", "1\n", "1.0", "", "x", "-0", True, False, 1.5, 1.0, None, [1], {"pk": 1}, b"1"]

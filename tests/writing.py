@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from mcp_django import MCPSite, ToolError
+from mcp_django import MCPSite, ModelExposure, ToolError
 from mcp_django import site as default_site
 from mcp_django.context import Client, MCPContext, MCPRequest
 from mcp_django.tools.base import Tool, ToolResult
@@ -22,6 +22,14 @@ def request_of(user: Any, site: MCPSite = default_site, **options: Any) -> MCPRe
     options.setdefault("client_id", "client-1")
     request.mcp = MCPContext(site=site, **options)
     return request
+
+
+def site_with(*models: Any, **options: Any) -> MCPSite:
+    """Return a site that exposes the models, with all of their fields unless ``options`` say otherwise."""
+    site = MCPSite()
+    for model in models:
+        site.register(model, ModelExposure, **{"fields": "__all__", **options})
+    return site
 
 
 def result_of(tool: Tool, request: MCPRequest, **arguments: Any) -> Any:

@@ -10,13 +10,14 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model, QuerySet
 
 from ..context import MCPRequest
+from ..filtering import find_filter
 from ..lookups import Condition, parse_condition
 from ..schemas import ProjectFunction, to_jsonable
 from ..schemas.containers import AnyOf, Nullable, Row
 from ..schemas.functions import speaking_plainly
 from ..schemas.values import Boolean, Choice, Type
 from ..serializers import pk_text
-from ..visibility import find_filter, may_view
+from ..visibility import may_view
 from .base import MAX_VALUES, NOTHING, Completion, capped, ranked
 from .fields import complete_field
 from .rows import complete_rows

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from ..lookups import kind_of
+from ..kinds import kind_of
 
 __all__ = ["beginning"]
 

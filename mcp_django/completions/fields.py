@@ -8,10 +8,11 @@ from django.db.models import Q
 
 from ..context import MCPRequest
 from ..exceptions import NotFound
-from ..lookups import kind_of, parse_value, stored_field
+from ..filtering import find_filter
+from ..kinds import kind_of, parse_value, stored_field
 from ..queries import narrowed
 from ..serializers import is_json_field, pk_text
-from ..visibility import find_filter, get_exposure, related_exposure
+from ..visibility import get_exposure, related_exposure
 from .base import NOTHING, Completion, capped, ranked
 from .beginnings import beginning
 from .rows import LIMIT, complete_rows, is_searchable_text

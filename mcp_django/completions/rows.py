@@ -12,10 +12,11 @@ from django.db.models import Q, QuerySet
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..lookups import Condition
+from ..ordering import default_ordering
 from ..queries import narrowed
 from ..serializers import pk_text, plain_label
 from ..tools.arguments import search_argument
-from ..visibility import default_ordering, parse_pk
+from ..visibility import parse_pk
 from .base import MAX_TEXT, MAX_VALUES, NOTHING, Completion, capped
 from .beginnings import beginning
 

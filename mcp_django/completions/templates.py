@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from ..addresses import MAX_URI, PAGE_TEMPLATE, SCHEMA, SCHEME
 from ..context import MCPRequest
 from ..exceptions import NotFound
+from ..ordering import client_order_key
 from ..protocol.uris import UriTemplate, percent_decode
 from ..resources.files import is_file
 from ..serializers import plain_label
-from ..visibility import client_order_key, get_exposure, visible_exposures, visible_fields
+from ..visibility import get_exposure, visible_exposures, visible_fields
 from .base import NOTHING, Completion, last_member, ranked
 from .fields import complete_field
 from .rows import complete_rows

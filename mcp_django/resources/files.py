@@ -14,7 +14,7 @@ from ..addresses import Address
 from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import NotFound
-from ..lookups import kind_of
+from ..kinds import kind_of
 from ..protocol.errors import InvalidParams
 from ..serializers import resolve_column
 from ..visibility import get_exposure, get_row, visible_fields

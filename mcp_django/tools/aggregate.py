@@ -11,7 +11,7 @@ from django.db.models.functions import TruncDay, TruncMonth, TruncYear
 
 from ..context import MCPRequest
 from ..exceptions import ToolError
-from ..lookups import kind_of
+from ..kinds import kind_of
 from ..queries import narrowed
 from ..relations import labels_for
 from ..serializers import Column, field_renderer, render, render_column, resolve_column

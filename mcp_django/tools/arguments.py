@@ -13,23 +13,13 @@ import orjson
 from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
+from ..filtering import filters_of, find_filter
 from ..lookups import Condition, parse_condition
+from ..ordering import client_order_key, default_ordering, total_order
 from ..pagination import OrderKey
 from ..queries import check_searchable
 from ..serializers import Column
-from ..visibility import (
-    client_order_key,
-    columns_of,
-    default_ordering,
-    filters_of,
-    find_filter,
-    get_exposure,
-    page_fields,
-    total_order,
-    visible_exposures,
-    visible_fields,
-    visible_name,
-)
+from ..visibility import columns_of, get_exposure, page_fields, visible_exposures, visible_fields, visible_name
 from .base import Tool
 
 if TYPE_CHECKING:

@@ -7,18 +7,11 @@ from ..addresses import page_uri, row_uri_pattern
 from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import ToolError
-from ..lookups import kind_of
+from ..filtering import filters_of
+from ..kinds import kind_of
+from ..ordering import default_ordering
 from ..serializers import Column, clean_text
-from ..visibility import (
-    caller_actions,
-    columns_of,
-    default_ordering,
-    filters_of,
-    page_fields,
-    related_exposure,
-    visible_exposures,
-    visible_fields,
-)
+from ..visibility import caller_actions, columns_of, page_fields, related_exposure, visible_exposures, visible_fields
 from .arguments import check_names, exposure_argument
 from .base import WRITE, RecordTool, ToolResult
 from .query import ALWAYS_LOAD

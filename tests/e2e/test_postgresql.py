@@ -7,8 +7,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODULES = (
-    "columns lookups oauth_bearer oauth_tokenplan oauth_validator pages pagination permissions plans queries "
-    "relations resources_orm rows serializers tools_actions tools_aggregate tools_deletion tools_query "
+    "columns filtering kinds lookups oauth_bearer oauth_tokenplan oauth_validator ordering pages pagination "
+    "permissions plans queries relations resources_orm rows serializers tools_actions tools_aggregate tools_deletion tools_query "
     "tools_running tools_saving tools_writes visibility"
 )
 
