@@ -8,8 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODULES = (
     "columns filtering kinds lookups oauth_bearer oauth_tokenplan oauth_validator ordering pages pagination "
-    "permissions plans queries relations resources_orm rows serializers tools_actions tools_aggregate tools_deletion tools_query "
-    "tools_running tools_saving tools_writes visibility"
+    "permissions plans queries relations resources_orm rows serializers tools_actions tools_aggregate "
+    "tools_deletion tools_query tools_running tools_saving tools_writes visibility"
 )
 
 
