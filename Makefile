@@ -6,7 +6,9 @@ MESSAGES ?= 50000
 PYTEST ?= -n 2 --dist loadfile
 # The example project is tested with its own settings, all else with those of the tests.
 EXAMPLE_TESTS = --ds=example_project.settings tests/test_example_project.py
-OTHER_TESTS = --ignore=tests/test_example_project.py
+# So are the packages of other people, whose migrations take longer than all of their tests.
+PACKAGES_TESTS = --ds=tests.packages_project.settings --nomigrations tests/test_packages.py
+OTHER_TESTS = --ignore=tests/test_example_project.py --ignore=tests/test_packages.py
 
 # The first interpreter of a list that runs, is new enough and can make virtual environments. pyenv's shims exist for
 # versions that do not run, hence the trial; its versions are found although none of them is on the PATH.
@@ -44,6 +46,7 @@ test-main: .venv/.installed tests/node_modules/.installed
 	@echo "== $$(.venv/bin/python --version), Django $$(.venv/bin/django-admin --version)"
 	@failed=; \
 	.venv/bin/python -m pytest $(EXAMPLE_TESTS) || failed=1; \
+	.venv/bin/python -m pytest $(PACKAGES_TESTS) || failed=1; \
 	.venv/bin/python -m pytest $(PYTEST) $(OTHER_TESTS) || failed=1; \
 	test -z "$$failed"
 
@@ -53,6 +56,7 @@ test-django6:
 		$(MAKE) --no-print-directory PYTHON_DJANGO6="$$python" .venv-django6/.installed && \
 		echo "== $$(.venv-django6/bin/python --version), Django $$(.venv-django6/bin/django-admin --version)" && \
 		.venv-django6/bin/python -m pytest $(EXAMPLE_TESTS) && \
+		.venv-django6/bin/python -m pytest $(PACKAGES_TESTS) && \
 		.venv-django6/bin/python -m pytest $(PYTEST) $(OTHER_TESTS) -m "not e2e"; \
 	elif [ -n "$$CI" ]; then \
 		echo "Django 6 needs Python 3.12 or newer, and there is none." >&2; exit 1; \
@@ -80,13 +84,13 @@ fixture-server: .venv/.installed
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer was found; name one with PYTHON=..." >&2; exit 1; }
 	@echo "== Making .venv with $(PYTHON)"
 	"$(PYTHON)" -m venv --clear .venv
-	.venv/bin/python -m pip install --progress-bar on -e ".[dev,example]" "django~=5.2.0"
+	.venv/bin/python -m pip install --progress-bar on -e ".[dev,example,packages,packages-django5]" "django~=5.2.0"
 	@touch $@
 
 .venv-django6/.installed: pyproject.toml
 	@echo "== Making .venv-django6 with $(PYTHON_DJANGO6)"
 	"$(PYTHON_DJANGO6)" -m venv --clear .venv-django6
-	.venv-django6/bin/python -m pip install --progress-bar on -e ".[dev,example]" "django>=6,<7"
+	.venv-django6/bin/python -m pip install --progress-bar on -e ".[dev,example,packages]" "django>=6,<7"
 	@touch $@
 
 # Warnings about the engine are no news: what needs the newer Node runs on the one installed here.

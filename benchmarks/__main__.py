@@ -72,6 +72,16 @@ def prepare(database: Path, options: argparse.Namespace) -> tuple[list[Call], li
     return calls(rows, uri, deep_row), [data.TOKEN, *tokens]
 
 
+def count_tokens() -> list[dict[str, Any]]:
+    """Count what a language model reads, where the tokenizer is installed."""
+    from . import tokens
+
+    if not tokens.has_tokenizer():
+        say("Tokens are not counted: make tests/node_modules/.installed installs the tokenizer.")
+        return []
+    return tokens.measured()
+
+
 class Harness:
     """One run: what is asked of whom, and what came of it."""
 
@@ -176,6 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         database = Path(directory) / "db.sqlite3"
         harness = Harness(options, database, *prepare(database, options))
         result = asyncio.run(harness.run())
+        result["tokens"] = count_tokens() if not options.only else []
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     print(report.table(harness.calls, result))

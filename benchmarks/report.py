@@ -171,7 +171,19 @@ def table(calls: Sequence[Call], result: Mapping[str, Any]) -> str:
         by_cpu = "-" if ratio["by_cpu"] is None else f"{ratio['by_cpu']:.2f}"
         lines.append(f"  {ratio['ratio']:<72}{ratio['value']:>8.2f}{by_cpu:>8}{mark}")
     lines += stream_lines(result["streams"], result["stream_targets"])
+    lines += token_lines(result.get("tokens", ()))
     return "\n".join(lines)
+
+
+def token_lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what was counted, and the most that it should be."""
+    if not found:
+        return []
+    lines = ["", f"{'tokens (o200k_base)':<74}{'value':>8}{'':>8}{'target':>9}"]
+    for item in found:
+        mark = "✓" if item["reached"] else "✗"
+        lines.append(f"  {item['what']:<72}{item['value']:>8,}{'':>8}  ≤ {item['most']:,} {mark}")
+    return lines
 
 
 def row(title: str, cell: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """A Django project's models and admin over the Model Context Protocol. The names here are the public API."""
 
 from .adminexposure import AdminExposure
-from .decorators import action, prompt, register, resource, tool
+from .decorators import action, prompt, register, register_viewset, resource, tool
 from .events.signals import notify_changed, notify_list_changed
 from .exceptions import AlreadyRegistered, Declined, NotRegistered, ToolError
 from .exposures import ModelExposure
@@ -39,6 +39,7 @@ __all__ = [
     "notify_list_changed",
     "prompt",
     "register",
+    "register_viewset",
     "resource",
     "site",
     "tool",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib.admin import ModelAdmin
@@ -12,8 +13,10 @@ from django.forms import ModelForm
 
 from .context import MCPRequest
 from .exposures import ModelExposure
-from .tools.actions import Action, AdminAction
-from .visibility import is_sensitive
+from .namedfilters import NamedFilter
+from .tools.actions import Action, AdminAction, takes_selection
+from .tools.adminfilters import admin_filters, allows
+from .sensitive import is_sensitive
 
 if TYPE_CHECKING:
     from .sites import MCPSite
@@ -61,10 +64,28 @@ class AdminExposure(ModelExposure):
 
     def _shown(self, request: MCPRequest, obj: Model | None) -> tuple[str, ...]:
         admin = self.model_admin
-        names = [*self._list_names(request), *flatten_fieldsets(admin.get_fieldsets(request, obj))]
+        names = [*self._list_names(request), *filter(self._is_read, self._page_names(request, obj))]
         names += admin.get_readonly_fields(request, obj)
         shown = (name for name in names if isinstance(name, str) and name not in self.exclude)
-        return self.with_primary_key(name for name in shown if not is_sensitive(name))
+        return self.with_primary_key(name for name in shown if not is_sensitive(name, self.model))
+
+    def _page_names(self, request: MCPRequest, obj: Model | None) -> list[str]:
+        names = flatten_fieldsets(self.model_admin.get_fieldsets(request, obj))
+        return [name for name in names if isinstance(name, str)]
+
+    def _is_read(self, name: str) -> bool:
+        """Whether a name of the change page is more than a field of its form."""
+        known = {field.name for field in self.opts.get_fields()}
+        found = (getattr_static(owner, name, None) for owner in (self.model, self.model_admin))
+        return name in known or any(item is not None for item in found)
+
+    def get_form_only_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        """Return the fields of the admin's form that the model knows nothing of."""
+        if self.fields is not None or self.form is not None:
+            return ()
+        closed = {*self.exclude, *self.get_readonly_fields(request, obj)}
+        names = (name for name in self._page_names(request, obj) if name not in closed and not self._is_read(name))
+        return [name for name in names if not is_sensitive(name, self.model)]
 
     def _list_names(self, request: MCPRequest) -> list[str]:
         names = [
@@ -114,10 +135,25 @@ class AdminExposure(ModelExposure):
         own = type(self).get_queryset is AdminExposure.get_queryset and not self.overrides("get_queryset")
         return own and self.has_plain_manager
 
-    def get_ordering(self, request: MCPRequest) -> Sequence[str]:
+    def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
         """Return the order of the admin's list."""
-        own = self.ordering or self.model_admin.get_ordering(request)
-        return [str(name) for name in own] if own else super().get_ordering(request)
+        return self.ordering or self.model_admin.get_ordering(request) or super().get_ordering(request)
+
+    def get_sortable_by(self, request: MCPRequest) -> Sequence[str] | None:
+        """Return the ``sortable_by`` of the admin, None where it does not narrow what may be sorted by."""
+        admin = self.model_admin
+        narrowed = admin.sortable_by is not None or self.overrides("get_sortable_by")
+        return self.sortable_by if self.sortable_by is not None or not narrowed else admin.get_sortable_by(request)
+
+    def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
+        """Return the admin's verdict where it has rules of its own and the exposure does not say what is allowed."""
+        if not self.overrides("lookup_allowed") or self.get_filter_fields(request) is not None:
+            return True
+        return allows(self.model_admin, request, lookup, value)
+
+    def get_named_filters(self, request: MCPRequest) -> Sequence[NamedFilter]:
+        """Return the filters of the admin's sidebar that are code, and those of ``filterset_class``."""
+        return [*super().get_named_filters(request), *admin_filters(request, self)]
 
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
         """Return the admin's ``search_fields``."""
@@ -152,7 +188,31 @@ class AdminExposure(ModelExposure):
         """Return the form of the admin's add or change page."""
         if self.form is not None or self.fields is not None:
             return super().get_form(request, obj, change)
-        return self.model_admin.get_form(request, obj, change=change)
+        fields = flatten_fieldsets(self.model_admin.get_fieldsets(request, obj))
+        return self.model_admin.get_form(request, obj, change=change, fields=fields)
+
+    def get_changeform_initial_data(self, request: MCPRequest) -> dict[str, Any]:
+        """Return what the admin's add page shows at first."""
+        return self.model_admin.get_changeform_initial_data(request)
+
+    @property
+    def inline_admin(self) -> "ModelAdmin[Any]":
+        """The ``ModelAdmin`` itself."""
+        return self.model_admin
+
+    def get_formsets(self, request: MCPRequest, obj: Model, change: bool) -> list[tuple[Any, Any]]:
+        """Return all of the admin's, those that callers do not see too: they post what the page shows."""
+        found = super().get_formsets(request, obj, change)
+        if self.form is None and self.fields is None:
+            return found
+        return [(inline, formset) for inline, formset in found if type(inline) in (self.inlines or ())]
+
+    def shows_inline(self, inline: Any) -> bool:
+        """Return whether callers see it: all that ``inlines`` names, or all unless ``fields`` names what they see."""
+        if self.inlines is not None:
+            return type(inline) in self.inlines
+        named = self.form is not None or self.fields is not None
+        return not named and getattr(inline, "mcp_expose", True) and self.site.may_show(inline.model)
 
     def save_form(self, request: MCPRequest, form: Any, change: bool) -> Model:
         """See :meth:`ModelExposure.save_form`."""
@@ -163,9 +223,9 @@ class AdminExposure(ModelExposure):
         """Save as the admin does."""
         self.model_admin.save_model(request, obj, form, change)
 
-    def save_related(self, request: MCPRequest, form: Any, change: bool) -> None:
-        """Save related values as the admin does, without inlines."""
-        self.model_admin.save_related(request, form, [], change)
+    def save_related(self, request: MCPRequest, form: Any, formsets: Sequence[Any], change: bool) -> None:
+        """Save related values and inlines as the admin does."""
+        self.model_admin.save_related(request, form, formsets, change)
 
     def get_deleted_objects(self, objs: Sequence[Model], request: MCPRequest) -> tuple[Any, ...]:
         """Return what the admin's deletion page shows."""
@@ -175,11 +235,17 @@ class AdminExposure(ModelExposure):
         """Delete as the admin does."""
         self.model_admin.delete_model(request, obj)
 
+    def delete_queryset(self, request: MCPRequest, queryset: QuerySet[Any]) -> None:
+        """Delete as the admin's ``delete_selected`` does."""
+        self.model_admin.delete_queryset(request, queryset)
+
     # History
 
-    def construct_change_message(self, request: MCPRequest, form: Any, add: bool = False) -> Any:
+    def construct_change_message(
+        self, request: MCPRequest, form: Any, formsets: Sequence[Any], add: bool = False
+    ) -> Any:
         """See :meth:`ModelExposure.construct_change_message`."""
-        return self.model_admin.construct_change_message(request, form, [], add)
+        return self.model_admin.construct_change_message(request, form, formsets, add)
 
     def log_addition(self, request: MCPRequest, obj: Model, message: Any) -> Any:
         """See :meth:`ModelExposure.log_addition`."""
@@ -205,7 +271,8 @@ class AdminExposure(ModelExposure):
             # Deleting is delete_record's, which shows and obeys the same collector.
             if name != "delete_selected":
                 function, _, description = action_parts(declared)
-                found.setdefault(name, AdminAction(self, name, function, str(description)))
+                if takes_selection(function):
+                    found.setdefault(name, AdminAction(self, name, function, str(description)))
         return {name: action for name, action in found.items() if action.has_permission(request)}
 
     @cached_property

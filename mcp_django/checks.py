@@ -4,18 +4,20 @@ Ids: ``E0xx``/``W0xx`` for exposures, tools and mounts; those of ``oauth/checks.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from django.conf import settings as django_settings
-from django.core.checks import CheckMessage, Error, Warning, register
+from django.core.checks import CheckMessage, Error, Info, Warning, register
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from rest_framework.authentication import SessionAuthentication
 
 from .conf import DEFAULTS, settings
 from .exposures import ModelExposure
+from .indexes import is_served
 from .mounts import mounted_endpoints, mounted_prefixes
 from .oauth.checks import CHECKS as OAUTH_CHECKS
+from .ordering import declared_ordering
 from .rates import parse_rate
 from .resources.caching import CACHEABLE
 from .sites import MCPSite, site
@@ -30,6 +32,9 @@ TOO_MANY_TOOLS: Final = 120
 LONG_TOOL_NAME: Final = 40
 # Milliseconds. So long a client may go on showing what its user has lost the permission for.
 LONG_TTL: Final = 3_600_000
+# SQLite takes 32,766 parameters, and a composite key is several; results of calls are data of users.
+MOST_ROWS: Final = 10_000
+MOST_SECONDS: Final = 30 * 24 * 3600
 
 
 def all_sites() -> list[MCPSite]:
@@ -253,7 +258,7 @@ def _check_exposure(exposure: ModelExposure) -> Iterator[CheckMessage]:
             id="mcp_django.W012",
         )
     for name in _names(exposure, "fields"):
-        if is_sensitive(name):
+        if is_sensitive(name, exposure.model):
             yield Warning(
                 f"{where.__name__}.fields shows {name!r}, which looks like a secret, to every caller who may view "
                 f"{exposure.label}.",
@@ -269,6 +274,60 @@ def _check_exposure(exposure: ModelExposure) -> Iterator[CheckMessage]:
             )
 
 
+def check_limits(**kwargs: Any) -> list[CheckMessage]:
+    """Check the limits of what a read may cost: a wrong one would fail every call."""
+    found: list[CheckMessage] = [
+        Error(
+            f"{name} is {value!r}, which is no limit.",
+            hint="Write a number above 0, or None for no limit.",
+            id="mcp_django.E020",
+        )
+        for name, value in (
+            ("STATEMENT_TIMEOUT", settings.STATEMENT_TIMEOUT),
+            ("MAX_QUERY_COST", settings.MAX_QUERY_COST),
+        )
+        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0)
+    ]
+    return found
+
+
+def check_bulk(**kwargs: Any) -> list[CheckMessage]:
+    """Check what bounds calls that write: more keys than this do not fit into one query on every database."""
+    found = []
+    for name, most in (("MAX_BULK_ROWS", MOST_ROWS), ("IDEMPOTENCY_MAX_AGE", MOST_SECONDS)):
+        value = getattr(settings, name)
+        if type(value) is not int or not 1 <= value <= most:
+            hint = f"Write a whole number from 1 to {most}."
+            found.append(Error(f"{name} is {value!r}, which is no bound.", hint=hint, id="mcp_django.E025"))
+    return found
+
+
+@register(deploy=True)
+def check_orders(**kwargs: Any) -> list[CheckMessage]:
+    """Tell, for a deployment, which exposures are ordered by what no index of their model serves."""
+    found: dict[Any, CheckMessage] = {}
+    for checked in all_sites():
+        for exposure in checked.exposures.values():
+            keys = declared_ordering(exposure)
+            if exposure.opts.managed and not is_served(exposure.model, keys):
+                names = tuple(("-" if key.descending else "") + key.path for key in keys)
+                found.setdefault((exposure.label, names), _unserved(exposure, names))
+    return list(found.values())
+
+
+def _unserved(exposure: ModelExposure, names: Sequence[str]) -> CheckMessage:
+    local = [name for name in names if "__" not in name]
+    hint = f"Add models.Index(fields={local}, name=...) to its Meta.indexes, or set another ordering on the exposure."
+    if len(local) < len(names):
+        hint = "No index serves an order through a relation: set another ordering on the exposure."
+    return Info(
+        f"No index serves the order of {exposure.label}, {', '.join(names)}: each page sorts the whole table.",
+        hint=hint,
+        obj=exposure.model,
+        id="mcp_django.I021",
+    )
+
+
 def _names(exposure: ModelExposure, option: str) -> list[str]:
     value = getattr(exposure, option) or ()
     return [] if isinstance(value, str) else list(value)
@@ -282,7 +341,7 @@ def _exists(exposure: ModelExposure, name: str) -> bool:
     return True
 
 
-# `check_news` is for deployments and registers itself.
+# `check_news` and `check_orders` are for deployments and register themselves.
 CHECKS: Final = (
     check_settings,
     check_rates,
@@ -292,5 +351,7 @@ CHECKS: Final = (
     check_mounts,
     check_tools,
     check_exposures,
+    check_limits,
+    check_bulk,
     *OAUTH_CHECKS,
 )

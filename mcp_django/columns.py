@@ -7,16 +7,18 @@ class, or out of the range that JSON can carry. Asking the column once costs a t
 import math
 import re
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
 
 import orjson
 
-__all__ = ["MAX_SAFE_INTEGER", "dates", "decimals", "floats", "integers", "texts"]
+__all__ = ["MAX_SAFE_INTEGER", "dates", "decimals", "floats", "integers", "iso_text", "plain", "texts"]
 
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 Column = list[Any] | None
+_TRUTH: Final = {bool, type(None)}
+_WHOLE: Final = {int, type(None)}
 # Neither an exponent nor "NaN" and "Infinity".
 _PLAIN_NUMBERS: Final = re.compile(r"[0-9.-]*")
 
@@ -38,9 +40,21 @@ def texts(values: Sequence[Any], limit: int | None) -> Column:
     return list(values)
 
 
+def plain(values: Sequence[Any]) -> Column:
+    """Return truth values and nulls, or texts, which are JSON already."""
+    types = _types(values)
+    if types <= _TRUTH:
+        return list(values)
+    return texts(values, None) if types == {str} else None
+
+
 def integers(values: Sequence[Any]) -> Column:
-    """Return integers that every client reads exactly (RFC 8259, section 6)."""
-    exact = _types(values) == {int} and max(values) <= MAX_SAFE_INTEGER and min(values) >= -MAX_SAFE_INTEGER
+    """Return integers that every client reads exactly (RFC 8259, section 6), and nulls."""
+    types = _types(values)
+    if not types <= _WHOLE:
+        return None
+    known = values if types == {int} else [value for value in values if value is not None]
+    exact = not known or (max(known) <= MAX_SAFE_INTEGER and min(known) >= -MAX_SAFE_INTEGER)
     return list(values) if exact else None
 
 
@@ -57,9 +71,15 @@ def decimals(values: Sequence[Any]) -> Column:
     return found if _PLAIN_NUMBERS.fullmatch("".join(found)) else None
 
 
+def iso_text(value: date | time) -> str:
+    """Return the text of a date, time or datetime; UTC is a Z, which is the shorter to read."""
+    text = value.isoformat()
+    return f"{text[:-6]}Z" if text.endswith("+00:00") else text
+
+
 def dates(values: Sequence[Any]) -> Column:
-    """Return the texts of dates, or of datetimes that are in UTC or in no zone, as ``isoformat`` writes them."""
+    """Return the texts of dates, or of datetimes that are in UTC or in no zone, as :func:`iso_text` writes them."""
     types = _types(values)
     # orjson rounds offsets to minutes, which no zone but UTC is sure to have.
     plain = types == {date} or (types == {datetime} and {value.tzinfo for value in values} <= {UTC, None})
-    return list(orjson.loads(orjson.dumps(values))) if plain else None
+    return list(orjson.loads(orjson.dumps(values, option=orjson.OPT_UTC_Z))) if plain else None

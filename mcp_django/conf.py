@@ -35,6 +35,14 @@ DEFAULTS: Final[dict[str, Any]] = {
     # Characters of one result, and of one long text within a row.
     "RESULT_CHARS": 40_000,
     "TEXT_CHARS": 300,
+    # Rows that one call may change, delete or run an action on.
+    "MAX_BULK_ROWS": 1_000,
+    # Seconds for which the result of a call with an idempotency_key is kept.
+    "IDEMPOTENCY_MAX_AGE": 24 * 3600,
+    # Seconds that the queries of one read may take, None: no limit; and the most that PostgreSQL may estimate as the
+    # cost of one of them (EXPLAIN before each), None: not asked.
+    "STATEMENT_TIMEOUT": 5,
+    "MAX_QUERY_COST": None,
     # Bytes of a file that a file resource returns.
     "MAX_FILE_BYTES": 5 * 1024 * 1024,
     # Seconds that a cursor and a confirmation token stay valid.

@@ -1,4 +1,4 @@
-"""Decorators of ``mcp.py``: ``register``, ``tool``, ``resource``, ``prompt`` and ``action``."""
+"""Decorators of ``mcp.py``: ``register``, ``register_viewset``, ``tool``, ``resource``, ``prompt`` and ``action``."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -6,11 +6,12 @@ from typing import Any, TypeVar
 from django.db.models import Model
 
 from .exposures import ModelExposure
+from .schemas.steps import runs_anywhere
 from .sites import MCPSite
 from .sites import site as default_site
 from .tools.actions import ActionOptions
 
-__all__ = ["action", "prompt", "register", "resource", "tool"]
+__all__ = ["action", "prompt", "register", "register_viewset", "resource", "tool"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 E = TypeVar("E", bound=type[ModelExposure])
@@ -33,6 +34,26 @@ def register(*models: type[Model], site: MCPSite | None = None) -> Callable[[E],
         return exposure_class
 
     return wrapper
+
+
+def register_viewset(
+    prefix: str,
+    viewset: type | None = None,
+    basename: str | None = None,
+    *,
+    site: MCPSite | None = None,
+    **options: Any,
+) -> Any:
+    """Register a ViewSet of REST framework, with the arguments of a router's ``register``; also as a decorator of it.
+
+    See :meth:`~mcp_django.sites.MCPSite.register_viewset`.
+    """
+
+    def wrapper(viewset: type) -> type:
+        (site or default_site).register_viewset(prefix, viewset, basename, **options)
+        return viewset
+
+    return wrapper(viewset) if viewset is not None else wrapper
 
 
 def tool(function: F | None = None, *, site: MCPSite | None = None, **options: Any) -> Any:
@@ -84,10 +105,12 @@ def action(
     """Mark a method ``(self, request, queryset, **arguments)`` of an exposure as an action.
 
     ``permissions`` are those of the exposure that a caller needs, by the names of its ``has_*_permission``. A
-    destructive action shows what it would do and waits for a confirmation.
+    destructive action shows what it would do and waits for a confirmation. A generator, which yields its progress, also
+    runs where it is called without MCP, as by the admin.
     """
 
     def wrapper(function: F) -> F:
+        function = runs_anywhere(function)
         function.mcp_action = ActionOptions(  # type: ignore[attr-defined]
             permissions=tuple(permissions), description=description, destructive=destructive, **options
         )

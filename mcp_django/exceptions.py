@@ -23,6 +23,7 @@ __all__ = [
     "NotFound",
     "NotRegistered",
     "ToolError",
+    "Unreadable",
 ]
 
 
@@ -45,6 +46,16 @@ class Declined(ToolError):
         said = "dismissed the question" if action == "cancel" else "declined"
         super().__init__(f"The user {said}. Nothing was changed. Do not ask again unless the user wants it.")
         self.action = action
+
+
+class Unreadable(ToolError):
+    """A row holds a value that cannot be read, so that a write could not leave it as it is."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This record holds a value that cannot be read from the database, so it cannot be used here; get_record "
+            "shows the others. Nothing was changed."
+        )
 
 
 class NotFound(Exception):

@@ -15,12 +15,17 @@ from django.forms import ModelForm, modelform_factory
 
 from .conf import settings
 from .context import MCPRequest
+from .namedfilters import NamedFilter
 from .tools.actions import Action, FunctionAction
 from .tools.deletion import deleted_objects
+from .tools.filtersets import FilterSetFilter
 from .tools.history import log
-from .visibility import is_sensitive
+from .tools.inlines import is_djangos
+from .sensitive import is_sensitive
 
 if TYPE_CHECKING:
+    from django.contrib.admin import ModelAdmin
+    from django.contrib.admin.options import InlineModelAdmin
     from rest_framework.serializers import BaseSerializer
 
     from .sites import MCPSite
@@ -34,12 +39,14 @@ class ModelExposure:
     ``fields`` is an allow-list of model fields, properties and methods of the model or of the exposure; it is also what
     may be filtered and sorted on. Left out, only the primary key and the label of a row are shown; ``"__all__"`` is
     every concrete field of the model but the sensitive ones.
-    ``filter_fields`` narrows filtering to a mapping of field to lookups. ``list_display`` names the columns of a page
-    when the caller does not choose. ``label_field`` names the model field that labels a row where ``__str__`` is not
-    just that field. ``stable_queryset`` says that the shape of :meth:`get_queryset` is the same for every caller and
-    call, so that its SQL may be compiled once. ``cache_ttl_ms`` is how many milliseconds a client may keep what it read
-    of the model as a resource, None for what the setting ``CACHE_TTL_MS`` says; a change, and a permission that is
-    lost, may go unnoticed for as long.
+    ``filter_fields`` narrows filtering to a mapping of field to lookups, ``sortable_by`` what callers may sort by; both
+    may name paths through relations. ``filterset_class`` is a ``FilterSet`` of django-filter, whose filters are added
+    by their names. ``list_display`` names the columns of a page when the caller does not choose. ``label_field`` names
+    the model field that labels a row where ``__str__`` is not just that field. ``inlines`` are the admin's classes of
+    the rows that are shown and written together with a row. ``stable_queryset`` says that the shape of
+    :meth:`get_queryset` is the same for every caller and call, so that its SQL may be compiled once. ``cache_ttl_ms``
+    is how many milliseconds a client may keep what it read of the model as a resource, None for what the setting
+    ``CACHE_TTL_MS`` says; a change, and a permission that is lost, may go unnoticed for as long.
     """
 
     fields: Sequence[str] | str | None = None
@@ -48,13 +55,16 @@ class ModelExposure:
     list_display: Sequence[str] = ()
     search_fields: Sequence[str] = ()
     filter_fields: Mapping[str, Sequence[str]] | None = None
-    ordering: Sequence[str] = ()
+    filterset_class: Any = None
+    ordering: Sequence[Any] = ()
+    sortable_by: Sequence[str] | None = None
     actions: Sequence[str] = ()
     list_per_page: int | None = None
     label_field: str | None = None
     stable_queryset: bool | None = None
     cache_ttl_ms: int | None = None
     form: "type[ModelForm[Any]] | None" = None
+    inlines: "Sequence[type[InlineModelAdmin[Any, Any]]] | None" = None
     serializer_class: "type[BaseSerializer[Any]] | None" = None
     description: str = ""
     # The methods that decide what a row is; an exposure that overrides one of them is read afresh for each call.
@@ -64,6 +74,7 @@ class ModelExposure:
         self.model = model
         self.opts = model._meta
         self.site = site
+        self._inline_exposures: dict[type[Any], InlineExposure] = {}
 
     @cached_property
     def label(self) -> str:
@@ -81,7 +92,7 @@ class ModelExposure:
         """The allow-list as declared; ``"__all__"`` leaves sensitive fields out."""
         declared = self.fields or ()
         if declared == "__all__":
-            declared = [field.name for field in self.opts.concrete_fields if not is_sensitive(field.name)]
+            declared = [field.name for field in self.opts.concrete_fields if not is_sensitive(field.name, self.model)]
         return self.with_primary_key(name for name in declared if name not in self.exclude)
 
     def with_primary_key(self, names: Any) -> tuple[str, ...]:
@@ -107,6 +118,10 @@ class ModelExposure:
         """Return the fields that may be read but not written."""
         return self.readonly_fields
 
+    def get_form_only_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        """Return the fields of the form that may be written although there is nothing to read."""
+        return ()
+
     def get_computed(self, name: str) -> Callable[[Model], Any] | None:
         """Return what computes the column ``name`` from an instance, or None when the model itself has it."""
         # A column may bear the name of an option or hook of this class, such as ``model``.
@@ -121,9 +136,13 @@ class ModelExposure:
         """Return the rows that this caller may know of. Every read, write and action starts from it."""
         return self.model._default_manager.get_queryset()
 
-    def get_ordering(self, request: MCPRequest) -> Sequence[str]:
+    def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
         """Return the order of pages; the primary key is added, so that it is total."""
-        return self.ordering or [str(name) for name in self.opts.ordering or ()]
+        return self.ordering or self.opts.ordering or ()
+
+    def get_sortable_by(self, request: MCPRequest) -> Sequence[str] | None:
+        """Return what callers may sort by, paths through relations included, or None for all that they may read."""
+        return self.sortable_by
 
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
         """Return the fields that ``search`` looks in, with the admin's prefixes (``^ = @``)."""
@@ -142,6 +161,14 @@ class ModelExposure:
     def get_filter_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]] | None:
         """Return the lookups allowed for each field, or None for those that go with the types of the fields."""
         return self.filter_fields
+
+    def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
+        """Return whether a filter that is open to the caller may be used with the value; ``lookup`` is as in a URL."""
+        return True
+
+    def get_named_filters(self, request: MCPRequest) -> Sequence[NamedFilter]:
+        """Return the filters that the project wrote itself: those of ``filterset_class``."""
+        return [FilterSetFilter(request, self, self.filterset_class)] if self.filterset_class is not None else []
 
     def get_list_per_page(self, request: MCPRequest) -> int:
         """Return the number of rows of a page when the caller does not say."""
@@ -194,6 +221,44 @@ class ModelExposure:
         ]
         return modelform_factory(self.model, form=self.form or ModelForm, fields=writable)
 
+    def get_changeform_initial_data(self, request: MCPRequest) -> dict[str, Any]:
+        """Return what the form of a new row shows at first, beside the defaults of its fields."""
+        return {}
+
+    @cached_property
+    def inline_admin(self) -> "ModelAdmin[Any]":
+        """The ``ModelAdmin`` that makes the inlines and their formsets."""
+        from django.contrib.admin import ModelAdmin, site
+
+        made: Any = ModelAdmin(self.model, self.site.admin_site or site)
+        made.inlines = list(self.inlines or ())
+        return made
+
+    def get_inlines(self, request: MCPRequest, obj: Model | None = None) -> list[Any]:
+        """Return the inlines that the page shows to the caller, as instances of their classes."""
+        admin: Any = self.inline_admin
+        if is_djangos(type(admin).get_formsets_with_inlines):
+            found = admin.get_inline_instances(request, obj)
+        else:
+            found = [inline for _, inline in admin.get_formsets_with_inlines(request, *([] if obj is None else [obj]))]
+        return [inline for inline in found if self.shows_inline(inline)]
+
+    def get_formsets(self, request: MCPRequest, obj: Model, change: bool) -> list[tuple[Any, Any]]:
+        """Return the inlines of the page and their formsets, bound where the request posts."""
+        admin: Any = self.inline_admin
+        formsets, inlines = admin._create_formsets(request, obj, change)
+        return list(zip(inlines, formsets, strict=True))
+
+    def exposure_of_inline(self, inline: Any) -> "InlineExposure":
+        """Return the rows of an inline as an exposure, the same for all instances of its class."""
+        if type(inline) not in self._inline_exposures:
+            self._inline_exposures[type(inline)] = InlineExposure(inline.model, self.site, inline)
+        return self._inline_exposures[type(inline)]
+
+    def shows_inline(self, inline: Any) -> bool:
+        """Return whether callers may know of the inline at all."""
+        return True
+
     def save_form(self, request: MCPRequest, form: Any, change: bool) -> Model:
         """Return the row of a valid form, not yet saved."""
         saved: Model = form.save(commit=False)
@@ -201,11 +266,14 @@ class ModelExposure:
 
     def save_model(self, request: MCPRequest, obj: Model, form: Any, change: bool) -> None:
         """Save a row that passed validation."""
-        obj.save()
+        # Forms do not validate that a key of several columns is new, and save() would write over the row that has it.
+        obj.save(force_insert=not change and self.opts.is_composite_pk)
 
-    def save_related(self, request: MCPRequest, form: Any, change: bool) -> None:
-        """Save the many-to-many values of a row that has been saved."""
+    def save_related(self, request: MCPRequest, form: Any, formsets: Sequence[Any], change: bool) -> None:
+        """Save the many-to-many values of a row that has been saved, and the rows of its inlines."""
         form.save_m2m()
+        for formset in formsets:
+            formset.save()
 
     def get_deleted_objects(self, objs: Sequence[Model], request: MCPRequest) -> tuple[Any, ...]:
         """Return what ``ModelAdmin.get_deleted_objects`` returns for the rows."""
@@ -215,11 +283,17 @@ class ModelExposure:
         """Delete a row."""
         obj.delete()
 
+    def delete_queryset(self, request: MCPRequest, queryset: QuerySet[Any]) -> None:
+        """Delete rows, by one query where that is possible: the model's own ``delete()`` is not called."""
+        queryset.delete()
+
     # History
 
-    def construct_change_message(self, request: MCPRequest, form: Any, add: bool = False) -> Any:
-        """Return what the history says of a saved form, in the admin's structure."""
-        return construct_change_message(form, [], add)
+    def construct_change_message(
+        self, request: MCPRequest, form: Any, formsets: Sequence[Any], add: bool = False
+    ) -> Any:
+        """Return what the history says of a saved form and its inlines, in the admin's structure."""
+        return construct_change_message(form, formsets, add)
 
     def log_addition(self, request: MCPRequest, obj: Model, message: Any) -> Any:
         """Log that a row was added."""
@@ -247,3 +321,20 @@ class ModelExposure:
     def all_action_names(self) -> list[str]:
         """Return the names of the actions that any caller may find, for the check that tool names are unique."""
         return list(self.actions)
+
+
+class InlineExposure(ModelExposure):
+    """The rows of an inline, for what makes columns of them. Who may see which is for the page that they belong to."""
+
+    def __init__(self, model: type[Model], site: "MCPSite", inline: Any) -> None:
+        super().__init__(model, site)
+        self.inline = inline
+        self.declared: Sequence[str] | None = None
+
+    def get_computed(self, name: str) -> Callable[[Model], Any] | None:
+        """Return the function in ``readonly_fields``, or the method of the inline, that makes the column."""
+        if any(name == field.name for field in self.opts.get_fields()):
+            return None
+        named = [item for item in self.inline.readonly_fields if callable(item) and item.__name__ == name]
+        found = named[0] if named else getattr(self.inline, name, None)
+        return found if callable(found) else None

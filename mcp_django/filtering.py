@@ -1,20 +1,22 @@
 """What a caller may filter on: names that are looked up in allow-lists and lead to columns and lookups."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from django.db.models import Model
+from django.core.exceptions import FieldDoesNotExist
+from django.db.models import ForeignObjectRel, Model
 
 from .context import MCPRequest
-from .kinds import kind_of
-from .lookups import Path, declared_lookups, resolve_path
+from .lookups import Path, declared_lookups, resolve_path, usual_lookups
+from .narrowing import leads_to_hidden_model, leads_to_hidden_rows
 from .serializers import resolve_column
-from .visibility import MAX_NAME, related_exposure, visible_fields, visible_name
+from .visibility import MAX_NAME, is_sensitive, related_exposure, visible_fields, visible_name
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure
 
-__all__ = ["filters_of", "find_filter"]
+__all__ = ["filters_of", "find_filter", "is_offered_path"]
 
 
 def filters_of(request: MCPRequest, exposure: "ModelExposure") -> Iterator[tuple[str, Path, tuple[str, ...]]]:
@@ -35,19 +37,54 @@ def find_filter(request: MCPRequest, exposure: "ModelExposure", text: str) -> tu
     text = visible_name(request, exposure, text) or text
     if declared is not None:
         return _filter(request, exposure, text, declared) if text in declared else None
-    allowed = "__" not in text or text in _undeclared_filters(request, exposure)
+    allowed = text in visible_fields(request, exposure) or _is_of_admin(request, exposure, text)
     return _filter(request, exposure, text, None) if allowed else None
 
 
+def is_offered_path(request: MCPRequest, exposure: "ModelExposure", path: str) -> bool:
+    """Return whether code of the project may filter by the path for the caller: no row on the way is hidden."""
+    if path not in visible_fields(request, exposure) and not _is_of_admin(request, exposure, path):
+        return False
+    found = resolve_path(exposure.model, path)
+    return found is not None and not leads_to_hidden_rows(request, exposure.model, found.column)
+
+
 def _undeclared_filters(request: MCPRequest, exposure: "ModelExposure") -> list[str]:
-    """Return every visible field, and the paths through relations that the admin's ``list_filter`` names."""
-    names = list(visible_fields(request, exposure))
+    """Return every visible field, and what else the admin's ``list_filter`` and ``date_hierarchy`` name."""
+    named = (path for path in _admin_paths(request, exposure) if _is_of_admin(request, exposure, path))
+    return list(dict.fromkeys([*visible_fields(request, exposure), *named]))
+
+
+def _is_of_admin(request: MCPRequest, exposure: "ModelExposure", path: str) -> bool:
+    """Return whether the admin offers to filter by the path, and the caller may."""
+    if path not in _admin_paths(request, exposure):
+        return False
+    sees = _sees_path if "__" in path else _is_shown_by_admin
+    return sees(request, exposure, path)
+
+
+def _admin_paths(request: MCPRequest, exposure: "ModelExposure") -> Iterator[str]:
+    """Yield the fields and paths that the admin offers to filter by."""
     admin = getattr(exposure, "model_admin", None)
-    for item in admin.get_list_filter(request) if admin is not None else ():
+    if admin is None:
+        return
+    for item in (*admin.get_list_filter(request), admin.date_hierarchy):
         path = item[0] if isinstance(item, (list, tuple)) else item
-        if isinstance(path, str) and "__" in path and _sees_path(request, exposure, path):
-            names.append(path)
-    return list(dict.fromkeys(names))
+        if isinstance(path, str):
+            yield path
+
+
+def _is_shown_by_admin(request: MCPRequest, exposure: "ModelExposure", name: str) -> bool:
+    """Return whether a field that is no column may be filtered on because the admin's sidebar does so.
+
+    An exposure that names its own fields has said what may be known of a row.
+    """
+    if exposure.fields is not None or name in exposure.exclude or is_sensitive(name, exposure.model):
+        return False
+    column = resolve_column(exposure, name)
+    if column is None or not column.is_plain or column.field.model is not exposure.model:
+        return False
+    return column.kind != "many" or related_exposure(request, column.field) is not None
 
 
 def _sees_path(request: MCPRequest, exposure: "ModelExposure", path: str) -> bool:
@@ -55,30 +92,66 @@ def _sees_path(request: MCPRequest, exposure: "ModelExposure", path: str) -> boo
     *hops, last = path.split("__")
     seen: ModelExposure | None = exposure
     for name in hops:
-        column = resolve_column(seen, name) if seen is not None and name in visible_fields(request, seen) else None
-        if column is None or column.kind not in ("relation", "many"):
+        if seen is None:
             return False
-        seen = related_exposure(request, column.field)
+        relation = _relation(request, seen, name)
+        seen = related_exposure(request, relation) if relation is not None else None
     return seen is not None and visible_name(request, seen, last) is not None
+
+
+def _relation(request: MCPRequest, exposure: "ModelExposure", name: str) -> Any:
+    """Return the relation that a filter may follow: one that the caller reads, or one from elsewhere to this model."""
+    try:
+        field = exposure.opts.get_field(name)
+    except FieldDoesNotExist:
+        return None
+    if isinstance(field, ForeignObjectRel):
+        return field if related_exposure(request, field) is not None else None
+    column = resolve_column(exposure, name) if name in visible_fields(request, exposure) else None
+    return field if column is not None and column.kind in ("relation", "many") else None
 
 
 def _filter(
     request: MCPRequest, exposure: "ModelExposure", name: str, declared: Mapping[str, Sequence[str]] | None
 ) -> tuple[Path, tuple[str, ...]] | None:
     root, _, rest = name.partition("__")
-    column = resolve_column(exposure, root) if root in visible_fields(request, exposure) else None
     path = resolve_path(exposure.model, name)
-    if column is None or path is None or not column.is_plain:
+    if path is None or not _is_open(request, exposure, root, rest, declared):
         return None
-    # Through many-valued relations only the first hop is followed: see pages.condition_of.
-    if path.many and (column.kind != "many" or (rest and _is_many(column.field.related_model, rest))):
+    # Through many-valued relations only the first hop is followed: see narrowing.
+    field: Any = exposure.opts.pk if root == "pk" else exposure.opts.get_field(root)
+    leads_to_many = bool(field.many_to_many or field.one_to_many)
+    if path.many and (not leads_to_many or (rest and _is_many(field.related_model, rest))):
         return None
-    lookups = kind_of(path.field).lookups
+    if rest and leads_to_hidden_rows(request, exposure.model, path.column):
+        if leads_to_hidden_model(request, exposure.model, path.column):
+            return None
+        path = replace(path, guarded=True)
+    lookups = usual_lookups(path.field)
     if declared is not None and isinstance(declared, Mapping):
         lookups = declared_lookups(path, declared[name])
     if not path.nullable:
         lookups = tuple(lookup for lookup in lookups if lookup != "isnull")
     return (path, lookups) if lookups else None
+
+
+def _is_open(
+    request: MCPRequest,
+    exposure: "ModelExposure",
+    name: str,
+    rest: str,
+    declared: Mapping[str, Sequence[str]] | None,
+) -> bool:
+    """Return whether a filter may use the field: the caller reads it as it is, or the admin's sidebar has it.
+
+    A relation from elsewhere is no column, so that a path which begins with it is open by its declaration.
+    """
+    if name in visible_fields(request, exposure):
+        column = resolve_column(exposure, name)
+        return column is not None and column.is_plain
+    if rest:
+        return isinstance(_relation(request, exposure, name), ForeignObjectRel)
+    return declared is None and _is_of_admin(request, exposure, name)
 
 
 def _is_many(model: type[Model], text: str) -> bool:

@@ -5,6 +5,7 @@ any query is built.
 """
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
@@ -35,6 +36,8 @@ __all__ = [
 
 MAX_TEXT: Final = 1000
 MAX_EXPONENT: Final = 300
+# Items that an array is compared with.
+MAX_ITEMS: Final = 20
 
 EQUAL: Final = ("exact", "in", "isnull")
 ORDERED: Final = ("gt", "gte", "lt", "lte", "range")
@@ -45,7 +48,8 @@ TEXTUAL: Final = ("contains", "icontains", "startswith", "istartswith")
 class Kind:
     """What a field holds. ``word`` is its name for callers; ``lookups`` are those it has by itself.
 
-    ``parse`` turns a JSON value into the Python value and raises ValueError, whose text says what is expected.
+    ``parse`` turns a JSON value into the Python value and raises ValueError, whose text says what is expected; where
+    the lookups of a container take values of other types than its own, ``operand`` does, by field, lookup and value.
     """
 
     word: str
@@ -53,6 +57,7 @@ class Kind:
     parse: Callable[[Any, Any], Any]
     sortable: bool = True
     summable: bool = False
+    operand: Callable[[Any, str, Any], Any] | None = None
 
 
 def parse_integer(field: Any, value: Any) -> int:
@@ -108,9 +113,19 @@ def parse_boolean(field: Any, value: Any) -> bool:
 def parse_text(field: Any, value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
-    if not isinstance(value, str) or "\0" in value or len(value) > MAX_TEXT:
+    if not isinstance(value, str) or "\0" in value or len(value) > MAX_TEXT or not _is_unicode(value):
         raise ValueError(f"text of at most {MAX_TEXT} characters")
     return value
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether UTF-8 can hold the text: no database takes half of a surrogate pair."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return False
+    return True
 
 
 def _temporal(parse: Callable[[str], Any], expected: str) -> Callable[[Any, Any], Any]:
@@ -185,6 +200,64 @@ _KINDS: Final[tuple[tuple[type[Any], Kind], ...]] = (
     (models.BinaryField, Kind("bytes", ("isnull",), _nothing, sortable=False)),
 )
 _OTHER: Final = Kind("value", ("isnull",), _nothing, sortable=False)
+# The parts of such a key are fields of their own, with lookups of their own.
+_COMPOSITE: Final = Kind("key", (), _nothing, sortable=False)
+
+
+# PostgreSQL
+
+
+def _items(value: Any) -> list[Any]:
+    items = value if isinstance(value, list) else [value]
+    if not 0 < len(items) <= MAX_ITEMS:
+        raise ValueError(f"a list of 1 to {MAX_ITEMS} values")
+    return items
+
+
+def _array_operand(field: Any, lookup: str, value: Any) -> Any:
+    if lookup == "len":
+        return parse_integer(models.IntegerField(), value)
+    # The items of an array of arrays are those of the innermost, as the database takes them.
+    base = field.base_field
+    while hasattr(base, "base_field"):
+        base = base.base_field
+    found = [parse_value(base, item) for item in _items(value)]
+    while hasattr(field.base_field, "base_field"):
+        found, field = [found], field.base_field
+    return found
+
+
+def _range_operand(field: Any, lookup: str, value: Any) -> Any:
+    if lookup == "overlap":
+        ends = _items(value)
+        if len(ends) != 2:
+            raise ValueError("a list of two values: from, and the first after it")
+        lower, upper = (None if end is None else parse_value(field.base_field, end) for end in ends)
+        if lower is not None and upper is not None and lower > upper:
+            raise ValueError("a list of two values: the smaller one first")
+        return field.range_type(lower, upper)
+    inside = parse_value(field.base_field, value)
+    return field.range_type(inside, inside, "[]")
+
+
+def _key(field: Any, lookup: str, value: Any) -> Any:
+    return parse_text(field, value)
+
+
+# By the name of the class, as importing the module takes the driver of PostgreSQL.
+_POSTGRES: Final[tuple[tuple[str, Kind], ...]] = (
+    ("ArrayField", Kind("list", ("contains", "overlap", "len", "isnull"), _nothing, False, operand=_array_operand)),
+    ("RangeField", Kind("range", ("contains", "overlap", "isnull"), _nothing, False, operand=_range_operand)),
+    ("HStoreField", Kind("mapping", ("has_key", "isnull"), _nothing, False, operand=_key)),
+)
+
+
+def _postgres_kind(stored: Any) -> Kind | None:
+    fields = sys.modules.get("django.contrib.postgres.fields")
+    return next((kind for name, kind in _POSTGRES if fields and isinstance(stored, getattr(fields, name))), None)
+
+
+# Fields
 
 
 def stored_field(field: Any) -> Any:
@@ -200,15 +273,24 @@ def stored_field(field: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def kind_of(field: Any) -> Kind:
-    """Return the kind of a concrete field, a relation counting as what its column holds."""
+    """Return the kind of a field, a relation counting as what its column holds; one without a column has no lookups."""
     if field.many_to_many:
         target = kind_of(field.related_model._meta.pk)
         return Kind(target.word, ("exact", "in"), target.parse, sortable=False)
+    if field.is_relation and not field.concrete:
+        return _key_kind(field) if field.related_model is not None else _COMPOSITE
     stored = stored_field(field)
-    kind = next((kind for base, kind in _KINDS if isinstance(stored, base)), _OTHER)
+    if isinstance(stored, models.CompositePrimaryKey):
+        return _COMPOSITE
+    kind = next((kind for base, kind in _KINDS if isinstance(stored, base)), None) or _postgres_kind(stored) or _OTHER
     if field.is_relation:
         return Kind(kind.word, EQUAL, kind.parse, kind.sortable)
     return kind
+
+
+def _key_kind(relation: Any) -> Kind:
+    """Return the kind of what a relation from elsewhere shows: the primary key of the other model."""
+    return Kind(kind_of(relation.related_model._meta.pk).word, (), _nothing, sortable=False)
 
 
 def _choice(field: Any, value: Any) -> Any:

@@ -5,44 +5,83 @@ allows: what a client writes never becomes an ORM keyword.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
 from django.core.exceptions import FieldDoesNotExist
 from django.db import models
+from django.utils import timezone
 
 from .kinds import TEXTUAL, kind_of, parse_boolean, parse_integer, parse_text, parse_value
+from .relativedates import EXAMPLES, local_now, read_span
 
-__all__ = ["MAX_VALUES", "Condition", "Path", "declared_lookups", "parse_condition", "resolve_path"]
+__all__ = [
+    "MAX_VALUES",
+    "Condition",
+    "Path",
+    "declared_lookups",
+    "parse_condition",
+    "resolve_path",
+    "usual_lookups",
+]
 
 MAX_VALUES: Final = 100
 MAX_REGEX: Final = 100
+# What a backtracking matcher can need ages for: a repeated group, and many repetitions one after the other.
+MAX_REPEATS: Final = 3
+_REPEAT: Final = re.compile(r"[*+{]")
+_REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
 
-# Lookups that no field has by itself; an exposure may declare them in ``filter_fields``.
-DECLARED_TEXT: Final = ("iexact", "endswith", "iendswith", "regex", "iregex")
-DECLARED_PARTS: Final = ("year", "quarter", "month", "week", "week_day", "day", "hour", "minute")
+# Lookups of texts beside those of their kind; a regular expression is only for an exposure that declares it.
+MORE_TEXT: Final = ("iexact", "endswith", "iendswith")
+DECLARED_TEXT: Final = ("regex", "iregex")
+# Parts of dates and times, and the numbers that each can be. The bounds of a year leave room for every time zone.
+PARTS: Final[Mapping[str, tuple[int, int]]] = {
+    "year": (2, 9998),
+    "quarter": (1, 4),
+    "month": (1, 12),
+    "week": (1, 53),
+    "week_day": (1, 7),
+    "day": (1, 31),
+    "hour": (0, 23),
+    "minute": (0, 59),
+}
+_PARTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "date": ("year", "quarter", "month", "week", "week_day", "day"),
+    "datetime": ("date", *PARTS),
+    "time": ("hour", "minute"),
+}
+_DAYS: Final = ("date", "datetime")
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A field reached from a model: the ORM path of its column, and whether that is one value, and may be NULL."""
+    """A field reached from a model: the ORM path of its column, and whether that is one value, and may be NULL.
+
+    ``guarded`` says that it leads through rows of which the caller may not see all.
+    """
 
     column: str
     field: Any
     many: bool
     nullable: bool
+    guarded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One resolved filter: ``path`` compared by ``lookup`` with ``values``, parsed and in the order of the lookup."""
+    """One resolved filter: ``path`` compared by ``lookup`` with ``values``, parsed and in the order of the lookup.
+
+    ``given`` is what the client wrote where that is a relative date, whose values change with the clock.
+    """
 
     path: Path
     lookup: str
     values: tuple[Any, ...]
+    given: Any = None
 
 
 @lru_cache(maxsize=4096)
@@ -85,6 +124,8 @@ def _parse_text_lookup(field: Any, lookup: str, value: Any) -> str:
     if lookup.endswith("regex"):
         if len(text) > MAX_REGEX:
             raise ValueError(f"an expression of at most {MAX_REGEX} characters")
+        if _REPEATED_GROUP.search(text) or len(_REPEAT.findall(text)) > MAX_REPEATS:
+            raise ValueError(f"an expression without repeated groups and with at most {MAX_REPEATS} repetitions")
         try:
             re.compile(text)
         except (re.error, OverflowError, RecursionError):
@@ -92,18 +133,11 @@ def _parse_text_lookup(field: Any, lookup: str, value: Any) -> str:
     return text
 
 
-def _is_day(field: Any, value: Any) -> bool:
-    return kind_of(field).word == "datetime" and isinstance(value, str) and len(value) <= 10
-
-
-def _end_of_day(value: datetime) -> datetime:
-    return value + (timedelta(days=1) - timedelta(microseconds=1))
-
-
-def parse_condition(path: Path, lookup: str, value: Any) -> Condition:
+def parse_condition(path: Path, lookup: str, value: Any, now: datetime | None = None) -> Condition:
     """Return the condition for a lookup that is allowed on the field.
 
-    ``null`` means isnull, a list means in; a bare date compared with a datetime means the whole day.
+    ``null`` means isnull, a list means in; a bare date compared with a datetime means the whole day, and a relative
+    date, which is seen from ``now``, the whole time that it names.
 
     Raises:
         ValueError: the value does not fit; the text says what is expected.
@@ -113,23 +147,79 @@ def parse_condition(path: Path, lookup: str, value: Any) -> Condition:
         return Condition(path, "isnull", (True,))
     if lookup == "isnull":
         return Condition(path, lookup, (parse_boolean(field, value),))
+    operand = kind_of(field).operand
+    if operand is not None:
+        return Condition(path, lookup, (operand(field, lookup, value),))
+    if lookup in PARTS:
+        return Condition(path, lookup, (_part(lookup, value),))
+    if not field.is_relation and kind_of(field).word in _DAYS:
+        return _temporal(path, lookup, value, now)
     if lookup == "in" or (lookup == "exact" and isinstance(value, list)):
         return Condition(path, "in", tuple(dict.fromkeys(parse_value(field, item) for item in _values(value))))
     if lookup == "range":
         first, last = _two(value)
-        end = parse_value(field, last)
-        return Condition(path, lookup, (parse_value(field, first), _end_of_day(end) if _is_day(field, last) else end))
-    if lookup in TEXTUAL or lookup in DECLARED_TEXT:
+        return Condition(path, lookup, (parse_value(field, first), parse_value(field, last)))
+    if lookup in TEXTUAL or lookup in MORE_TEXT or lookup in DECLARED_TEXT:
         return Condition(path, lookup, (_parse_text_lookup(field, lookup, value),))
-    if lookup in DECLARED_PARTS:
-        return Condition(path, lookup, (parse_integer(models.IntegerField(), value),))
-    found = parse_value(field, value)
-    if _is_day(field, value):
-        if lookup == "exact":
-            return Condition(path, "range", (found, _end_of_day(found)))
-        if lookup in ("gt", "lte"):
-            found = _end_of_day(found)
-    return Condition(path, lookup, (found,))
+    return Condition(path, lookup, (parse_value(field, value),))
+
+
+def _part(lookup: str, value: Any) -> int:
+    low, high = PARTS[lookup]
+    number = parse_integer(models.IntegerField(), value)
+    if not low <= number <= high:
+        first = " (Sunday)" if lookup == "week_day" else ""
+        raise ValueError(f"a whole number from {low}{first} to {high}")
+    return number
+
+
+def _temporal(path: Path, lookup: str, value: Any, now: datetime | None) -> Condition:
+    """Return the condition on a date or datetime, of which a value may name a stretch."""
+    now = now or local_now()
+    given = value if _is_relative(value, now) else None
+    if lookup == "in" or (lookup == "exact" and isinstance(value, list)):
+        spans = [_bounds(path.field, item, now) for item in _values(value)]
+        if any(first != last for first, last in spans):
+            raise ValueError('single points in time; name several stretches of time with "or"')
+        return Condition(path, "in", tuple(dict.fromkeys(first for first, _ in spans)), given)
+    if lookup == "range" and (not isinstance(value, str) or given is None):
+        one, other = _two(value)
+        values = _bounds(path.field, one, now)[0], _bounds(path.field, other, now)[1]
+        return Condition(path, lookup, values, given)
+    first, last = _bounds(path.field, value, now)
+    if lookup == "range" or (lookup in ("exact", "date") and first != last):
+        return Condition(path, "range", (first, last), given)
+    found = last if lookup in ("gt", "lte") else first
+    return Condition(path, "exact" if lookup == "date" else lookup, (found,), given)
+
+
+def _is_relative(value: Any, now: datetime) -> bool:
+    items = value if isinstance(value, list) else [value]
+    return any(isinstance(item, str) and read_span(item, now) is not None for item in items[:MAX_VALUES])
+
+
+def _bounds(field: Any, value: Any, now: datetime) -> tuple[Any, Any]:
+    """Return the first and the last value that is meant: of the whole day where a datetime gets a bare date."""
+    is_date = kind_of(field).word == "date"
+    span = read_span(value, now) if isinstance(value, str) else None
+    if span is not None:
+        return (span.start.date(), span.last.date()) if is_date else (span.start, span.last)
+    try:
+        found = parse_value(field, value)
+    except ValueError as error:
+        raise ValueError(f"{error}, or {EXAMPLES}") from None
+    return (found, found if is_date or len(value) > 10 else _end_of_day(found))
+
+
+def _end_of_day(value: datetime) -> datetime:
+    try:
+        end = datetime.combine(value.date() + timedelta(days=1), time())
+        if value.tzinfo is not None:
+            end = timezone.make_aware(end)
+            end.astimezone(UTC)
+        return end - timedelta(microseconds=1)
+    except OverflowError:
+        raise ValueError("a date within the years 1 to 9999") from None
 
 
 def _two(value: Any) -> Sequence[Any]:
@@ -139,12 +229,20 @@ def _two(value: Any) -> Sequence[Any]:
     return values
 
 
+@lru_cache(maxsize=4096)
+def usual_lookups(field: Any) -> tuple[str, ...]:
+    """Return the lookups that the field takes where the exposure says nothing."""
+    kind = kind_of(field)
+    if field.is_relation:
+        return kind.lookups
+    if kind.word == "text" and "icontains" in kind.lookups:
+        return kind.lookups + MORE_TEXT
+    return kind.lookups + _PARTS_OF.get(kind.word, ())
+
+
 def declared_lookups(path: Path, lookups: Sequence[str]) -> tuple[str, ...]:
     """Return those of the declared lookups that the field can take; what this app does not know is left out."""
-    kind = kind_of(path.field)
-    known = set(kind.lookups)
-    if kind.word == "text":
+    known = set(usual_lookups(path.field))
+    if set(MORE_TEXT) <= known:
         known |= set(DECLARED_TEXT)
-    if kind.word in ("date", "datetime", "time"):
-        known |= set(DECLARED_PARTS)
     return tuple(lookup for lookup in lookups if lookup in known)

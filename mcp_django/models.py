@@ -1,4 +1,4 @@
-"""What the server remembers between requests: sessions of the handshake era and the streams of their calls.
+"""What the server remembers between requests: sessions of the handshake era, the streams of their calls, and results.
 
 Nothing of it is authority: every request is checked by its own token, and a session belongs to one user. Rows are
 written by whichever worker has something to say and read by whichever worker the client is connected to.
@@ -9,7 +9,7 @@ from typing import ClassVar
 from django.conf import settings
 from django.db import models
 
-__all__ = ["Session", "Stream", "StreamEvent"]
+__all__ = ["KeyedCall", "Session", "Stream", "StreamEvent"]
 
 
 class Session(models.Model):
@@ -73,3 +73,19 @@ class StreamEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.stream_id[:6]}…-{self.number}"
+
+
+class KeyedCall(models.Model):
+    """A call that a client made under a key of its own, so that it can be repeated without being done again."""
+
+    id = models.CharField(max_length=64, primary_key=True, help_text="The digest of user, endpoint, tool and key.")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, editable=False, on_delete=models.CASCADE, related_name="+"
+    )
+    tool = models.CharField(max_length=64)
+    arguments = models.CharField(max_length=64, help_text="Their digest.")
+    result = models.TextField(blank=True, help_text="The result as JSON; empty while nobody knows of one.")
+    created = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.tool} {self.id[:6]}…"

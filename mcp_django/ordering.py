@@ -1,8 +1,9 @@
 """What a caller may sort by, and the order of a page: always total, so that it can be paged by keys."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from django.db.models import CompositePrimaryKey, F, Model
 from django.db.models.expressions import OrderBy
@@ -11,13 +12,17 @@ from .context import MCPRequest
 from .kinds import kind_of
 from .lookups import resolve_path
 from .pagination import OrderKey
-from .serializers import resolve_column
-from .visibility import MAX_NAME, visible_name
+from .serializers import Column, resolve_column
+from .visibility import MAX_NAME, has_every_row, related_exposure, visible_fields, visible_name
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure
 
-__all__ = ["client_order_key", "default_ordering", "total_order"]
+__all__ = ["client_order_key", "declared_ordering", "default_ordering", "sortable_names", "total_order"]
+
+
+# Relations that a client's name of an order may follow.
+MAX_HOPS: Final = 3
 
 
 def default_ordering(request: MCPRequest, exposure: "ModelExposure") -> tuple[OrderKey, ...]:
@@ -25,47 +30,126 @@ def default_ordering(request: MCPRequest, exposure: "ModelExposure") -> tuple[Or
 
     An entry that is no column of one value (an expression, ``?``, an annotation) is left out.
     """
-    keys = (_own_key(exposure.model, entry) for entry in exposure.get_ordering(request))
-    return total_order(exposure, [key for key in keys if key is not None])
+    return _total(exposure, exposure.get_ordering(request))
+
+
+def declared_ordering(exposure: "ModelExposure") -> tuple[OrderKey, ...]:
+    """Return the order that the exposure, its admin or its model declares for all callers."""
+    admin = getattr(exposure, "model_admin", None)
+    return _total(exposure, exposure.ordering or getattr(admin, "ordering", None) or exposure.opts.ordering or ())
+
+
+def _total(exposure: "ModelExposure", entries: Sequence[Any]) -> tuple[OrderKey, ...]:
+    return total_order(exposure, [key for entry in entries for key in _own_keys(exposure.model, entry, MAX_HOPS)])
+
+
+def _own_keys(model: type[Model], entry: Any, hops: int) -> list[OrderKey]:
+    """Return the keys of an entry of a declared order; as in Django, the name of a relation means its model's order."""
+    key = _own_key(model, entry)
+    if key is None:
+        return []
+    name = entry.lstrip("+-") if isinstance(entry, str) else ""
+    if not hops or not key.field.is_relation or name.rpartition("__")[2] != key.field.name:
+        return [key]
+    related = key.field.related_model
+    inner = [found for item in related._meta.ordering for found in _own_keys(related, item, hops - 1)]
+    return [_through(name, key, found) for found in inner] or [key]
+
+
+def _through(name: str, key: OrderKey, inner: OrderKey) -> OrderKey:
+    """Return the key of the related model as one of the model; a relation that descends turns it round."""
+    nulls_last = inner.nulls_last
+    if nulls_last is not None and key.descending:
+        nulls_last = not nulls_last
+    nullable, descending = key.nullable or inner.nullable, inner.descending is not key.descending
+    return OrderKey(f"{name}__{inner.path}", inner.field, descending, nullable, nulls_last)
 
 
 def _own_key(model: type[Model], entry: Any) -> OrderKey | None:
-    descending = False
+    """Return the key of what may stand in ``Meta.ordering`` and ``admin_order_field``."""
+    descending, nulls_last = False, None
     if isinstance(entry, OrderBy):
+        nulls_last = True if entry.nulls_last else False if entry.nulls_first else None
         descending, entry = entry.descending, entry.expression
     if isinstance(entry, F):
         entry = getattr(entry, "name", None)
-    return _named_key(model, entry, descending) if isinstance(entry, str) else None
+    return _named_key(model, entry, descending, nulls_last) if isinstance(entry, str) else None
 
 
 @lru_cache(maxsize=4096)
-def _named_key(model: type[Model], entry: str, descending: bool) -> OrderKey | None:
+def _named_key(model: type[Model], entry: str, descending: bool, nulls_last: bool | None) -> OrderKey | None:
     if entry[:1] in "+-":
         descending, entry = entry[0] == "-", entry[1:]
+    if entry == "pk" and isinstance(model._meta.pk, CompositePrimaryKey):
+        return OrderKey(entry, model._meta.pk, descending, False)
     path = resolve_path(model, entry) if entry else None
-    if path is None or path.many or not _is_sortable(path.field):
+    if path is None or path.many or not kind_of(path.field).sortable:
         return None
-    return OrderKey(path.column, path.field, descending, path.nullable)
+    return OrderKey(path.column, path.field, descending, path.nullable, nulls_last if path.nullable else None)
 
 
-def _is_sortable(field: Any) -> bool:
-    return isinstance(field, CompositePrimaryKey) or kind_of(field).sortable
-
-
-def client_order_key(request: MCPRequest, exposure: "ModelExposure", text: str, *, descending: bool) -> OrderKey | None:
+def client_order_key(
+    request: MCPRequest,
+    exposure: "ModelExposure",
+    text: str,
+    *,
+    descending: bool = False,
+    nulls_last: bool | None = None,
+) -> OrderKey | None:
     """Return the key of a name that the caller may sort by, None for any other name.
 
-    A column that the admin computes is sorted by its ``admin_order_field``.
+    A column that the admin computes is sorted by its ``admin_order_field``. A path through relations is one that
+    ``sortable_by`` declares, or that the caller could follow by reading every row on its way: an order by rows that are
+    hidden would tell of them.
     """
-    name = visible_name(request, exposure, text) if len(text) <= MAX_NAME else None
-    column = resolve_column(exposure, name) if name is not None else None
-    if column is None:
+    if len(text) > MAX_NAME:
         return None
-    order = column.order_field if not column.is_plain else column.name
-    key = _own_key(exposure.model, order) if order and order[:1] not in "+" else None
+    declared = exposure.get_sortable_by(request)
+    name = visible_name(request, exposure, text) or text
+    if declared is not None and name not in declared and text not in declared:
+        return None
+    column = resolve_column(exposure, name) if name in visible_fields(request, exposure) else None
+    if column is not None:
+        key = _column_key(exposure, column)
+    else:
+        key = _path_key(request, exposure, name, is_declared=declared is not None)
     if key is None:
         return None
-    return OrderKey(key.path, key.field, key.descending is not descending, key.nullable)
+    if nulls_last is None and key.nulls_last is not None:
+        nulls_last = key.nulls_last is not descending
+    return replace(key, descending=key.descending is not descending, nulls_last=nulls_last if key.nullable else None)
+
+
+def _column_key(exposure: "ModelExposure", column: Column) -> OrderKey | None:
+    order = column.name if column.is_plain else column.order_field
+    return _own_key(exposure.model, order) if order and order != "?" else None
+
+
+def _path_key(request: MCPRequest, exposure: "ModelExposure", text: str, *, is_declared: bool) -> OrderKey | None:
+    *hops, last = text.split("__")
+    if not hops or len(hops) > MAX_HOPS:
+        return None
+    seen = exposure
+    for name in hops:
+        column = resolve_column(seen, name) if name in visible_fields(request, seen) else None
+        if column is None or column.kind != "relation":
+            return None
+        if is_declared:
+            return _own_key(exposure.model, text)
+        related = related_exposure(request, column.field)
+        if related is None or not has_every_row(related):
+            return None
+        seen = related
+    column = resolve_column(seen, last) if last in visible_fields(request, seen) else None
+    plain = column is not None and column.kind in ("field", "relation")
+    return _own_key(exposure.model, text) if plain else None
+
+
+def sortable_names(request: MCPRequest, exposure: "ModelExposure") -> list[str]:
+    """Return the names that the caller may sort by; of paths through relations those that are declared."""
+    declared = exposure.get_sortable_by(request)
+    names = visible_fields(request, exposure) if declared is None else declared
+    return [name for name in names if client_order_key(request, exposure, name) is not None]
 
 
 def total_order(exposure: "ModelExposure", keys: Sequence[OrderKey]) -> tuple[OrderKey, ...]:
@@ -76,7 +160,7 @@ def total_order(exposure: "ModelExposure", keys: Sequence[OrderKey]) -> tuple[Or
         parts = pk_fields.values() if isinstance(key.field, CompositePrimaryKey) else [key.field]
         for part in parts:
             path = part.attname if len(parts) > 1 else key.path
-            found.setdefault(path, OrderKey(path, part, key.descending, key.nullable))
+            found.setdefault(path, OrderKey(path, part, key.descending, key.nullable, key.nulls_last))
         if found.keys() >= pk_fields.keys():
             return tuple(found.values())
     descending = bool(keys) and keys[-1].descending

@@ -6,42 +6,42 @@ with a computed column, or of an exposure with its own serializer, is read as in
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache, partial
+from itertools import chain, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model, QuerySet
 
 from .addresses import row_uri
 from .columns import texts
 from .context import MCPRequest
 from .kinds import kind_of
+from .labels import MAX_LABEL, label_of, label_relations
+from .pagination import Segment, segment_values
+from .peers import each_row
 from .plans import Plan, cached_plan, compile_plan, condition_shape, is_plannable
-from .queries import PageQuery, params_of, rows_of, slots_of, using_of
-from .relations import MAX_RELATED, joined_label, labels_for, related_lists
-from .serializers import (
-    MAX_LABEL,
-    Column,
-    clean_text,
-    field_renderer,
-    label_of,
-    label_relations,
-    pk_text,
-    render,
-    render_column,
-)
+from .queries import PageQuery, matching_rows, params_of, rows_of, segment_rows, segments_of, slots_of, using_of
+from .relations import MAX_RELATED, generic_paths, generic_values, joined_label, labels_for, linked_values
+from .repairs import LOST, is_unreadable, salvaged_columns, salvaged_keys, salvaged_rows
+from .replaced import is_replaced, plain_rows
+from .serialized import represented
+from .serializers import Column, clean_text, field_renderer, pk_text, render, render_column
 from .visibility import has_every_row, is_sensitive, related_exposure, visible_fields
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure
 
-__all__ = ["Page", "read_instances", "read_page", "show_row"]
+__all__ = ["Page", "read_instances", "read_page", "show_row", "show_rows"]
 
 logger = logging.getLogger("mcp_django")
 Road = Literal["plan", "tuples", "instances"]
-Renderer = Callable[[Any], Any] | None
+# What fails so has no value on the admin's page.
+EMPTY: Final = (AttributeError, ValueError)
+Renderer = Callable[[Any], Any]
 # Values as they were read, by the column.
 Columns = list[Sequence[Any]]
 
@@ -79,7 +79,7 @@ class Layout:
 
 def needs_instances(columns: Sequence[Column]) -> bool:
     """Return whether a column takes more than what the database gives."""
-    return any(column.kind in ("computed", "serialized") for column in columns)
+    return any(column.by_instance or column.kind in ("computed", "serialized") for column in columns)
 
 
 def read_page(request: MCPRequest, query: PageQuery, road: Road | None = None) -> Page:
@@ -89,14 +89,22 @@ def read_page(request: MCPRequest, query: PageQuery, road: Road | None = None) -
         ToolError: the database has no such value as a filter names.
     """
     if road is None:
-        road = "instances" if needs_instances(query.columns) else _tuple_road(query)
+        own = needs_instances(query.columns) or any(is_replaced(key.field.model, key.field) for key in query.ordering)
+        road = "instances" if own else _tuple_road(query)
     if road == "instances":
         return read_instances(request, query)
     joins = tuple(
         joined_label(request, column.field) if column.kind == "relation" else None for column in query.columns
     )
     layout = _layout(query.exposure, query.columns, query.ordering, joins, query.text_limit)
-    columns = _read_columns(request, query, layout, joins, road)
+    try:
+        columns = _read_columns(request, query, layout, joins, road)
+    except Exception as error:
+        if not is_unreadable(error):
+            raise
+        rows = query.exposure.get_queryset(request)
+        keys = salvaged_keys(rows_of(request, query, rows), query.limit + 1)
+        columns = salvaged_columns(rows, keys, layout.paths)
     return _assemble(request, query, layout, columns, [])
 
 
@@ -124,9 +132,11 @@ def _layout(
     pk = tuple(place(part.attname) for part in exposure.opts.pk_fields)
     cells = []
     for column, join in zip(columns, joins, strict=True):
-        plain = column.kind in ("field", "relation") and column.name != exposure.opts.pk.name
-        position = place(column.path) if plain else 0
-        label = place(join) if join is not None else None
+        position, label = 0, place(join) if join is not None else None
+        if column.kind in ("field", "relation", "reverse") and column.name != exposure.opts.pk.name:
+            position = place(column.path)
+        elif column.kind == "generic":
+            position, label = (place(path) for path in generic_paths(column.field))
         cells.append(Cell(column, position, label, _renderer(exposure, column, text_limit)))
     keys = tuple(place(key.path) for key in ordering)
     return Layout(tuple(paths), pk, keys, tuple(cells))
@@ -149,18 +159,33 @@ def _read_columns(
     using = using_of(exposure, queryset)
     params = params_of(query, using)
 
-    def build() -> Plan:
+    @cache
+    def matching() -> QuerySet[Any]:
         base = queryset if queryset is not None else exposure.get_queryset(request)
-        rows = rows_of(request, query, base, slots_of(params), using)
-        return compile_plan(rows.values_list(*layout.paths), using)
+        return matching_rows(request, query, base, slots_of(params))
 
-    if road == "tuples":
-        return build().columns(using, params)
+    def plan_of(segment: Segment) -> Plan:
+        def build() -> Plan:
+            rows = segment_rows(matching(), query, segment, slots_of(params), using)
+            return compile_plan(plain_rows(rows).values_list(*layout.paths), using)
+
+        return build() if road == "tuples" else cached_plan((*key, segment), build)
+
     shapes = tuple(map(condition_shape, query.conditions))
-    nulls = None if query.after is None else tuple(value is None for value in query.after)
-    order = tuple((key.path, key.descending) for key in query.ordering)
-    key = (exposure, using, layout.paths, shapes, order, nulls, query.limit)
-    return cached_plan(key, build).columns(using, params)
+    order = tuple((key.path, key.descending, key.nulls_last) for key in query.ordering)
+    key = (exposure, using, layout.paths, shapes, order, query.limit)
+    found: Columns = []
+    for segment in segments_of(query, using):
+        read = plan_of(segment).columns(using, params)
+        for position in (layout.keys[index] for index in segment_values(segment, query.ordering) if read):
+            # SQLite's driver makes nothing of a date that is none.
+            if None in read[position]:
+                read[position] = [LOST if value is None else value for value in read[position]]
+        both = found and read
+        found = [[*first, *more] for first, more in zip(found, read, strict=True)] if both else found or read
+        if found and len(found[0]) > query.limit:
+            break
+    return found
 
 
 # Instances
@@ -171,8 +196,17 @@ def read_instances(request: MCPRequest, query: PageQuery) -> Page:
     exposure = query.exposure
     layout = _layout(exposure, query.columns, query.ordering, (None,) * len(query.columns), query.text_limit)
     queryset = exposure.get_queryset(request)
-    rows = rows_of(request, query, queryset, params_of(query, queryset.db), queryset.db)
-    instances = list(_with_related(request, exposure, rows, layout, query.columns))
+
+    def found() -> Iterator[QuerySet[Any]]:
+        for rows in rows_of(request, query, queryset):
+            yield _with_related(request, exposure, rows, layout, query.columns)
+
+    try:
+        instances = list(islice(chain.from_iterable(found()), query.limit + 1))
+    except Exception as error:
+        if not is_unreadable(error):
+            raise
+        instances = salvaged_rows(found(), queryset, query.limit + 1)
     read: Columns = [list(map(_getter(path), instances)) for path in layout.paths]
     return _assemble(request, query, layout, read, instances)
 
@@ -192,6 +226,19 @@ def show_row(
     return _assemble(request, PageQuery(exposure, columns, (), 1), layout, read, [row])
 
 
+def show_rows(
+    request: MCPRequest,
+    exposure: "ModelExposure",
+    rows: Sequence[Model],
+    columns: tuple[Column, ...],
+    text_limit: int | None,
+) -> Page:
+    """Return rows that were loaded as instances as a page."""
+    layout = _layout(exposure, columns, (), (None,) * len(columns), text_limit)
+    read: Columns = [list(map(_getter(path), rows)) for path in layout.paths]
+    return _assemble(request, PageQuery(exposure, columns, (), len(rows)), layout, read, rows)
+
+
 def _with_related(
     request: MCPRequest, exposure: "ModelExposure", rows: QuerySet[Any], layout: Layout, columns: Sequence[Column]
 ) -> QuerySet[Any]:
@@ -205,10 +252,12 @@ def _with_related(
         prefixes.update(followed)
     else:
         prefixes.update(column.name for column in columns if column.kind == "relation")
+    if linked := [column.name for column in columns if column.kind == "computed" and column.field is not None]:
+        rows = rows.prefetch_related(*linked)
     if prefixes:
         rows = rows.select_related(*sorted(prefixes))
     shown = visible_fields(request, exposure)
-    hidden = [f.attname for f in exposure.opts.concrete_fields if is_sensitive(f.name) and f.name not in shown]
+    hidden = [f.attname for f in exposure.opts.concrete_fields if is_sensitive(f.name, f.model) and f.name not in shown]
     return rows.defer(*hidden) if hidden else rows
 
 
@@ -265,15 +314,24 @@ def _values(work: _Work, cell: Cell) -> list[Any]:
         return _rendered(work, cell, work.pks)
     if column.kind == "relation":
         return _relation(work, cell)
-    if column.kind == "many":
-        lists, cut = related_lists(work.request, column.field, work.pks)
+    if column.kind in ("many", "reverse"):
+        keys = work.pks if column.kind == "many" else work.columns[cell.position]
+        listed, cut = linked_values(work.request, column.field, keys)
         if cut:
             work.notes.append(f"{column.name} lists {MAX_RELATED} at most")
-        return [lists.get(pk, []) for pk in work.pks]
+        return listed
+    if column.kind == "generic":
+        assert cell.label is not None
+        return generic_values(work.request, column.field, work.columns[cell.position], work.columns[cell.label])
     if column.kind == "computed":
-        return _rendered(work, cell, [_compute(work, column, row) for row in work.instances])
+        computed, one_by_one = each_row(work.instances, partial(_compute, work, column))
+        if one_by_one:
+            work.notes.append(f"{column.name} makes a query for each row: leave it out of fields for a quicker page")
+        return _rendered(work, cell, computed)
     if column.kind == "serialized":
-        return _rendered(work, cell, [shown.get(column.name) for shown in _serialized(work)])
+        if work.shown is None:
+            work.shown = represented(work.request, work.exposure, work.instances)
+        return _rendered(work, cell, [shown.get(column.name) for shown in work.shown])
     values = _rendered(work, cell, work.columns[cell.position])
     if kind_of(column.field).word in ("file", "image"):
         return [
@@ -300,28 +358,14 @@ def _compute(work: _Work, column: Column, row: Any) -> Any:
     assert column.compute is not None
     try:
         return column.compute(row)
-    except Exception:
+    except ObjectDoesNotExist:
+        return None
+    except Exception as error:
+        if isinstance(error, EMPTY) and hasattr(work.exposure, "model_admin"):
+            return None
         logger.warning("The column %s of %s failed", column.name, work.exposure.label, exc_info=True)
         _note_failure(work, column)
         return None
-
-
-def _serialized(work: _Work) -> list[Any]:
-    if work.shown is None:
-        serializer_class = work.exposure.serializer_class
-        assert serializer_class is not None
-        serializer = serializer_class(context={"request": work.request})
-        work.shown = [_represent(work, serializer, row) for row in work.instances]
-    return work.shown
-
-
-def _represent(work: _Work, serializer: Any, row: Any) -> Any:
-    try:
-        return serializer.to_representation(row)
-    except Exception:
-        logger.warning("A row of %s could not be serialized", work.exposure.label, exc_info=True)
-        work.notes.append("a row could not be made; all but its key is null")
-        return {}
 
 
 def _relation(work: _Work, cell: Cell) -> list[Any]:
@@ -330,7 +374,7 @@ def _relation(work: _Work, cell: Cell) -> list[Any]:
         read = work.columns[cell.label]
         labels: Sequence[Any] | None = texts(read, MAX_LABEL)
         if labels is None:
-            labels = [None if text is None else clean_text(text, MAX_LABEL) for text in read]
+            labels = [None if text is None or text is LOST else clean_text(text, MAX_LABEL) for text in read]
     else:
         found = _loaded_labels(work, cell.column)
         if found is None:

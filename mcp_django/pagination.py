@@ -1,11 +1,11 @@
-"""Keyset pages: cursors that hold where a page ended, and the condition for the rows after it.
+"""Keyset pages: cursors that hold where a page ended, and the segments of rows that come after it.
 
 A cursor is opaque (specification, server/utilities/pagination): the sort values of the last row, encrypted because an
 order may use a column that the caller does not see, signed, bound to user, site and query, and good for
 ``CURSOR_MAX_AGE`` seconds. Nothing is kept on the server, and any worker with the same keys can read it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -13,8 +13,9 @@ from typing import Any, Final
 import orjson
 from django.core.exceptions import ValidationError
 from django.db.models import F, Q
-from django.db.models.expressions import Expression
-from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, IsNull, LessThan, LessThanOrEqual
+from django.db.models.expressions import Expression, OrderBy
+from django.db.models.fields.tuple_lookups import TupleGreaterThan, TupleLessThan, TupleLookupMixin
+from django.db.models.lookups import Exact, GreaterThan, IsNull, LessThan
 from django.utils.duration import duration_string
 
 from .conf import settings
@@ -24,7 +25,19 @@ from .kinds import stored_field
 from .protocol.errors import InvalidParams
 from .sealing import SEPARATOR, seal, unseal
 
-__all__ = ["CURSOR_ERROR", "OrderKey", "keyset", "list_cursor", "read_cursor", "read_list_cursor", "write_cursor"]
+__all__ = [
+    "CURSOR_ERROR",
+    "OrderKey",
+    "Segment",
+    "list_cursor",
+    "read_cursor",
+    "read_list_cursor",
+    "segment_condition",
+    "segment_order",
+    "segment_values",
+    "segments",
+    "write_cursor",
+]
 
 CURSOR_ERROR: Final = (
     "This cursor is not valid for this request: it is damaged, expired, or belongs to another query. "
@@ -37,12 +50,16 @@ MAX_KEY_BYTES: Final = 2048
 
 @dataclass(frozen=True, slots=True)
 class OrderKey:
-    """One column of an order: its path from the model, its field, its direction, and whether it may be NULL."""
+    """One column of an order: its path from the model, its field, its direction, and whether it may be NULL.
+
+    ``nulls_last`` says where NULL stands, None that it stands where the database puts it.
+    """
 
     path: str
     field: Any
     descending: bool
     nullable: bool
+    nulls_last: bool | None = None
 
 
 # Cursors
@@ -65,11 +82,16 @@ def write_cursor(request: MCPRequest, purpose: str, keys: Sequence[OrderKey], va
     """Return the cursor of the row with these sort values; ``purpose`` names the model and all of its query.
 
     Raises:
-        ToolError: a value is too long to be carried by a cursor.
+        ToolError: a value is too long to be carried by a cursor, or is none that its column can have.
     """
-    data = orjson.dumps([_plain(value) for value in values])
+    names = ", ".join(key.path for key in keys[:3])
+    try:
+        plain = [_plain(value) for value in values]
+        _read(keys, plain)
+    except (ValueError, ValidationError):
+        raise ToolError(f"The order by {names} ends at a value that cannot be read. Choose another ordering.") from None
+    data = orjson.dumps(plain)
     if len(data) > MAX_KEY_BYTES:
-        names = ", ".join(key.path for key in keys[:3])
         raise ToolError(f"The order by {names} cannot be paged: its texts are too long. Choose another ordering.")
     return _seal(request, purpose, data)
 
@@ -85,12 +107,16 @@ def read_cursor(request: MCPRequest, purpose: str, keys: Sequence[OrderKey], tex
         values = orjson.loads(data) if data is not None else []
         if len(values) != len(keys):
             raise ToolError(CURSOR_ERROR)
-        return tuple(
-            None if value is None else stored_field(key.field).to_python(value)
-            for key, value in zip(keys, values, strict=True)
-        )
+        return _read(keys, values)
     except (ValueError, ValidationError):
         raise ToolError(CURSOR_ERROR) from None
+
+
+def _read(keys: Sequence[OrderKey], values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(
+        None if value is None else stored_field(key.field).to_python(value)
+        for key, value in zip(keys, values, strict=True)
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -120,44 +146,124 @@ def read_list_cursor(request: MCPRequest, purpose: str, text: Any) -> str:
     return data.decode()
 
 
-# Rows after a cursor
+# Segments of an order
 
 
-def keyset(
-    keys: Sequence[OrderKey],
-    nulls: Sequence[bool],
-    bind: Callable[[int], Expression],
-    *,
-    nulls_largest: bool,
-) -> Q:
-    """Return the condition for the rows after the one whose sort values ``bind`` gives by position.
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Consecutive rows of an order that are one range of an index, whatever the directions and places of NULL.
 
-    ``nulls`` says which of those values are NULL; ``nulls_largest`` is where the database sorts NULL (PostgreSQL: as
-    the largest value, SQLite: as the smallest). The leading column is bounded by itself as well, because databases use
-    an index for ``a <= x AND (a < x OR …)`` but not for the disjunction alone.
+    The first ``len(nulls)`` keys have the values of the cursor, NULL where ``nulls`` says so. Of the keys that follow,
+    ``beyond`` are compared with the cursor's as one value; or ``null`` says whether the next one is NULL. With neither,
+    the keys that follow are free.
     """
-    key, is_null = keys[0], nulls[0]
-    column = F(key.path)
-    nulls_last = key.descending is not nulls_largest
-    rest = keyset(keys[1:], nulls[1:], lambda i: bind(i + 1), nulls_largest=nulls_largest) if len(keys) > 1 else None
-    if is_null:
-        same = Q(IsNull(column, True)) & rest if rest is not None else None
-        after = None if nulls_last else Q(IsNull(column, False))
-        return _either(after, same)
-    beyond, bound = (LessThan, LessThanOrEqual) if key.descending else (GreaterThan, GreaterThanOrEqual)
-    after = Q(beyond(column, bind(0)))
-    if key.nullable and nulls_last:
-        after |= Q(IsNull(column, True))
-        return _either(after, Q(Exact(column, bind(0))) & rest if rest is not None else None)
-    if rest is None:
-        return after
-    return Q(bound(column, bind(0))) & (after | (Q(Exact(column, bind(0))) & rest))
+
+    nulls: tuple[bool, ...] = ()
+    beyond: int = 0
+    null: bool | None = None
 
 
-def _either(first: Q | None, second: Q | None) -> Q:
-    if first is not None and second is not None:
-        return first | second
-    # The last key is the primary key, which is never NULL, so that one of the two is there.
-    found = first if first is not None else second
-    assert found is not None
+WHOLE: Final = (Segment(),)
+
+
+class RowGreaterThan(TupleGreaterThan):
+    """``(a, b) > (x, y)`` on SQLite too, which Django does not ask for row values because it lacks ``IN`` for them."""
+
+    def get_fallback_sql(self, compiler: Any, connection: Any) -> Any:
+        """Return what other databases get."""
+        return super(TupleLookupMixin, self).as_sql(compiler, connection)
+
+
+class RowLessThan(TupleLessThan):
+    """``(a, b) < (x, y)``, as :class:`RowGreaterThan` is written."""
+
+    def get_fallback_sql(self, compiler: Any, connection: Any) -> Any:
+        """Return what other databases get."""
+        return super(TupleLookupMixin, self).as_sql(compiler, connection)
+
+
+def segments(
+    keys: Sequence[OrderKey], nulls: Sequence[bool] | None, *, nulls_largest: bool, row_values: bool
+) -> Sequence[Segment]:
+    """Return the segments of all rows, or of those after a cursor, one after the other in the order of the keys.
+
+    ``nulls`` says which values of the cursor are NULL, None that there is no cursor; ``nulls_largest`` is where the
+    database sorts NULL (PostgreSQL: as the largest value, SQLite: as the smallest); ``row_values`` says that it finds
+    ``(a, b) > (x, y)`` by an index.
+    """
+    if nulls is not None:
+        return list(_after(keys, tuple(nulls), 0, nulls_largest, row_values))
+    if not keys[0].nullable:
+        return WHOLE
+    first = not _nulls_last(keys[0], nulls_largest)
+    return Segment(null=first), Segment(null=not first)
+
+
+def _nulls_last(key: OrderKey, nulls_largest: bool) -> bool:
+    return key.nulls_last if key.nulls_last is not None else key.descending is not nulls_largest
+
+
+def _after(
+    keys: Sequence[OrderKey], nulls: tuple[bool, ...], start: int, nulls_largest: bool, row_values: bool
+) -> Iterator[Segment]:
+    """Yield the segments after the cursor of the rows whose first ``start`` keys are the cursor's."""
+    if start == len(keys):
+        return
+    key, equal = keys[start], nulls[:start]
+    if nulls[start]:
+        yield from _after(keys, nulls, start + 1, nulls_largest, row_values)
+        if not _nulls_last(key, nulls_largest):
+            yield Segment(equal, null=False)
+        return
+    stop = start + 1
+    # A row value with NULL in it is neither before nor after another one.
+    while row_values and stop < len(keys) and not keys[stop].nullable and keys[stop].descending is key.descending:
+        stop += 1
+    yield from _after(keys, nulls, stop, nulls_largest, row_values)
+    yield Segment(equal, beyond=stop - start)
+    if key.nullable and _nulls_last(key, nulls_largest):
+        yield Segment(equal, null=True)
+
+
+def segment_condition(segment: Segment, keys: Sequence[OrderKey], bind: Callable[[int], Expression]) -> Q:
+    """Return the condition for the rows of the segment; ``bind`` gives the cursor's values by position."""
+    found = Q()
+    for index, is_null in enumerate(segment.nulls):
+        column = F(keys[index].path)
+        found &= Q(IsNull(column, True)) if is_null else Q(Exact(column, bind(index)))
+    start = len(segment.nulls)
+    if segment.null is not None:
+        found &= Q(IsNull(F(keys[start].path), segment.null))
+    if segment.beyond:
+        positions = range(start, start + segment.beyond)
+        columns, values = [F(keys[index].path) for index in positions], [bind(index) for index in positions]
+        one, many = (LessThan, RowLessThan) if keys[start].descending else (GreaterThan, RowGreaterThan)
+        found &= Q(one(columns[0], values[0]) if segment.beyond == 1 else many(tuple(columns), tuple(values)))
+    return found
+
+
+def segment_values(segment: Segment, keys: Sequence[OrderKey]) -> Iterator[int]:
+    """Yield the positions of the keys that are not NULL in the rows of the segment, whatever was read of them."""
+    first = len(segment.nulls)
+    for index, key in enumerate(keys):
+        if not key.nullable or (index == first and (segment.beyond or segment.null is False)):
+            yield index
+
+
+def segment_order(segment: Segment, keys: Sequence[OrderKey], *, nulls_largest: bool) -> list[str | OrderBy]:
+    """Return the order of the rows of a segment.
+
+    A key that has one value there is left out, and where NULL stands is said only where it is not where the database
+    puts it: so an index that knows nothing of either serves.
+    """
+    start = len(segment.nulls) + (segment.null is True)
+    found: list[str | OrderBy] = []
+    for index, key in enumerate(keys[start:]):
+        last = _nulls_last(key, nulls_largest)
+        mixed = key.nullable and (index > 0 or segment.null is True)
+        if mixed and last is not (key.descending is not nulls_largest):
+            places = {"nulls_last": True} if last else {"nulls_first": True}
+            found.append(OrderBy(F(key.path), descending=key.descending, **places))
+        else:
+            found.append(("-" if key.descending else "") + key.path)
     return found

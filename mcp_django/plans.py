@@ -30,8 +30,10 @@ from django.db.models.lookups import (
 )
 
 from .exceptions import ToolError
+from .expressions import Filter, Junction
 from .kinds import stored_field
 from .lookups import Condition
+from .repairs import LOST
 
 __all__ = [
     "Bind",
@@ -44,6 +46,7 @@ __all__ = [
     "condition_shape",
     "condition_values",
     "is_plannable",
+    "joined",
     "places",
     "prepare",
 ]
@@ -191,17 +194,17 @@ def _each(function: Callable[..., Any]) -> Converter:
         try:
             return [function(value, expression, connection) for value in values]
         except Exception:
-            return [_or_null(function, value, expression, connection) for value in values]
+            return [_or_lost(function, value, expression, connection) for value in values]
 
     return convert
 
 
-def _or_null(function: Callable[..., Any], value: Any, expression: Any, connection: Any) -> Any:
-    """Return null for what the column cannot hold, such as a text in a date column of SQLite: it costs one value."""
+def _or_lost(function: Callable[..., Any], value: Any, expression: Any, connection: Any) -> Any:
+    """Return ``LOST`` for what the column cannot hold, such as no JSON in a JSON column of SQLite."""
     try:
-        return function(value, expression, connection)
+        return LOST if value is LOST else function(value, expression, connection)
     except Exception:
-        return None
+        return LOST
 
 
 def _moments(function: Callable[..., Any]) -> Converter:
@@ -257,45 +260,77 @@ _QUICK: Final[Mapping[tuple[str, str], Callable[[Callable[..., Any]], Converter]
 # Conditions
 
 
-def is_plannable(condition: Condition) -> bool:
-    """Return whether the condition has the same SQL for all of its values."""
-    plain = condition.lookup in _COMPARISONS or condition.lookup in ("in", "range", "isnull")
-    return plain and not condition.path.many
+def is_plannable(item: Filter) -> bool:
+    """Return whether the filter has the same SQL for all of its values."""
+    if isinstance(item, Condition):
+        plain = item.lookup in _COMPARISONS or item.lookup in ("in", "range", "isnull")
+        return plain and not item.path.many and not item.path.guarded
+    return isinstance(item, Junction) and all(map(is_plannable, item.parts))
 
 
-def places(condition: Condition) -> int:
+def places(item: Filter) -> int:
     """Return the number of slots: lists are filled up to a power of two, which bounds the number of shapes."""
-    if condition.lookup == "isnull":
+    if not isinstance(item, Condition):
+        return sum(map(places, item.parts)) if isinstance(item, Junction) else 0
+    if item.lookup == "isnull":
         return 0
-    count = len(condition.values)
-    return 1 << (count - 1).bit_length() if condition.lookup == "in" else count
+    count = len(item.values)
+    return 1 << (count - 1).bit_length() if item.lookup == "in" else count
 
 
-def condition_shape(condition: Condition) -> Hashable:
-    """Return what the SQL of the condition depends on."""
-    detail = condition.values[0] if condition.lookup == "isnull" else places(condition)
-    return condition.path.column, condition.lookup, detail
+def condition_shape(item: Filter) -> Hashable:
+    """Return what the SQL of the filter depends on, where it is plannable."""
+    if not isinstance(item, Condition):
+        return (item.connector, tuple(map(condition_shape, item.parts))) if isinstance(item, Junction) else ()
+    detail = item.values[0] if item.lookup == "isnull" else places(item)
+    return item.path.column, item.lookup, detail
 
 
-def condition_values(condition: Condition, using: str) -> list[Any]:
-    """Return the values of the condition's slots."""
-    if condition.lookup == "isnull":
+def condition_values(item: Filter, using: str) -> list[Any]:
+    """Return the values of the filter's slots."""
+    if not isinstance(item, Condition):
+        parts = item.parts if isinstance(item, Junction) else ()
+        return [value for part in parts for value in condition_values(part, using)]
+    if item.lookup == "isnull":
         return []
-    found = [prepare(condition.path.field, value, using) for value in condition.values]
-    return found + found[-1:] * (places(condition) - len(found))
+    found = [prepare(item.path.field, value, using) for value in item.values]
+    return found + found[-1:] * (places(item) - len(found))
 
 
-def bound_condition(condition: Condition, params: Sequence[Any]) -> Q:
-    """Return the condition with these parameters: slots, or the values that :func:`condition_values` gave."""
-    column = F(condition.path.column)
-    if condition.lookup == "isnull":
-        return Q(IsNull(column, condition.values[0]))
-    if condition.lookup == "in":
+def bound_condition(item: Filter, params: Sequence[Any], negated: bool = False) -> Q:
+    """Return the filter with these parameters: slots, or the values that :func:`condition_values` gave.
+
+    ``negated`` says that it stands below a ``not``: NULL is there false rather than unknown, as for Django's
+    ``exclude``, so that a filter and its negation are all rows together.
+    """
+    if isinstance(item, Junction):
+        negated = negated or item.connector == "not"
+        parts, used = [], 0
+        for part in item.parts:
+            parts.append(bound_condition(part, params[used : used + places(part)], negated))
+            used += places(part)
+        return joined(item.connector, parts)
+    assert isinstance(item, Condition)
+    column = F(item.path.column)
+    if item.lookup == "isnull":
+        return Q(IsNull(column, item.values[0]))
+    found = _compared(item, column, params)
+    return found & Q(IsNull(column, False)) if negated and item.path.nullable else found
+
+
+def _compared(item: Condition, column: F, params: Sequence[Any]) -> Q:
+    if item.lookup == "in":
         return Q(BoundIn(column, tuple(params)))
-    if condition.lookup == "range":
+    if item.lookup == "range":
         first, last = params
         return Q(GreaterThanOrEqual(column, Bind(first))) & Q(LessThanOrEqual(column, Bind(last)))
-    return Q(_COMPARISONS[condition.lookup](column, Bind(params[0])))
+    return Q(_COMPARISONS[item.lookup](column, Bind(params[0])))
+
+
+def joined(connector: str, parts: Sequence[Q]) -> Q:
+    """Return the parts joined by ``and``, ``or``, or ``not``, which denies that all of them hold."""
+    found = Q(*parts, _connector=Q.OR if connector == "or" else Q.AND)
+    return ~found if connector == "not" else found
 
 
 # The cache

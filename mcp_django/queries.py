@@ -1,43 +1,59 @@
 """The rows that a caller asked for, as a queryset: the exposure's own rows, narrowed by filters and search."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db import connections
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from .context import MCPRequest
 from .exceptions import ToolError
-from .lookups import Condition
-from .pagination import OrderKey, keyset
-from .plans import Bind, Slot, bound_condition, condition_values, is_plannable, places, prepare
+from .expressions import Filter
+from .narrowing import filtered, searched
+from .pagination import OrderKey, Segment, segment_condition, segment_order, segments
+from .plans import Bind, Slot, condition_values, is_plannable, prepare
 from .serializers import Column
-from .visibility import related_exposure
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure
 
-__all__ = ["COUNT_CAP", "PageQuery", "count_rows", "narrowed", "params_of", "rows_of", "slots_of"]
+__all__ = [
+    "COUNT_CAP",
+    "PageQuery",
+    "count_rows",
+    "matching_rows",
+    "narrowed",
+    "params_of",
+    "rows_of",
+    "segment_rows",
+    "segments_of",
+    "slots_of",
+]
 
 COUNT_CAP: Final = 10_000
+# Databases that find ``(a, b) > (x, y)`` by an index.
+ROW_VALUES: Final = ("postgresql", "sqlite")
 
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
     """What one page shows: ``limit`` rows after the sort values ``after``, with these columns.
 
-    ``text_limit`` is where long texts are cut, None for nowhere.
+    ``text_limit`` is where long texts are cut, None for nowhere. ``moment`` is the time from which relative dates among
+    the conditions are seen, the same for all pages; None where there are none.
     """
 
     exposure: "ModelExposure"
     columns: tuple[Column, ...]
     ordering: tuple[OrderKey, ...]
     limit: int
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Filter, ...] = ()
     search: str = ""
     after: tuple[Any, ...] | None = None
     text_limit: int | None = None
+    moment: datetime | None = None
 
 
 def using_of(exposure: "ModelExposure", queryset: QuerySet[Any] | None) -> str:
@@ -65,25 +81,51 @@ def slots_of(params: Sequence[Any]) -> list[Any]:
     return [Slot(index) for index in range(len(params))]
 
 
-def rows_of(
-    request: MCPRequest, query: PageQuery, queryset: QuerySet[Any], params: Sequence[Any], using: str
+def matching_rows(
+    request: MCPRequest, query: PageQuery, queryset: QuerySet[Any], params: Sequence[Any]
 ) -> QuerySet[Any]:
-    """Return the rows of the page and one more, in order; ``params`` are slots or values."""
-    exposure = query.exposure
-    rows, used = _filtered(request, exposure, queryset, query.conditions, params)
-    rows = _searched(request, exposure, rows, query.search)
-    if query.after is not None:
-        nulls = [value is None for value in query.after]
-        largest = connections[using].features.nulls_order_largest
-        rows = rows.filter(
-            keyset(query.ordering, nulls, lambda index: Bind(params[used + index]), nulls_largest=largest)
-        )
-    names = [("-" if key.descending else "") + key.path for key in query.ordering]
-    return rows.order_by(*names)[: query.limit + 1]
+    """Return the rows that match, on whatever page; ``params`` are slots or values."""
+    rows = searched(request, query.exposure, queryset, query.search)
+    return filtered(request, query.exposure, rows, query.conditions, params)[0]
+
+
+def segments_of(query: PageQuery, using: str) -> Sequence[Segment]:
+    """Return the segments that the page is read from, one after the other until it is full."""
+    connection = connections[using]
+    nulls = None if query.after is None else [value is None for value in query.after]
+    return segments(
+        query.ordering,
+        nulls,
+        nulls_largest=connection.features.nulls_order_largest,
+        row_values=connection.vendor in ROW_VALUES,
+    )
+
+
+def segment_rows(
+    rows: QuerySet[Any], query: PageQuery, segment: Segment, params: Sequence[Any], using: str
+) -> QuerySet[Any]:
+    """Return those of the matching rows that are in the segment, in order, one more than the page shows."""
+    used = len(params) - len(query.after or ())
+    condition = segment_condition(segment, query.ordering, lambda index: Bind(params[used + index]))
+    order = segment_order(segment, query.ordering, nulls_largest=connections[using].features.nulls_order_largest)
+    return (rows.filter(condition) if condition else rows).order_by(*order)[: query.limit + 1]
+
+
+def rows_of(request: MCPRequest, query: PageQuery, queryset: QuerySet[Any]) -> Iterator[QuerySet[Any]]:
+    """Yield the rows of the page, and more, in order: a queryset for each segment, to be read until there are enough.
+
+    Raises:
+        ToolError: the database has no such value.
+    """
+    using = queryset.db
+    params = params_of(query, using)
+    rows = matching_rows(request, query, queryset, params)
+    for segment in segments_of(query, using):
+        yield segment_rows(rows, query, segment, params, using)
 
 
 def narrowed(
-    request: MCPRequest, exposure: "ModelExposure", conditions: Sequence[Condition], search: str
+    request: MCPRequest, exposure: "ModelExposure", conditions: Sequence[Filter], search: str
 ) -> QuerySet[Any]:
     """Return all rows that match, in no order.
 
@@ -97,62 +139,14 @@ def narrowed(
         if is_plannable(condition)
         for param in condition_values(condition, queryset.db)
     ]
-    rows, _ = _filtered(request, exposure, queryset, conditions, params)
-    return _searched(request, exposure, rows, search).order_by()
+    rows = searched(request, exposure, queryset, search)
+    return filtered(request, exposure, rows, conditions, params)[0].order_by()
 
 
 def count_rows(request: MCPRequest, query: PageQuery) -> int:
     """Return how many rows match, or one more than ``COUNT_CAP`` for any number beyond it."""
     rows = narrowed(request, query.exposure, query.conditions, query.search)
     return rows.values("pk")[: COUNT_CAP + 1].count()
-
-
-def _filtered(
-    request: MCPRequest,
-    exposure: "ModelExposure",
-    queryset: QuerySet[Any],
-    conditions: Sequence[Condition],
-    params: Sequence[Any],
-) -> tuple[QuerySet[Any], int]:
-    used = 0
-    for condition in conditions:
-        if is_plannable(condition):
-            count = places(condition)
-            queryset = queryset.filter(bound_condition(condition, params[used : used + count]))
-            used += count
-        elif condition.path.many:
-            queryset = queryset.filter(_through_many(request, exposure, condition))
-        else:
-            queryset = queryset.filter(_plain(condition, condition.path.column))
-    return queryset, used
-
-
-def _plain(condition: Condition, path: str) -> Q:
-    """Return the condition as Django writes it; path and lookup come from the model and the closed list of lookups."""
-    value: Any = list(condition.values) if condition.lookup in ("in", "range") else condition.values[0]
-    return Q((f"{path}__{condition.lookup}", value))
-
-
-def _through_many(request: MCPRequest, exposure: "ModelExposure", condition: Condition) -> Q:
-    """Return the condition on a many-to-many relation, as a subquery, so that no row comes twice.
-
-    Of the related rows only those count that the caller may view.
-    """
-    root, _, rest = condition.path.column.partition("__")
-    field = exposure.opts.get_field(root)
-    related = related_exposure(request, field)
-    if related is None:
-        return Q(pk__in=[])
-    targets = related.get_queryset(request).order_by().filter(_plain(condition, rest or "pk"))
-    sources = exposure.model._base_manager.filter(Q((f"{root}__in", targets.values("pk"))))
-    return Q(pk__in=sources.values("pk"))
-
-
-def _searched(request: MCPRequest, exposure: "ModelExposure", queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-    if not term:
-        return queryset
-    found, may_have_duplicates = exposure.get_search_results(request, queryset, term)
-    return queryset.filter(pk__in=found.order_by().values("pk")) if may_have_duplicates else found
 
 
 def check_searchable(request: MCPRequest, exposure: "ModelExposure") -> None:

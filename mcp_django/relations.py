@@ -4,20 +4,33 @@ A label is shown when the related model is exposed, the caller may view it, and 
 otherwise a foreign key is its bare key, and a many-to-many relation does not list the row.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from django.db.models import F, Window
+from django.db.models import F, Field, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from .context import MCPRequest
-from .serializers import MAX_LABEL, clean_text, field_renderer, label_of, label_relations, plain_label
-from .visibility import has_every_row, related_exposure
+from .exceptions import NotFound
+from .labels import MAX_LABEL, label_of, label_relations, plain_label
+from .peers import each_row
+from .repairs import LOST, is_unreadable, salvaged_by_key
+from .serializers import clean_text, field_renderer, is_generic_relation, pk_text
+from .visibility import has_every_row, parse_pk, related_exposure, related_to
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure
 
-__all__ = ["MAX_RELATED", "joined_label", "labels_for", "related_lists"]
+__all__ = [
+    "MAX_RELATED",
+    "generic_paths",
+    "generic_values",
+    "joined_label",
+    "labels_for",
+    "related_lists",
+    "reverse_lists",
+]
 
 # Related rows of one many-to-many value.
 MAX_RELATED: Final = 20
@@ -35,7 +48,7 @@ def joined_label(request: MCPRequest, field: Any) -> str | None:
 def labels_for(request: MCPRequest, field: Any, keys: Iterable[Any]) -> dict[Any, str | None]:
     """Return the labels of the related rows that the caller may view, by the key that the relation stores."""
     related = related_exposure(request, field)
-    wanted = {key for key in keys if key is not None}
+    wanted = {key for key in keys if key is not None and key is not LOST}
     if related is None or not wanted:
         return {}
     target = related.model._meta.pk if field.many_to_many else field.target_field
@@ -43,13 +56,37 @@ def labels_for(request: MCPRequest, field: Any, keys: Iterable[Any]) -> dict[Any
 
 
 def _labels(request: MCPRequest, related: "ModelExposure", target: str, wanted: set[Any]) -> dict[Any, str | None]:
-    rows = related.get_queryset(request).order_by().filter(**{f"{target}__in": wanted})
+    rows = related.get_queryset(request).order_by().filter(**{f"{target}__in": list(wanted)})
     label = plain_label(related)
     if label is not None:
         return {key: clean_text(text, MAX_LABEL) for key, text in rows.values_list(target, label)}
     followed = label_relations(related.model)
     rows = rows.select_related(*followed) if followed else rows
-    return {getattr(row, target): label_of(related, row) for row in rows}
+    lost: list[Any] = []
+    try:
+        loaded = list(rows)
+    except Exception as error:
+        if not is_unreadable(error):
+            raise
+        keys = list(wanted)
+        found = salvaged_by_key(related.get_queryset(request).order_by(), target, keys)
+        lost = [key for key, row in zip(keys, found, strict=True) if row is LOST]
+        loaded = [row for row in found if row is not None and row is not LOST]
+    labels, _ = each_row(loaded, partial(label_of, related))
+    known = {getattr(row, target): label for row, label in zip(loaded, labels, strict=True)}
+    return known | dict.fromkeys(lost)
+
+
+def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple[list[Any], bool]:
+    """Return for each key the ``[key, label]`` pairs of the rows linked to it, and whether a list was cut.
+
+    ``keys`` are primary keys for a many-to-many relation, otherwise what the rows point to; of a one-to-one relation
+    the pair itself is returned, or None.
+    """
+    lists, cut = (related_lists if field.many_to_many else reverse_lists)(request, field, keys)
+    if field.one_to_one:
+        return [lists[key][0] if lists.get(key) else None for key in keys], False
+    return [lists.get(key, []) for key in keys], cut
 
 
 def related_lists(request: MCPRequest, field: Any, pks: Sequence[Any]) -> tuple[dict[Any, list[Any]], bool]:
@@ -60,14 +97,73 @@ def related_lists(request: MCPRequest, field: Any, pks: Sequence[Any]) -> tuple[
     related = related_exposure(request, field)
     if related is None or not pks:
         return {}, False
-    links = _links(request, related, field, pks)
-    labels = labels_for(request, field, (target for _, target in links))
-    renderer = field_renderer(related.model._meta.pk, None, "")
+    return _listed(request, related, _links(request, related, field, pks))
+
+
+def reverse_lists(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple[dict[Any, list[Any]], bool]:
+    """Return ``[key, label]`` pairs of the rows that point here, by what they point to, and whether a list was cut.
+
+    ``field`` is the relation as this model has it: of a foreign key, of a one-to-one field, or a generic relation.
+    """
+    related = related_exposure(request, field)
+    if related is None or not keys:
+        return {}, False
+    if not is_generic_relation(field):
+        return _listed(request, related, _pointing(request, related, field.field.attname, keys, {}))
+    remote: Any = related.opts.get_field(field.object_id_field_name)
+    holder: Any = related.opts.get_field(field.content_type_field_name)
+    types = holder.related_model.objects
+    own = types.get_for_model(field.model, for_concrete_model=field.for_concrete_model)
+    spelt = {remote.to_python(key): key for key in keys}
+    pairs = _pointing(request, related, remote.attname, list(spelt), {holder.attname: own.pk})
+    return _listed(request, related, [(spelt[source], target) for source, target in pairs])
+
+
+def generic_paths(field: Any) -> tuple[str, str]:
+    """Return the columns of a generic foreign key: that of the type, and that of the key."""
+    return field.model._meta.get_field(field.ct_field).attname, field.fk_field
+
+
+def generic_values(request: MCPRequest, field: Any, types: Sequence[Any], keys: Sequence[Any]) -> list[Any]:
+    """Return what generic foreign keys point to, each as ``[key, label, model]``.
+
+    None stands for what the caller may not see: a model that is not exposed, or a row that is not among its rows.
+    """
+    holder: Any = field.model._meta.get_field(field.ct_field)
+    found: list[Any] = [None] * len(types)
+    for type_id in dict.fromkeys(kind for kind in types if kind is not None and kind is not LOST):
+        related = related_to(request, holder.related_model.objects.get_for_id(type_id).model_class())
+        if related is None or related.opts.is_composite_pk:
+            continue
+        wanted = {at: _key_of(related, keys[at]) for at, kind in enumerate(types) if kind == type_id}
+        labels = _labels(request, related, related.opts.pk.attname, {key for key in wanted.values() if key is not None})
+        renderer = field_renderer(related.opts.pk, None, "")
+        for at, key in wanted.items():
+            if key in labels:
+                found[at] = [renderer(key), labels[key], related.label]
+    return found
+
+
+def _key_of(related: "ModelExposure", key: Any) -> Any:
+    """Return the primary key that the text of a generic foreign key stands for, None where it is none."""
+    try:
+        return parse_pk(related, key)
+    except NotFound:
+        return None
+
+
+def _listed(
+    request: MCPRequest, related: "ModelExposure", links: Sequence[tuple[Any, Any]]
+) -> tuple[dict[Any, list[Any]], bool]:
+    """Return the pairs of what is linked, by what it is linked to, and whether a list was cut."""
+    pk = related.opts.pk
+    labels = _labels(request, related, pk.attname, {target for _, target in links}) if links else {}
+    renderer = pk_text if related.opts.is_composite_pk else field_renderer(pk, None, "")
     found: dict[Any, list[Any]] = {}
     for source, target in links:
         listed = found.setdefault(source, [])
         if target in labels and len(listed) <= MAX_RELATED:
-            listed.append([renderer(target) if renderer else target, labels[target]])
+            listed.append([renderer(target), labels[target]])
     cut = [listed for listed in found.values() if len(listed) > MAX_RELATED]
     for listed in cut:
         listed[MAX_RELATED:] = ["…"]
@@ -76,12 +172,35 @@ def related_lists(request: MCPRequest, field: Any, pks: Sequence[Any]) -> tuple[
 
 def _links(request: MCPRequest, related: "ModelExposure", field: Any, pks: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Return the pairs of keys that the relation's table holds for the rows, as many as can be shown of each."""
-    through = field.remote_field.through
-    source = through._meta.get_field(field.m2m_field_name()).attname
-    target = through._meta.get_field(field.m2m_reverse_field_name()).attname
+    forward = isinstance(field, Field)
+    through = field.remote_field.through if forward else field.through
+    names = (
+        (field if forward else field.field).m2m_field_name(),
+        (field if forward else field.field).m2m_reverse_field_name(),
+    )
+    source, target = (through._meta.get_field(name).attname for name in (names if forward else reversed(names)))
     links = through._default_manager.filter(**{f"{source}__in": pks}).order_by()
     if not has_every_row(related):
         links = links.filter(**{f"{target}__in": related.get_queryset(request).order_by().values("pk")})
-    rank = Window(RowNumber(), partition_by=[F(source)], order_by=[F(target).asc()])
-    pairs = links.annotate(mcp_rank=rank).filter(mcp_rank__lte=MAX_RELATED + 1).order_by(source, target)
-    return list(dict.fromkeys(pairs.values_list(source, target)))
+    return _ranked(links, source, [target])
+
+
+def _pointing(
+    request: MCPRequest, related: "ModelExposure", source: str, keys: Sequence[Any], also: Mapping[str, Any]
+) -> list[tuple[Any, Any]]:
+    """Return pairs of what the column ``source`` of the related model holds and the key of the row, for these keys."""
+    rows = related.model._base_manager.filter(**{f"{source}__in": keys}, **also).order_by()
+    if not has_every_row(related):
+        rows = rows.filter(pk__in=related.get_queryset(request).order_by().values("pk"))
+    return _ranked(rows, source, [part.attname for part in related.opts.pk_fields])
+
+
+def _ranked(rows: QuerySet[Any], source: str, target: Sequence[str]) -> list[tuple[Any, Any]]:
+    """Return pairs of ``source`` and ``target``, of each source as many as can be shown and one more."""
+    # The key may be the column itself, as that of a one-to-one relation is.
+    names = list(dict.fromkeys([source, *target]))
+    rank = Window(RowNumber(), partition_by=[F(source)], order_by=[F(name).asc() for name in target])
+    found = rows.annotate(mcp_rank=rank).filter(mcp_rank__lte=MAX_RELATED + 1).order_by(*names)
+    places = [names.index(name) for name in target]
+    read = ((row[0], tuple(row[place] for place in places)) for row in found.values_list(*names))
+    return list(dict.fromkeys((first, key if len(key) > 1 else key[0]) for first, key in read))

@@ -13,10 +13,11 @@ from django.db.models import F, Model, Q, QuerySet
 from django.db.models.lookups import Exact
 
 from .context import MCPRequest
-from .exceptions import NotFound, ToolError
+from .exceptions import NotFound, ToolError, Unreadable
 from .plans import Bind, Plan, Slot, cached_plan, compile_plan, prepare
 from .queries import using_of
 from .relations import joined_label
+from .repairs import is_unreadable, salvaged_rows
 from .visibility import columns_of, get_row, has_every_row, parse_pk, visible_fields
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def find_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> FoundRo
         NotFound: the caller may not know of such a row.
     """
     if not _is_table(exposure):
-        return FoundRow(get_row(request, exposure, pk), {})
+        return FoundRow(_whole_row(request, exposure, pk), {})
     using = using_of(exposure, None)
     params = _params(exposure, parse_pk(exposure, pk), using)
     names = [field.attname for field in exposure.opts.concrete_fields]
@@ -56,14 +57,31 @@ def find_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> FoundRo
         rows = exposure.get_queryset(request).filter(condition).order_by()
         return compile_plan(rows.values_list(*names, *joins), using)
 
-    found = cached_plan((exposure, using, "row", joins), build).run(using, params)
+    try:
+        found = cached_plan((exposure, using, "row", joins), build).run(using, params)
+    except Exception as error:
+        if not is_unreadable(error):
+            raise
+        found = []
     if not found:
         # A key that leads nowhere, which the database did not forbid, lets the join lose the row.
-        return FoundRow(get_row(request, exposure, pk), {})
+        return FoundRow(_whole_row(request, exposure, pk), {})
     row = exposure.model.from_db(using, names, found[0][: len(names)])
     if not exposure.has_view_permission(request, row):
         raise NotFound
     return FoundRow(row, dict(zip(joins, found[0][len(names) :], strict=True)))
+
+
+def _whole_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> Model:
+    """Return the row of the exposure's own queryset, or as much of it as can be read."""
+    try:
+        return get_row(request, exposure, pk)
+    except Unreadable:
+        rows = exposure.get_queryset(request).filter(pk=parse_pk(exposure, pk))
+        row = next(iter(salvaged_rows([rows.order_by()[:1]], rows, 1)), None)
+        if row is None or not exposure.has_view_permission(request, row):
+            raise NotFound from None
+        return row
 
 
 def _is_table(exposure: "ModelExposure") -> bool:

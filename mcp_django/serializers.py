@@ -4,7 +4,6 @@ A value never fails a page: not a number becomes null, text is made valid Unicod
 text. Integers beyond what every client reads exactly (RFC 8259, section 6) are sent as text.
 """
 
-import dis
 import logging
 import math
 import re
@@ -19,14 +18,18 @@ from uuid import UUID
 import orjson
 from django.core.exceptions import FieldDoesNotExist
 from django.db import models
+from django.db.models.expressions import OrderBy
 from django.db.models.fields.files import FieldFile
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
 from . import columns
-from .columns import MAX_SAFE_INTEGER
+from .columns import MAX_SAFE_INTEGER, iso_text
 from .kinds import kind_of, stored_field
 from .lookups import resolve_path
+from .replaced import is_replaced, linked_reader
+from .sensitive import members
+from .serialized import unchanged_fields
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure
@@ -35,23 +38,21 @@ __all__ = [
     "Column",
     "clean_text",
     "field_renderer",
+    "is_generic_key",
+    "is_generic_relation",
     "is_json_field",
-    "label_of",
     "pk_text",
-    "plain_label",
-    "read_fields",
     "render",
     "resolve_column",
 ]
 
 logger = logging.getLogger("mcp_django")
 
-MAX_LABEL: Final = 200
 MAX_DEPTH: Final = 40
 MAX_ITEMS: Final = 1000
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
-Kind = Literal["field", "relation", "many", "computed", "serialized"]
+Kind = Literal["field", "relation", "many", "reverse", "generic", "computed", "serialized"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,11 @@ class Column:
     """One thing that can be read of a row.
 
     ``kind`` says where the value comes from: a column of the database (``field``, with its ``path`` from the model), a
-    foreign key (``relation``), a many-to-many relation (``many``), a function of the instance (``computed``), or the
+    foreign key (``relation``), a many-to-many relation (``many``), rows that point here (``reverse``, with the ``path``
+    of what they point to), a generic foreign key (``generic``), a function of the instance (``computed``), or the
     exposure's serializer (``serialized``). ``field`` is the model's field, where there is one; ``order_field`` is what
-    a computed column is sorted by. ``is_plain`` says that a filter on the name means what the caller reads there.
+    a computed column is sorted by. ``is_plain`` says that a filter on the name means what the caller reads there, and
+    ``by_instance`` that the value is had from an instance alone, although there is a column.
     """
 
     name: str
@@ -69,8 +72,9 @@ class Column:
     path: str = ""
     field: Any = None
     compute: Callable[[Any], Any] | None = None
-    order_field: str | None = None
+    order_field: Any = None
     is_plain: bool = True
+    by_instance: bool = False
 
 
 # Columns
@@ -78,10 +82,10 @@ class Column:
 
 @lru_cache(maxsize=8192)
 def resolve_column(exposure: "ModelExposure", name: str) -> Column | None:
-    """Return the column of a name, or None: a generic relation, or a relation that has no column here."""
+    """Return the column of a name, or None: a path that is no column of one value."""
     plain = _model_column(exposure, name)
     if exposure.serializer_class is not None and name != exposure.opts.pk.name:
-        same = plain is not None and name in _unchanged_fields(exposure)
+        same = plain is not None and name in unchanged_fields(exposure)
         field = plain.field if plain is not None else None
         return Column(name, "serialized", path=name, field=field, is_plain=same)
     compute = exposure.get_computed(name)
@@ -101,7 +105,7 @@ def _computed(name: str, compute: Callable[[Any], Any], source: Any = None) -> C
     order = getattr(source, "admin_order_field", None)
     if getattr(source, "boolean", False):
         compute = partial(_as_boolean, compute)
-    order_field = order if isinstance(order, str) else None
+    order_field = order if isinstance(order, (str, models.F, OrderBy)) else None
     return Column(name, "computed", compute=compute, order_field=order_field, is_plain=False)
 
 
@@ -128,105 +132,60 @@ def _model_column(exposure: "ModelExposure", name: str) -> Column | None:
         return Column(name, "field", path=pk.attname, field=pk)
     path = resolve_path(exposure.model, name)
     if path is None:
-        return None
+        return _relation_column(exposure, name)
     if path.field.many_to_many:
-        return None if "__" in name else Column(name, "many", path=name, field=path.field)
-    if path.many or path.field.get_internal_type() == "CompositePrimaryKey":
+        return None if "__" in name else _many_column(name, path.field)
+    if path.many or isinstance(path.field, models.CompositePrimaryKey):
         return None
     if path.field.is_relation and name == path.field.name:
         return Column(name, "relation", path=path.column, field=path.field)
-    return Column(name, "field", path=path.column, field=path.field)
+    own = is_replaced(path.field.model, path.field)
+    return Column(name, "field", path=path.column, field=path.field, is_plain=not own, by_instance=own)
+
+
+def _many_column(name: str, field: Any) -> Column:
+    reader = linked_reader(field)
+    if reader is None:
+        return Column(name, "many", path=name, field=field)
+    return Column(name, "computed", field=field, compute=reader, is_plain=False)
+
+
+def _relation_column(exposure: "ModelExposure", name: str) -> Column | None:
+    """Return the column of a relation that the table itself has no column for, by its name or its accessor's."""
+    opts = exposure.opts
+    for rel in opts.related_objects:
+        if name in (rel.name, rel.get_accessor_name()) and not rel.hidden:
+            if rel.many_to_many:
+                return (
+                    Column(name, "many", path=name, field=rel, is_plain=False)
+                    if linked_reader(rel.field) is None
+                    else None
+                )
+            return Column(name, "reverse", path=rel.field.target_field.attname, field=rel, is_plain=False)
+    field = next((field for field in opts.private_fields if field.name == name), None)
+    if is_generic_key(field):
+        return Column(name, "generic", field=field, is_plain=False)
+    if is_generic_relation(field) and not opts.is_composite_pk:
+        return Column(name, "reverse", path=opts.pk.attname, field=field, is_plain=False)
+    return None
+
+
+# By their attributes, as the module of the classes cannot be imported before the apps are loaded.
+
+
+def is_generic_key(field: Any) -> bool:
+    """Return whether the field is a ``GenericForeignKey``."""
+    return hasattr(field, "ct_field") and hasattr(field, "fk_field")
+
+
+def is_generic_relation(field: Any) -> bool:
+    """Return whether the field is a ``GenericRelation``."""
+    return hasattr(field, "object_id_field_name") and hasattr(field, "content_type_field_name")
 
 
 def is_json_field(field: Any) -> bool:
     """Return whether the field's values have no text form of their own."""
-    return kind_of(field).word in ("json", "bytes", "file", "image", "value")
-
-
-# DRF serializers
-
-
-def _serializer_fields(exposure: "ModelExposure") -> Mapping[str, Any]:
-    assert exposure.serializer_class is not None
-    fields: Mapping[str, Any] = getattr(exposure.serializer_class(), "fields", {})
-    return fields
-
-
-@lru_cache(maxsize=256)
-def read_fields(exposure: "ModelExposure") -> tuple[str, ...]:
-    """Return the names that the exposure's serializer writes out, in its order."""
-    fields = _serializer_fields(exposure)
-    return tuple(name for name, field in fields.items() if not field.write_only)
-
-
-@lru_cache(maxsize=256)
-def _unchanged_fields(exposure: "ModelExposure") -> frozenset[str]:
-    """Return the names whose values DRF writes as they are stored: a class of the project's own may mask its value."""
-    from rest_framework import serializers
-
-    known = {*serializers.ModelSerializer.serializer_field_mapping.values(), serializers.ChoiceField}
-    known.add(serializers.PrimaryKeyRelatedField)
-    fields = _serializer_fields(exposure)
-    return frozenset(name for name, field in fields.items() if type(field) in known and field.source == name)
-
-
-# Labels
-
-
-@lru_cache(maxsize=1024)
-def plain_label(exposure: "ModelExposure") -> str | None:
-    """Return the name of the text field that is the label of a row, or None where a label takes the instance."""
-    name = exposure.label_field or _returned_attribute(exposure.model.__str__)
-    path = resolve_path(exposure.model, name) if name and "__" not in name else None
-    if path is None or path.nullable or not isinstance(path.field, (models.CharField, models.TextField)):
-        return None
-    plain = type(path.field).descriptor_class is models.Field.descriptor_class
-    return name if plain and not _has_own_text(path.field) else None
-
-
-def _has_own_text(field: Any) -> bool:
-    """Return whether values are of a class of the project's own, which may have a text of their own."""
-    return hasattr(field, "from_db_value")
-
-
-def _returned_attribute(method: Any) -> str | None:
-    """Return the attribute when the method is exactly ``return self.<attribute>``."""
-    try:
-        found = [
-            step
-            for step in dis.get_instructions(method)
-            if step.opname not in ("RESUME", "CACHE", "NOP", "NOT_TAKEN", "PUSH_NULL")
-        ]
-        names = [step.opname for step in found]
-    except TypeError:
-        return None
-    if len(found) != 3 or not names[0].startswith("LOAD_FAST") or names[1:] != ["LOAD_ATTR", "RETURN_VALUE"]:
-        return None
-    own = method.__code__.co_varnames[:1] == (found[0].argval,) and method.__code__.co_argcount == 1
-    return str(found[1].argval) if own else None
-
-
-@lru_cache(maxsize=1024)
-def label_relations(model: type[models.Model], depth: int = 3) -> tuple[str, ...]:
-    """Return the relations that ``__str__`` follows, for ``select_related``: a label must not cost a query a row."""
-    code = getattr(model.__str__, "__code__", None)
-    found: list[str] = []
-    for name in code.co_names if code is not None and depth else ():
-        path = resolve_path(model, name) if "__" not in name else None
-        if path is not None and path.field.is_relation and not path.many and path.field.name == name:
-            inner = label_relations(path.field.related_model, depth - 1)
-            found += [name, *(f"{name}__{rest}" for rest in inner)]
-    return tuple(found)
-
-
-def label_of(exposure: "ModelExposure", row: models.Model) -> str | None:
-    """Return the label of a row, or None where the project's code fails to make one."""
-    try:
-        label = str(getattr(row, exposure.label_field)) if exposure.label_field else str(row)
-    except Exception:
-        logger.warning("The label of a %s could not be made", exposure.label, exc_info=True)
-        return None
-    return clean_text(label, MAX_LABEL)
+    return kind_of(field).word in ("json", "bytes", "file", "image", "value", "key", "list", "range", "mapping")
 
 
 # Values
@@ -236,7 +195,7 @@ def pk_text(value: Any) -> str:
     """Return the one spelling of a primary key; a composite one is a JSON array of the spellings of its parts."""
     if isinstance(value, tuple):
         return orjson.dumps([pk_text(part) for part in value]).decode()
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+    return iso_text(value) if hasattr(value, "isoformat") else str(value)
 
 
 def clean_text(text: str, limit: int | None = None, hint: str = "") -> str:
@@ -254,7 +213,9 @@ def _text(limit: int | None, hint: str, value: Any) -> Any:
 
 
 def _integer(value: Any) -> Any:
-    return str(value) if type(value) is int and not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER else value
+    if type(value) is not int:
+        return _plain(value)
+    return value if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER else str(value)
 
 
 def _float(value: Any) -> Any:
@@ -266,7 +227,7 @@ def _decimal(value: Any) -> Any:
 
 
 def _iso(value: Any) -> Any:
-    return None if value is None else value.isoformat()
+    return None if value is None else iso_text(value)
 
 
 def _str(value: Any) -> Any:
@@ -275,6 +236,19 @@ def _str(value: Any) -> Any:
 
 def _bytes(value: Any) -> Any:
     return None if value is None else f"<{len(value)} bytes>"
+
+
+def _range(value: Any) -> Any:
+    """Return the two ends, of which the first is in the range and the second is not; any other range as a text."""
+    if value is None:
+        return None
+    usual = (value.lower_inc or value.lower is None) and not value.upper_inc
+    return [_leaf(value.lower), _leaf(value.upper)] if usual and not value.isempty else clean_text(str(value))
+
+
+def _plain(value: Any) -> Any:
+    # SQLite keeps anything in any column.
+    return value if value is None or type(value) is bool else _leaf(value)
 
 
 def _json(limit: int | None, hint: str, value: Any) -> Any:
@@ -288,7 +262,7 @@ def _json(limit: int | None, hint: str, value: Any) -> Any:
 
 def _tree(value: Any, depth: int) -> Any:
     if isinstance(value, dict):
-        return {clean_text(str(k)): _tree(v, depth - 1) for k, v in value.items()} if depth else "…"
+        return {clean_text(k): _tree(v, depth - 1) for k, v in members(value)} if depth else "…"
     if isinstance(value, (list, tuple, set, frozenset, models.QuerySet)):
         if not depth:
             return "…"
@@ -313,7 +287,7 @@ def _leaf(value: Any) -> Any:
         case Decimal():
             return _decimal(value)
         case datetime() | date() | time():
-            return value.isoformat()
+            return iso_text(value)
         case bytes() | bytearray() | memoryview():
             return _bytes(value)
         case FieldFile():
@@ -327,10 +301,8 @@ def render(value: Any, limit: int | None = None, hint: str = "") -> Any:
     return _json(limit, hint, value)
 
 
-# Integers of 64 bits: others are always within MAX_SAFE_INTEGER.
-_WIDE: Final = ("BigAutoField", "BigIntegerField", "PositiveBigIntegerField")
-_BY_WORD: Final[Mapping[str, Callable[[Any], Any] | None]] = {
-    "boolean": None,
+_BY_WORD: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "boolean": _plain,
     "integer": _integer,
     "number": _float,
     "decimal": _decimal,
@@ -339,11 +311,13 @@ _BY_WORD: Final[Mapping[str, Callable[[Any], Any] | None]] = {
     "time": _iso,
     "duration": _str,
     "uuid": _str,
-    "ip": None,
+    "ip": _plain,
     "bytes": _bytes,
+    "range": _range,
 }
 # What renders a whole column, where its values allow that.
 _BY_COLUMN: Final[Mapping[Any, Callable[[Sequence[Any]], list[Any] | None]]] = {
+    _plain: columns.plain,
     _integer: columns.integers,
     _float: columns.floats,
     _decimal: columns.decimals,
@@ -351,8 +325,8 @@ _BY_COLUMN: Final[Mapping[Any, Callable[[Sequence[Any]], list[Any] | None]]] = {
 }
 
 
-def field_renderer(field: Any, limit: int | None, hint: str) -> Callable[[Any], Any] | None:
-    """Return what turns the values of a model field into JSON, None where they are JSON already."""
+def field_renderer(field: Any, limit: int | None, hint: str) -> Callable[[Any], Any]:
+    """Return what turns the values of a model field into JSON."""
     word = kind_of(field).word
     if word == "text":
         return partial(_text, limit, hint)
@@ -361,16 +335,14 @@ def field_renderer(field: Any, limit: int | None, hint: str) -> Callable[[Any], 
     if hasattr(stored_field(field), "from_db_value") and word != "json":
         # A field of the project's own may give any class.
         return partial(render, limit=limit, hint=hint)
-    if word == "integer" and stored_field(field).get_internal_type() not in _WIDE:
-        return None
     return _BY_WORD[word] if word in _BY_WORD else partial(_json, limit, hint)
 
 
-def render_column(name: str, renderer: Callable[[Any], Any] | None, values: Sequence[Any]) -> tuple[list[Any], int]:
+def render_column(name: str, renderer: Callable[[Any], Any], values: Sequence[Any]) -> tuple[list[Any], int]:
     """Return the values as JSON and how many could not be turned: those are null, and the others stay."""
-    whole = list(values) if renderer is None else _whole(renderer, values)
-    if whole is not None or renderer is None:
-        return whole or [], 0
+    whole = _whole(renderer, values)
+    if whole is not None:
+        return whole, 0
     try:
         return [renderer(value) for value in values], 0
     except Exception:

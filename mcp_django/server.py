@@ -22,6 +22,7 @@ from django.core.signals import request_finished, request_started
 from .conf import settings
 from .context import MCPRequest
 from .exceptions import InputRequired, InsufficientScope, NotFound, ToolError
+from .languages import own_locale
 from .methods import METHODS
 from .methods.asking import pause, take_answers
 from .methods.base import Asked, Later, Listen, log_failure
@@ -61,25 +62,28 @@ def serve(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
         take_answers(request, call)
         return handler(request, call.params)
 
-    return _guarded(request, call, produce)
+    with own_locale(request):
+        return _guarded(request, call, produce)
 
 
 def resume(request: MCPRequest, call: Call, later: Later) -> Reply | Asked:
     """Do the work of a ``Later`` in this thread and answer the call, or say what the client is asked."""
-    return _finished(_guarded(request, call, later.work))
+    with own_locale(request):
+        return _finished(_guarded(request, call, later.work))
 
 
 async def resume_async(request: MCPRequest, call: Call, later: Later) -> Reply | Asked:
     """Do the work of a ``Later`` that is a coroutine function and answer the call, or say what the client is asked."""
-    try:
-        return _reply(call, await later.work())
-    except BaseException as raised:
-        error = untangled(raised)
+    with own_locale(request):
+        try:
+            return _reply(call, await later.work())
+        except BaseException as raised:
+            error = untangled(raised)
 
-        def produce() -> Any:
-            raise error
+            def produce() -> Any:
+                raise error
 
-        return _finished(_guarded(request, call, produce))
+            return _finished(_guarded(request, call, produce))
 
 
 def _guarded(request: MCPRequest, call: Call, produce: Callable[[], Any]) -> Reply | Later | Asked | Listen:

@@ -8,6 +8,7 @@ from weakref import WeakSet
 from django.contrib import admin
 from django.core.signals import setting_changed
 from django.db.models import Model
+from django.db.models.base import ModelBase
 from django.urls import URLPattern, re_path
 
 from .adminexposure import AdminExposure
@@ -19,12 +20,13 @@ from .exposures import ModelExposure
 from .prompts import Prompt
 from .resources.base import FunctionResource
 from .resources.orm import ModelResources
-from .tools.actions import ActionTool, RunAction, action_tool_name
+from .tools.actiontools import ActionTool, RunAction, action_tool_name
 from .tools.aggregate import AggregateRecords
 from .tools.base import Tool
 from .tools.functions import FunctionTool
 from .tools.models import DescribeModel, ListModels
-from .tools.query import GetRecord, QueryRecords
+from .tools.query import QueryRecords
+from .tools.record import GetRecord
 from .tools.writes import CreateRecord, DeleteRecord, UpdateRecord
 from .visibility import caller_actions, get_row, visible_exposures
 
@@ -63,6 +65,12 @@ MAX_INSTRUCTIONS = 2_000
 
 # Every site that there is, to be told when the settings change.
 _sites: "WeakSet[MCPSite]" = WeakSet()
+
+
+def is_open(model: type[Model]) -> bool:
+    """Return whether a model that an admin knows may be exposed by itself."""
+    # Some projects register a page of settings with the admin as if it were a model: it has no rows.
+    return isinstance(model, ModelBase) and model._meta.app_label not in CLOSED_APPS
 
 
 class MCPSite:
@@ -155,9 +163,13 @@ class MCPSite:
             raise NotRegistered(f"{model._meta.label} has no ModelAdmin that an AdminExposure could speak for.")
         return built(model, self, model_admin)
 
-    def _exposes(self, model: type[Model], model_admin: "admin.ModelAdmin[Any]") -> bool:
-        closed = model._meta.app_label in CLOSED_APPS or model in self._removed
-        return not closed and getattr(model_admin, "mcp_expose", True)
+    def may_show(self, model: type[Model]) -> bool:
+        """Return whether rows of the model may be shown with those of others: it is exposed, or nothing forbids it."""
+        registered = self.admin_site._registry.get(model) if self.admin_site is not None else None
+        return model in self.exposures or self._exposes(model, registered)
+
+    def _exposes(self, model: type[Model], model_admin: "admin.ModelAdmin[Any] | None") -> bool:
+        return is_open(model) and model not in self._removed and getattr(model_admin, "mcp_expose", True)
 
     @cached_property
     def exposures_by_label(self) -> dict[str, ModelExposure]:
@@ -176,6 +188,22 @@ class MCPSite:
             raise AlreadyRegistered(f"A tool named {tool.name!r} is already registered with {self.name!r}.")
         # A new dict each time: other threads may be walking through the old one.
         self._tools = {**self._tools, tool.name: tool}
+
+    def register_viewset(self, prefix: str, viewset: type, basename: str | None = None, **options: Any) -> None:
+        """Register a ViewSet of REST framework as with a router; its actions become tools and resources.
+
+        See :func:`~mcp_django.viewsets.registration.declare` for the options. Raises ``AlreadyRegistered`` when the
+        name of a tool or a URI is taken, and ``ImproperlyConfigured`` where nothing can be made of the ViewSet.
+        """
+        # REST framework reads the project's settings when it is imported, and settings.py may import this module.
+        from .viewsets.registration import declare
+
+        tools, resources = declare(prefix, viewset, basename, **options)
+        for taken in [*(tool.name for tool in tools), *(resource.uri for resource in resources)]:
+            if taken in self._tools or taken in self._resources:
+                raise AlreadyRegistered(f"{taken!r} is already registered with {self.name!r}: give another name.")
+        self._tools = {**self._tools, **{tool.name: tool for tool in tools}}
+        self._resources = {**self._resources, **{resource.uri: resource for resource in resources}}
 
     def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a prompt. Raises ``AlreadyRegistered`` when the name is taken."""
@@ -214,8 +242,8 @@ class MCPSite:
         return prompts | {uri: item.completer for uri, item in self._resources.items() if item.is_template}
 
     def function_tools(self) -> list[Tool]:
-        """Return the tools that the project wrote as functions."""
-        return [tool for tool in self._tools.values() if isinstance(tool, FunctionTool)]
+        """Return the tools that the project registered: its functions and the actions of its ViewSets."""
+        return [tool for tool in self._tools.values() if type(tool) not in GENERIC_TOOLS]
 
     def all_tool_names(self) -> list[str]:
         """Return the name of every tool that any caller may get, for the check that they are unique."""

@@ -4,17 +4,20 @@ What the caller may not see is not there: each function here gives the same answ
 filtered out and forbidden. Names that clients send are looked up in allow-lists and never become ORM keywords.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from django.db.models import Model
 
+from .columns import iso_text
 from .context import MCPRequest
 from .exceptions import NotFound
 from .kinds import kind_of, stored_field
-from .serializers import Column, is_json_field, read_fields, resolve_column
+from .repairs import all_readable
+from .sensitive import is_sensitive
+from .serialized import read_fields
+from .serializers import Column, is_json_field, resolve_column
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure
@@ -31,21 +34,12 @@ __all__ = [
     "page_fields",
     "parse_pk",
     "related_exposure",
+    "related_to",
     "visible_exposures",
     "visible_fields",
 ]
 
 MAX_NAME: Final = 200
-_SENSITIVE: Final = re.compile(
-    r"(?:^|_)(?:pass(?:word|wd|phrase|code)|pwd|secrets?|tokens?|otp|totp|mfa|pin|cvv|cvc|iban|ssn|salt|hash|credentials?"
-    r"|(?:api|private|secret|access|session|encryption|signing|auth|ssh|recovery)_?(?:key|code)s?)(?:_?hash)?(?:$|_)"
-)
-_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-
-
-def is_sensitive(name: str) -> bool:
-    """Return whether a field's name says that it holds a credential (``password``, ``api_key``, ``card_token``)."""
-    return _SENSITIVE.search(_CAMEL.sub("_", name).lower()) is not None
 
 
 # Models
@@ -105,7 +99,11 @@ def get_exposure(request: MCPRequest, label: Any) -> "ModelExposure":
 
 def related_exposure(request: MCPRequest, field: Any) -> "ModelExposure | None":
     """Return the exposure of the model that a relation leads to, None where the caller may not view it."""
-    model = field.related_model
+    return related_to(request, field.related_model)
+
+
+def related_to(request: MCPRequest, model: type[Model] | None) -> "ModelExposure | None":
+    """Return the exposure of the model, None where the caller may not view it."""
     exposure = request.mcp.site.exposures.get(model) if model is not None else None
     return exposure if exposure is not None and may_view(request, exposure) else None
 
@@ -128,10 +126,15 @@ def visible_fields(request: MCPRequest, exposure: "ModelExposure", obj: Model | 
     if obj is None and key in kept:
         names: tuple[str, ...] = kept[key]
         return names
-    found = tuple(name for name in _named(request, exposure, obj) if _is_there(request, exposure, name))
+    found = visible_among(request, exposure, _named(request, exposure, obj))
     if obj is None:
         kept[key] = found
     return found
+
+
+def visible_among(request: MCPRequest, exposure: "ModelExposure", names: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the names that are columns here, and that no other exposure hides from the caller."""
+    return tuple(name for name in names if _is_there(request, exposure, name))
 
 
 def _named(request: MCPRequest, exposure: "ModelExposure", obj: Model | None) -> Iterable[str]:
@@ -148,9 +151,12 @@ def _is_there(request: MCPRequest, exposure: "ModelExposure", name: str) -> bool
     column = resolve_column(exposure, name)
     if column is None:
         return False
-    if column.kind == "many":
+    if column.kind in ("many", "reverse"):
         return related_exposure(request, column.field) is not None
     field = column.field
+    if column.kind == "computed" and field is not None:
+        related = related_exposure(request, field)
+        return related is not None and has_every_row(related)
     if column.kind == "computed" or field is None or field.model is exposure.model or field.primary_key:
         return True
     return _is_declared(exposure, name) or not _hidden_by_parent(request, exposure, field)
@@ -234,7 +240,7 @@ def _strict(field: Any, raw: Any) -> Any:
         value = kind_of(field).parse(stored, text)
     except ValueError:
         raise NotFound from None
-    written = value.isoformat() if hasattr(value, "isoformat") else str(value)
+    written = iso_text(value) if hasattr(value, "isoformat") else str(value)
     if written != text:
         raise NotFound
     return value
@@ -245,9 +251,11 @@ def get_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> Model:
 
     Raises:
         NotFound: the caller may not know of such a row.
+        Unreadable: it holds a value that cannot be read.
     """
-    value = parse_pk(exposure, pk)
-    found = list(exposure.get_queryset(request).filter(pk=value)[:1])
+    rows = exposure.get_queryset(request).filter(pk=parse_pk(exposure, pk))
+    with all_readable():
+        found = list(rows[:1])
     if not found or not exposure.has_view_permission(request, found[0]):
         raise NotFound
     row: Model = found[0]

@@ -25,6 +25,10 @@ INSTALLED_APPS = [
     "rest_framework",
     "mcp_django",
     "tests.testapp",
+    "tests.inlineapp",
+    "tests.fieldapp",
+    "tests.filterapp",
+    "tests.restapp",
 ]
 
 MIDDLEWARE = [
@@ -56,6 +60,8 @@ TEMPLATES = [
 
 # A file, as worker threads open connections of their own; conftest.py gives each run its own one.
 DATABASES = {"default": database_from(os.environ.get("TEST_DATABASE_URL") or str(BASE_DIR / "db.sqlite3"))}
+if DATABASES["default"]["ENGINE"].endswith("postgresql"):
+    INSTALLED_APPS += ["django.contrib.postgres", "tests.postgresapp"]
 # Worker threads outlive the tests, and must not hold on to their database.
 DATABASES["default"]["CONN_MAX_AGE"] = 0
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -17,9 +17,11 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in p
 
 LAYERS = {
     "protocol": "protocol",
-    "common": "addresses columns conf context elicitation exceptions filtering kinds lookups ordering pages pagination "
-    "permissions plans queries questions rates relations rows schemas sealing serializers visibility",
-    "features": "tools resources prompts completions",
+    "common": "addresses columns conf context costs elicitation exceptions expressions filtering indexes kinds "
+    "labels languages lookups namedfilters narrowing ordering pages pagination peers permissions plans "
+    "queries questions rates relations relativedates repairs replaced rows schemas sealing sensitive "
+    "serialized serializers visibility",
+    "features": "tools resources prompts completions viewsets",
     "registry": "exposures adminexposure mounts sites decorators",
     "kernel": "server methods events models sessions streams",
     "edge": "transports oauth views",
@@ -45,7 +47,7 @@ MAX_FUNCTION_LINES = 40
 MAX_MEDIAN_LINES = 120
 
 PUBLIC_API = set(
-    "AdminExposure ModelExposure MCPSite action prompt register resource site tool embed "
+    "AdminExposure ModelExposure MCPSite action prompt register register_viewset resource site tool embed "
     "notify_changed notify_list_changed Ask Roots Sample Declined "
     "AlreadyRegistered NotRegistered ToolError Header Param "
     "Audio EmbeddedResource Image Message ResourceLink Text ToolResult".split()

@@ -5,12 +5,15 @@ from django.urls import path
 
 from mcp_django import MCPSite, ModelExposure, site
 from mcp_django.checks import (
+    check_bulk,
     check_caching,
     check_channel_layer,
     check_completions,
     check_exposures,
+    check_limits,
     check_mounts,
     check_news,
+    check_orders,
     check_rates,
     check_settings,
     check_tools,
@@ -179,3 +182,69 @@ def test_G129_a_secret_that_is_exposed_on_purpose_is_warned_about(exposed):
 def test_an_action_that_is_not_marked_is_an_error(exposed):
     exposed(ModelExposure, fields=["name"], actions=["get_queryset"])
     assert ids(check_exposures()) == ["mcp_django.E014"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({}, []),
+        ({"STATEMENT_TIMEOUT": None, "MAX_QUERY_COST": 1e6}, []),
+        ({"STATEMENT_TIMEOUT": "5"}, ["mcp_django.E020"]),
+        ({"STATEMENT_TIMEOUT": 0, "MAX_QUERY_COST": True}, ["mcp_django.E020"] * 2),
+    ],
+)
+def test_row_118_a_limit_that_is_none_is_an_error(limits, expected):
+    with override_settings(MCP_DJANGO=MCP | limits):
+        assert ids(check_limits()) == expected
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ({}, 0),
+        ({"MAX_BULK_ROWS": 10_000, "IDEMPOTENCY_MAX_AGE": 1}, 0),
+        ({"MAX_BULK_ROWS": 10_001}, 1),
+        ({"MAX_BULK_ROWS": None, "IDEMPOTENCY_MAX_AGE": 0}, 2),
+        ({"MAX_BULK_ROWS": True}, 1),
+    ],
+)
+def test_a_bound_of_writes_that_is_none_is_an_error(bounds, expected):
+    with override_settings(MCP_DJANGO=MCP | bounds):
+        assert ids(check_bulk()) == ["mcp_django.E025"] * expected
+
+
+class ByName(ModelExposure):
+    fields = ("name",)
+    ordering = ("-name",)
+
+
+class ByKey(ModelExposure):
+    fields = ("name",)
+    ordering = ("-pk",)
+
+
+def test_an_order_that_no_index_serves_is_named_with_the_index(exposed):
+    exposed(ByName)
+    (message,) = [message for message in check_orders() if "testapp.author, -name, -id" in message.msg]
+    assert (message.id, message.level, message.obj) == ("mcp_django.I021", checks.INFO, Author)
+    assert "Add models.Index(fields=['-name', '-id'], name=...)" in message.hint
+
+
+def test_an_order_that_an_index_serves_is_no_matter(exposed):
+    exposed(ByKey)
+    assert not [message for message in check_orders() if "testapp.author, -id" in message.msg]
+
+
+def test_an_order_through_a_relation_has_no_index_to_add(exposed):
+    class ByProfile(ModelExposure):
+        fields = ("name",)
+        ordering = ("profile__website",)
+
+    exposed(ByProfile)
+    (message,) = [message for message in check_orders() if "profile__website" in message.msg]
+    assert message.hint == "No index serves an order through a relation: set another ordering on the exposure."
+
+
+def test_orders_are_checked_for_a_deployment_alone():
+    assert "mcp_django.I021" not in ids(checks.run_checks())
+    assert "mcp_django.I021" in ids(checks.run_checks(include_deployment_checks=True))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils.safestring import SafeString
 
-from mcp_django.columns import dates, decimals, floats, integers, texts
+from mcp_django.columns import dates, decimals, floats, integers, plain, texts
 
 
 class Word(StrEnum):
@@ -33,8 +33,19 @@ def test_row_211_texts_to_be_cut_mended_or_converted_are_left_to_others(values: 
 
 def test_integers_are_those_that_every_client_reads() -> None:
     assert integers((1, -(2**53) + 1, 2**53 - 1)) == [1, -(2**53) + 1, 2**53 - 1]
-    for value in (2**53, -(2**53), None, True, "1"):
+    assert integers((None, 2, None)) == [None, 2, None]
+    assert integers((None,)) == [None]
+    for value in (2**53, -(2**53), True, "1", 1.5, b"1"):
         assert integers((1, value)) is None
+        assert integers((None, value)) is None
+
+
+def test_what_is_json_already_is_left_alone() -> None:
+    assert plain((True, None, False)) == [True, None, False]
+    assert plain(("::1", "10.0.0.1")) == ["::1", "10.0.0.1"]
+    for value in (1, b"1", "\ud800", 1.5):
+        assert plain((True, value)) is None
+        assert plain(("a", value)) is None
 
 
 def test_floats_are_finite() -> None:
@@ -64,7 +75,7 @@ MOMENTS = [
 
 
 def test_dates_are_written_as_python_writes_them() -> None:
-    assert dates(tuple(MOMENTS)) == [value.isoformat() for value in MOMENTS]
+    assert dates(tuple(MOMENTS)) == [value.isoformat().replace("+00:00", "Z") for value in MOMENTS]
     assert dates((date(1, 1, 1), date(9999, 12, 31))) == ["0001-01-01", "9999-12-31"]
 
 

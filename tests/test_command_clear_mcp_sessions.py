@@ -7,7 +7,7 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from mcp_django.models import Session, Stream
+from mcp_django.models import KeyedCall, Session, Stream
 
 pytestmark = pytest.mark.django_db
 
@@ -26,8 +26,11 @@ def test_only_what_is_over_is_deleted() -> None:
     Stream.objects.create(id="done", session=live, state=Stream.State.DONE, alive=old)
     Stream.objects.create(id="dead", session=live, state=Stream.State.RUNNING, alive=old)
     kept = Stream.objects.create(id="asking", session=live, state=Stream.State.ASKING, alive=timezone.now())
+    for tool, age in (("old", timedelta(hours=25)), ("new", timedelta(hours=23))):
+        KeyedCall.objects.create(id=tool, tool=tool, created=timezone.now() - age)
     out = StringIO()
     call_command("clear_mcp_sessions", stdout=out)
-    assert out.getvalue() == "Deleted 2 sessions and 2 streams.\n"
+    assert out.getvalue() == "Deleted 2 sessions, 2 streams and 1 calls.\n"
+    assert list(KeyedCall.objects.values_list("tool", flat=True)) == ["new"]
     assert set(Session.objects.all()) == {ended, live}
     assert list(Stream.objects.all()) == [kept]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcp_django.kinds import kind_of
-from mcp_django.lookups import MAX_VALUES, declared_lookups, parse_condition, resolve_path
+from mcp_django.lookups import MAX_VALUES, declared_lookups, parse_condition, resolve_path, usual_lookups
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, Section
 
 BOOK = Book._meta.get_field
@@ -105,3 +105,51 @@ def test_row_117_regular_expressions_are_off_unless_declared_and_capped() -> Non
         condition("title", "regex", "a" * 101)
     with pytest.raises(ValueError, match="regular expression"):
         condition("title", "regex", "(")
+
+
+@pytest.mark.parametrize("text", ["^(a+)+$", "(a|a)*b", "(?:a?){30}b", "a*a*a*a*b", "x+y+z+.*", "(x){9}"])
+def test_row_117_an_expression_that_may_take_ages_is_refused(text: str) -> None:
+    for lookup in ("regex", "iregex"):
+        with pytest.raises(ValueError, match="repeat"):
+            condition("title", lookup, text)
+
+
+@pytest.mark.parametrize("text", ["^A.*z$", "[0-9]{3}-[0-9]{4}", "colou?r", "(one|two)?", "^x+y+z+$"])
+def test_other_expressions_are_taken(text: str) -> None:
+    assert condition("title", "regex", text) == ("regex", (text,))
+
+
+def test_the_lookups_that_go_without_saying_are_those_of_the_type() -> None:
+    usual = {name: set(usual_lookups(BOOK(name))) for name in ("title", "published", "created", "opens", "pages")}
+    assert {"iexact", "endswith", "iendswith", "icontains"} <= usual["title"]
+    assert {"year", "month", "day", "week_day", "quarter", "range"} <= usual["published"]
+    assert {"hour", "date"}.isdisjoint(usual["published"])
+    assert {"year", "hour", "minute", "date"} <= usual["created"]
+    assert {"hour", "minute"} <= usual["opens"]
+    assert "year" not in usual["pages"] | usual["opens"]
+    assert usual_lookups(BOOK("author")) == kind_of(BOOK("author")).lookups
+    assert not {"year", "iexact"} & set(usual_lookups(BOOK("tags")))
+
+
+@pytest.mark.parametrize(
+    ("field", "lookup", "value"),
+    [
+        ("published", "year", 1),
+        ("published", "year", 9999),
+        ("published", "month", 0),
+        ("created", "week_day", 8),
+        ("created", "hour", 24),
+        ("created", "minute", "x"),
+        ("created", "exact", "9999-12-31"),
+        ("created", "lte", "9999-12-31"),
+        ("created", "range", ["0001-01-01", "9999-12-31"]),
+    ],
+)
+def test_row_123_dates_and_parts_beyond_the_calendar_are_refused(field: str, lookup: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        condition(field, lookup, value)
+
+
+def test_a_date_part_is_a_number() -> None:
+    assert condition("published", "year", "2024") == ("year", (2024,))
+    assert condition("created", "date", "2024-01-05") == condition("created", "exact", "2024-01-05")

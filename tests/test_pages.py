@@ -311,7 +311,7 @@ def test_a_serializer_of_the_exposure_makes_the_rows() -> None:
     request = reader(make_superuser(), site)
     page = read_page(request, query_of(request, site.exposures[Author]))
     assert page.names == ["id", "name", "shouted"]
-    assert [row[1:] for row in page.rows] == [[None, None], ["good", "GOOD"]]
+    assert [row[1:] for row in page.rows] == [["bad", None], ["good", "GOOD"]]
     assert page.notes
 
 

@@ -12,6 +12,7 @@ from django.test import override_settings
 
 from mcp_django import plans
 from mcp_django.exceptions import ToolError
+from mcp_django.expressions import Junction
 from mcp_django.lookups import parse_condition, resolve_path
 from mcp_django.plans import (
     MAX_PLANS,
@@ -26,6 +27,7 @@ from mcp_django.plans import (
     is_plannable,
     prepare,
 )
+from mcp_django.repairs import LOST
 from tests.factories import make_book
 from tests.testapp.models import Book
 
@@ -87,6 +89,25 @@ def test_lists_share_shapes_by_powers_of_two() -> None:
 )
 def test_only_lookups_of_one_sql_are_planned(text: str, lookup: str, value: Any, verdict: bool) -> None:
     assert is_plannable(condition(text, lookup, value)) is verdict
+
+
+def test_an_expression_is_planned_where_all_of_it_is() -> None:
+    plain, other = condition("title", "exact", "x"), condition("pages", "in", [1, 2, 3])
+    tree = Junction("or", (plain, Junction("not", (other,))))
+    assert is_plannable(tree)
+    assert not is_plannable(Junction("and", (plain, Junction("not", (condition("title", "icontains", "x"),)))))
+    assert condition_values(tree, "default") == ["x", 1, 2, 3, 3]
+    swapped = Junction("and", tree.parts)
+    assert len({condition_shape(item) for item in (tree, swapped, plain, Junction("not", (plain,)))}) == 4
+
+
+@pytest.mark.django_db
+def test_a_condition_that_is_denied_holds_for_null() -> None:
+    books = [make_book(rating=rating) for rating in (1.0, 2.0, None)]
+    plan = plan_of(Junction("not", (condition("rating", "gt", 1.5),)))
+    assert plan.run("default", [1.5]) == [(books[0].pk,), (books[2].pk,)]
+    assert plan.run("default", [0.5]) == [(books[2].pk,)]
+    assert not plan.has_own_params
 
 
 def test_row_123_a_value_that_the_database_lacks_is_an_error_without_sql() -> None:
@@ -185,7 +206,7 @@ def test_a_column_is_converted_as_its_values_are(name: str, values: list[Any], z
     assert quick.__qualname__.partition(".")[0] in ("_decimals", "_moments", "_flags")
     with zone_of_the_database(zone):
         found = quick(tuple(values), expression, connection)
-        expected = [plans._or_null(function, value, expression, connection) for value in values]
+        expected = [plans._or_lost(function, value, expression, connection) for value in values]
     assert list(map(repr, found)) == list(map(repr, expected))
     assert [getattr(value, "fold", 0) for value in found] == [getattr(value, "fold", 0) for value in expected]
 
@@ -207,4 +228,5 @@ def test_converters_of_the_projects_own_are_applied_to_each_value() -> None:
     def double(value: Any, expression: Any, connection: Any) -> Any:
         return value * 2
 
-    assert plans._by_column(double)((1, "a", None), None, None) == [2, "aa", None]
+    assert plans._by_column(double)((1, "a"), None, None) == [2, "aa"]
+    assert plans._by_column(double)((1, None), None, None) == [2, LOST]

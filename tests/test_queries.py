@@ -95,7 +95,7 @@ def test_a_search_is_the_admins_and_gives_each_row_once() -> None:
     exposure = request.mcp.site.exposures[Book]
     assert list(narrowed(request, exposure, [], "sola")) == [book]
     query = query_of(request, exposure, ["id"], search="sola", limit=1)
-    assert list(rows_of(request, query, exposure.get_queryset(request), [], "default")) == [book]
+    assert [list(rows) for rows in rows_of(request, query, exposure.get_queryset(request))] == [[book]]
 
 
 def test_a_search_without_search_fields_is_refused_rather_than_ignored() -> None:

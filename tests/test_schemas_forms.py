@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django import forms
+from django.contrib.postgres.forms import DateRangeField, HStoreField, SimpleArrayField, SplitArrayField
 from django.core.validators import RegexValidator
 from django.forms import modelform_factory
 from jsonschema import Draft202012Validator
@@ -57,6 +58,38 @@ MOMENT = "ISO 8601 date and time, such as 2026-07-28T14:30:00Z"
         (forms.DateField(initial=date.today), {"type": "string", "description": "(ISO 8601 date, such as 2026-07-28)"}),
         (forms.DateTimeField(), {"type": "string", "description": f"({MOMENT})"}),
         (forms.SplitDateTimeField(), {"type": "string", "description": f"({MOMENT})"}),
+        (
+            SimpleArrayField(forms.DateField(), max_length=3),
+            {
+                "type": "array",
+                "items": {"type": "string"},
+                "maxItems": 3,
+                "description": "(at most 3 items, each: ISO 8601 date, such as 2026-07-28)",
+            },
+        ),
+        (
+            SplitArrayField(forms.IntegerField(), size=2),
+            {"type": "array", "items": {"type": "integer"}, "maxItems": 2, "description": "(at most 2 items)"},
+        ),
+        (
+            DateRangeField(),
+            {
+                "type": "array",
+                "items": {"type": ["string", "null"]},
+                "minItems": 2,
+                "maxItems": 2,
+                "description": "(the first value of the range and the first after it, null for no bound, "
+                "ISO 8601 date, such as 2026-07-28)",
+            },
+        ),
+        (
+            HStoreField(),
+            {
+                "type": "object",
+                "additionalProperties": {"type": ["string", "null"]},
+                "description": "(texts by name)",
+            },
+        ),
         (forms.TimeField(), {"type": "string", "description": "(time of day, such as 14:30:00)"}),
         (forms.JSONField(), {"description": "(any JSON value)"}),
         (

@@ -92,8 +92,69 @@ def test_groups_beyond_the_limit_are_admitted(request_: Any) -> None:
     found = call(AGGREGATE, request_, model="testapp.book", group_by=["title"], limit=3)
     assert found["returned"] == len(found["rows"]) == 3
     assert found["truncated"] is True
-    assert list(found)[:4] == ["model", "returned", "truncated", "hint"]
+    assert list(found)[:5] == ["model", "returned", "truncated", "rest", "hint"]
+    assert found["rest"] == {"groups": 1, "count": 1}
     assert "truncated" not in call(AGGREGATE, request_, model="testapp.book", group_by=["title"], limit=4)
+
+
+def test_the_top_of_the_first_group_by_the_others_is_one_call(request_: Any) -> None:
+    make_book(title="e", author=make_author("Cid"), pages=5, published="2024-01-09", rating=4.0, price="1.00")
+    found = call(
+        AGGREGATE,
+        request_,
+        model="testapp.book",
+        aggregates=["sum:pages", "count", "avg:pages"],
+        group_by=["author__name", "published:month"],
+        top=2,
+    )
+    assert found["columns"] == ["author__name", "published:month", "sum_pages", "count", "avg_pages"]
+    assert found["rows"] == [
+        ["Bob", "2024-03", 4, 1, 4.0],
+        ["Bob", None, 8, 1, 8.0],
+        ["Cid", "2024-01", 5, 1, 5.0],
+    ]
+    assert found["rest"] == {"groups": 1, "sum_pages": 3, "count": 2}
+    assert "truncated" not in found
+
+
+@pytest.mark.parametrize(
+    ("ordering", "names"),
+    [([], ["Bob"]), (["-sum_pages"], ["Bob"]), (["sum_pages"], ["Ann"]), (["author__name", "count"], ["Ann"])],
+)
+def test_the_top_of_one_group_is_the_first_by_the_first_measure(
+    request_: Any, ordering: list[str], names: list[str]
+) -> None:
+    asked: dict[str, Any] = {"aggregates": ["sum:pages", "count"], "group_by": ["author__name"], "top": 1}
+    found = call(AGGREGATE, request_, model="testapp.book", ordering=ordering, **asked)
+    assert [row[0] for row in found["rows"]] == names
+    assert found["rest"]["sum_pages"] + found["rows"][0][1] == 15
+
+
+def test_the_rest_keeps_what_having_asks_for(request_: Any) -> None:
+    asked: dict[str, Any] = {"aggregates": ["sum:pages", "count"], "group_by": ["title"], "limit": 1}
+    found = call(AGGREGATE, request_, model="testapp.book", **asked, having={"sum_pages__gte": 2}, ordering="-title")
+    assert found["rows"] == [["d", 8, 1]]
+    assert found["rest"] == {"groups": 2, "sum_pages": 6, "count": 2}
+
+
+def test_row_118_a_call_costs_few_queries_and_holds_few_rows(request_: Any) -> None:
+    for number in range(210):
+        make_book(title=f"n{number:03}", author=Author.objects.first(), pages=0)
+    costs = {}
+    for name, options in {"whole": {"limit": 200}, "top": {"top": 2}, "many": {"limit": 10**6}}.items():
+        with CaptureQueriesContext(connection) as captured:
+            found = call(AGGREGATE, request_, model="testapp.book", group_by=["title", "author__name"], **options)
+        costs[name] = sum(1 for query in captured if "testapp_book" in query["sql"])
+        assert found["returned"] <= 200
+        assert found["returned"] + found["rest"]["count"] == 214
+    assert costs == {"whole": 2, "top": 3, "many": 2}
+
+
+def test_null_is_last_in_either_direction(request_: Any) -> None:
+    for ordering in ("max_rating", "-max_rating"):
+        asked: dict[str, Any] = {"aggregates": ["max:rating"], "group_by": ["title"], "ordering": [ordering]}
+        rows = call(AGGREGATE, request_, model="testapp.book", **asked)["rows"]
+        assert [row[1] for row in rows[2:]] == [None, None]
 
 
 class Joined(ModelExposure):
@@ -143,7 +204,7 @@ def test_a_label_of_a_group_is_there_for_who_may_view_it(request_: Any) -> None:
         {"aggregates": ["count", "count"]},
         {"aggregates": 5},
         {"group_by": ["author__secret_token"]},
-        {"group_by": ["author__name"]},
+        {"group_by": ["author__books__title"]},
         {"group_by": ["data"]},
         {"group_by": ["tags"]},
         {"group_by": ["title:month"]},
@@ -153,6 +214,16 @@ def test_a_label_of_a_group_is_there_for_who_may_view_it(request_: Any) -> None:
         {"ordering": ["-nothing"]},
         {"ordering": ["pages; DROP"]},
         {"limit": 0},
+        {"limit": "all"},
+        {"top": 0, "group_by": ["title"]},
+        {"top": 5},
+        {"having": {"count__gte": 1}},
+        {"having": {"pages__gte": 1}, "group_by": ["title"]},
+        {"having": {"count__regex": 1}, "group_by": ["title"]},
+        {"having": {"count__gte__exact": 1}, "group_by": ["title"]},
+        {"having": {"_connector": "OR"}, "group_by": ["title"]},
+        {"having": {"mcp_a0__gte": 1}, "group_by": ["title"]},
+        {"ordering": ["mcp_g0"], "group_by": ["title"]},
         {"filters": {"_connector": "OR"}},
     ],
 )
@@ -180,3 +251,9 @@ def test_row_112_a_hidden_field_is_refused_like_a_missing_one() -> None:
     assert refusal(AGGREGATE, request, model="testapp.book", group_by=["isbn"]).replace("isbn", "nono") == refusal(
         AGGREGATE, request, model="testapp.book", group_by=["nono"]
     )
+
+
+@pytest.mark.parametrize("title", ["groups", "x" * 41, "a.b", "a%s", "a'", "a\x00", "__", "1"])
+def test_row_116_titles_are_short_plain_words(request_: Any, title: str) -> None:
+    asked = [{"function": "sum", "field": "pages", "as": title}]
+    assert "short name" in refusal(AGGREGATE, request_, model="testapp.book", aggregates=asked, group_by=["title"])

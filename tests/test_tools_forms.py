@@ -45,7 +45,7 @@ def entries(field, value):
         (forms.SplitDateTimeField(), "2030-01-02 03:04", [("f_0", "2030-01-02"), ("f_1", "03:04:00")]),
         (forms.SplitDateTimeField(), ["2030-01-02", "03:04"], [("f_0", "2030-01-02"), ("f_1", "03:04")]),
         (forms.SplitDateTimeField(), None, [("f_0", ""), ("f_1", "")]),
-        (SimpleArrayField(forms.IntegerField()), [1, 2], [("f", "1,2")]),
+        (SimpleArrayField(forms.CharField()), ["a,b", "c"], [("f", ["a,b", "c"])]),
     ],
 )
 def test_json_becomes_what_a_person_would_enter(field, value, expected):

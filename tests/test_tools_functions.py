@@ -1,6 +1,6 @@
 """Tools made of functions: their definition, their arguments, their results."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from decimal import Decimal
 from types import SimpleNamespace
@@ -11,12 +11,13 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured, ValidationError
 from jsonschema import Draft202012Validator
 
-from mcp_django.exceptions import ToolError
+from mcp_django.exceptions import Cancelled, ToolError
 from mcp_django.protocol.content import Audio, EmbeddedResource, Image, Text
 from mcp_django.schemas import Header
 from mcp_django.tools.base import Tool, ToolResult
 from mcp_django.tools.functions import FunctionTool
 from tests.testapp.models import Author
+from tests.writing import request_of
 
 REQUEST: Any = SimpleNamespace(user=SimpleNamespace(has_perms=lambda wanted: False))
 
@@ -291,3 +292,37 @@ def test_a_name_may_have_64_characters() -> None:
     function = returning("")
     function.__name__ = "x" * 64
     assert FunctionTool(function).name == "x" * 64
+
+
+# Generators
+
+
+def test_a_generator_reports_its_progress_and_returns_its_result() -> None:
+    def steps(request: Any, count: int) -> Generator[tuple[int, int], None, dict[str, int]]:
+        for number in range(1, count + 1):
+            yield number, count
+        return {"steps": count}
+
+    tool = FunctionTool(steps)
+    assert tool.output_schema == FunctionTool(returning({}, dict[str, int]), name="x").output_schema
+    request, sent = request_of(None), []
+    request.mcp.progress_token = "t"
+    request.mcp.notify = lambda method, params: sent.append((params["progress"], params["total"]))
+    result = tool.call(request, {"count": 1})
+    assert isinstance(result, ToolResult)
+    assert result.structured == {"steps": 1}
+    assert sent == [(1, 1)]
+
+
+def test_H154_a_generator_that_nobody_waits_for_ends() -> None:
+    seen: list[str] = []
+
+    def steps(request: Any) -> Any:
+        yield "first"
+        seen.append("went on")
+
+    request = request_of(None)
+    request.mcp.cancelled.set()
+    with pytest.raises(Cancelled):
+        FunctionTool(steps).call(request, {})
+    assert seen == []

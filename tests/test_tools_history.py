@@ -5,12 +5,14 @@ from django.contrib import admin
 from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
 from django.contrib.auth.models import AnonymousUser
 
-from mcp_django import site
+from mcp_django import MCPSite, ModelExposure, site
 from mcp_django.context import Client
 from mcp_django.tools.history import author, log_action, log_addition, log_change, log_deletion
-from tests.factories import make_author, make_book, make_superuser
-from tests.testapp.models import Author
-from tests.writing import history_page, request_of
+from mcp_django.tools.record import GetRecord
+from mcp_django.tools.writes import UpdateRecord
+from tests.factories import make_author, make_book, make_superuser, make_user
+from tests.testapp.models import Author, Book
+from tests.writing import call, history_page, request_of
 
 pytestmark = pytest.mark.django_db
 
@@ -85,3 +87,74 @@ def test_there_is_no_history_without_a_user_or_without_the_admin(root, settings)
     log_change(root, site.exposures[Author], row, [], "update_record")
     log_deletion(root, site.exposures[Author], row, "delete_record")
     assert not LogEntry.objects.exists()
+
+
+# Reading
+
+
+def history(request, row, **arguments):
+    label = row._meta.label_lower
+    return call(GetRecord(), request, model=label, pk=row.pk, history=True, **arguments)["history"]
+
+
+def test_a_record_shows_its_history_as_the_admin_does_the_newest_first(root, client):
+    row = make_author("Ada")
+    call(UpdateRecord(), root, model="testapp.author", pk=row.pk, values={"email": "ada@example.com"})
+    call(UpdateRecord(), root, model="testapp.author", pk=row.pk, values={"name": "Ada L."})
+    entries = history(root, row)
+    assert [entry["action"] for entry in entries] == ["changed", "changed"]
+    assert [entry["user"] for entry in entries] == ["root", "root"]
+    assert entries[0]["message"] == "Changed Name. Changed via MCP: Claude (client-1), update_record."
+    page = history_page(client, root.user, row)
+    assert all(entry["message"] in page for entry in entries)
+    newest = LogEntry.objects.order_by("-pk")[0]
+    assert entries[0]["time"] == newest.action_time.isoformat().replace("+00:00", "Z")
+    assert "history" not in call(GetRecord(), root, model="testapp.author", pk=row.pk)
+
+
+def test_the_history_of_a_row_is_not_that_of_another(root):
+    row, other = make_author("Ada"), make_author("Ben")
+    book = make_book(pk=row.pk)
+    for changed in (other, book):
+        log_change(root, site.exposures[type(changed)], changed, [], "t")
+    assert history(root, row) == []
+
+
+def test_a_long_history_and_a_long_message_are_bounded(root, monkeypatch):
+    monkeypatch.setattr("mcp_django.tools.history.MAX_ENTRIES", 2)
+    row = make_author("Ada")
+    for number in range(3):
+        log_change(root, site.exposures[Author], row, f"{number} " + "x" * 900, "t")
+    entries = history(root, row)
+    assert [entry["message"][0] for entry in entries] == ["2", "1"]
+    assert len(entries[0]["message"]) < 600
+
+
+def test_row_125_who_may_not_see_the_admins_page_sees_no_history(root):
+    row = make_author("Ada")
+    log_change(root, site.exposures[Author], row, [], "t")
+    own = MCPSite("own", admin_site=admin.site)
+    own.register(Author, ModelExposure, fields=["id", "name"])
+    for user, seen in (
+        (make_user("a", "testapp.view_author"), 1),
+        (make_user("b", "testapp.change_author"), 1),
+        (make_user("c", "testapp.view_author", staff=False), 0),
+    ):
+        assert len(history(request_of(user, own), row)) == seen
+
+
+def test_row_127_a_row_that_the_admin_does_not_show_has_no_history(root):
+    book = make_book(owner=root.user)
+    log_change(root, site.exposures[Book], book, [], "t")
+    own = MCPSite("own", admin_site=admin.site)
+    own.register(Book, ModelExposure, fields=["id", "title"])
+    assert len(history(request_of(root.user, own), book)) == 1
+    assert history(request_of(make_user("a", "testapp.view_book"), own), book) == []
+
+
+def test_a_model_without_an_admin_has_no_history(root):
+    own = MCPSite("own", admin_site=admin.AdminSite("empty"))
+    own.register(Author, ModelExposure, fields=["id"])
+    row = make_author("Ada")
+    log_change(root, site.exposures[Author], row, [], "t")
+    assert history(request_of(root.user, own), row) == []

@@ -2,6 +2,7 @@ import io
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.core.signals import request_finished
 from django.forms import CharField, Form
@@ -34,7 +35,7 @@ MARK = '<input type="hidden" name="action" value="x">'
 
 @pytest.fixture
 def request_():
-    request = request_of(None)
+    request = request_of(AnonymousUser())
     request.path = "/admin/shop/order/"
     return request
 

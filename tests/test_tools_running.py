@@ -20,8 +20,9 @@ from mcp_django.elicitation import REFUSED
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.questions import Answers
-from mcp_django.tools.actions import RunAction
+from mcp_django.tools.actiontools import RunAction
 from mcp_django.tools.arguments import RECORD_NOT_FOUND
+from mcp_django.tools.confirming import CHANGED
 from tests.answering import CANCEL, DECLINE, ELICITS, accept
 from tests.factories import make_author, make_superuser, make_user
 from tests.testapp.models import Author, Book, Tag
@@ -55,9 +56,11 @@ class RenameForm(forms.Form):
 class AuthorAdmin(admin.ModelAdmin):
     """One action of each kind."""
 
+    search_fields = ["name"]
     actions = [
         *["shout", "whisper", "fail_at_seven", "refuse", "forbid", "rename", "clear", "ask_raw", "wizard", "elsewhere"],
         *["report", "destroy", "reports", "loud_progress", "own_transactions", "change_page"],
+        *["step_by_step", "complain", "half_well", "to_first", "listed"],
     ]
     seen: Any = None
 
@@ -153,6 +156,31 @@ class AuthorAdmin(admin.ModelAdmin):
             author.name = "changed"
             author.save()
             request.mcp.progress(done, len(queryset))
+
+    def step_by_step(self, request, queryset):
+        rows = list(queryset)
+        for done, author in enumerate(rows, 1):
+            Author.objects.filter(pk=author.pk).update(name="changed")
+            yield done, len(rows), f"{author}"
+        self.message_user(request, "Stepped.")
+        return {"steps": len(rows)}
+
+    def complain(self, request, queryset):
+        queryset.update(name="changed")
+        messages.error(request, "No good.")
+
+    def half_well(self, request, queryset):
+        messages.error(request, "One failed.")
+        messages.success(request, "One did not.")
+
+    def to_first(self, request, queryset):
+        return HttpResponseRedirect(f"/admin/testapp/author/{queryset.order_by('pk')[0].pk}/change/")
+
+    @admin.action(permissions=["view"])
+    def listed(self, request, queryset):
+        return [author.name for author in queryset]
+
+    listed.mcp_read_only = True  # type: ignore[attr-defined]
 
     def own_transactions(self, request, queryset):
         queryset.filter(name="A1").update(name="kept")
@@ -251,7 +279,7 @@ def test_H138_an_action_without_permissions_needs_the_permission_to_change():
     viewer = request_of(make_user("viewer", "testapp.view_author"), own)
     pks = authors()
     text = refused(viewer, "shout", pks)
-    assert text == refused(viewer, "nothing", pks) == "testapp.author has no such action. Valid: whisper."
+    assert text == refused(viewer, "nothing", pks) == "testapp.author has no such action. Valid: whisper, listed."
     assert run(viewer, "whisper", pks)["done"]
 
 
@@ -316,6 +344,148 @@ def test_H145_messages_and_session_are_gone_with_the_call(root):
     assert not hasattr(root, "session")
     assert not hasattr(root, "_messages")
     assert not Session.objects.exists()
+
+
+def test_an_action_may_yield_its_progress(root):
+    sent = []
+
+    def notify(method, params):
+        sent.append((params["progress"], params["total"], params["message"]))
+        root.mcp.told_at = 0.0
+
+    root.mcp.notify, root.mcp.progress_token = notify, "t"
+    result = run(root, "step_by_step", authors())
+    assert sent == [(1, 2, "A1"), (2, 2, "A2")]
+    assert result["result"] == {"steps": 2}
+    assert result["messages"] == [{"level": "info", "text": "Stepped."}]
+    assert names() == ["changed", "changed"]
+
+
+def test_H154_an_action_ends_at_the_yield_after_its_client_has_gone_and_is_undone(root):
+    pks = authors()
+    root.mcp.notify, root.mcp.progress_token = lambda method, params: root.mcp.cancelled.set(), "t"
+    with pytest.raises(Cancelled):
+        RUN.call(root, {"model": "testapp.author", "action": "step_by_step", "pks": pks})
+    assert names() == ["A1", "A2"]
+    assert not LogEntry.objects.exists()
+
+
+def test_H154_an_action_that_never_looks_up_is_undone_when_its_time_is_over(root, monkeypatch):
+    pks = authors()
+    monkeypatch.setattr(AuthorAdmin, "message_user", lambda *args: root.mcp.cancelled.set())
+    with pytest.raises(Cancelled):
+        RUN.call(root, {"model": "testapp.author", "action": "shout", "pks": pks})
+    assert names() == ["A1", "A2"]
+
+
+def test_messages_that_only_tell_of_errors_make_an_error_of_the_result(root, settings):
+    settings.MESSAGE_TAGS = {messages.ERROR: "danger"}
+    arguments = {"model": "testapp.author", "pks": authors()}
+    result = result_of(RUN, root, **arguments, action="complain")
+    assert result.is_error
+    assert result.structured["messages"] == [{"level": "error", "text": "No good."}]
+    assert "has been kept" in result.structured["note"]
+    # As in the admin, where a message undoes nothing.
+    assert names() == ["changed", "changed"]
+    assert not result_of(RUN, root, **arguments, action="half_well").is_error
+
+
+def test_a_redirect_to_a_row_is_the_row(root):
+    one, two = authors()
+    result = result_of(RUN, root, model="testapp.author", action="to_first", pks=[two, one])
+    uri = f"django://testapp/author/{one}"
+    assert result.structured["record"] == {"model": "testapp.author", "pk": one, "label": "A1", "uri": uri}
+    assert result.to_wire()["content"][1] == {"type": "resource_link", "uri": uri, "name": "A1"}
+    assert "/admin" not in json.dumps(result.structured)
+
+
+# All rows of a query
+
+
+def test_D77_rows_of_a_query_are_shown_before_an_action_touches_them(root):
+    authors(25)
+    arguments = {"model": "testapp.author", "action": "shout", "search": "A2"}
+    question = call(RUN, root, **arguments)
+    assert question["message"] == "Shout: Confirm it for all 7 rows that match."
+    assert (question["rows"], question["objects"][:2]) == (7, ["A2", "A20"])
+    assert names()[1] == "A2"
+    assert call(RUN, root, **arguments, confirm_token=question["confirm_token"])["rows"] == 7
+    assert LogEntry.objects.count() == 7
+
+
+def test_D74_rows_that_were_not_shown_are_not_touched_and_what_there_is_now_is_shown(root):
+    authors()
+    arguments = {"model": "testapp.author", "action": "destroy", "all": True}
+    token = call(RUN, root, **arguments)["confirm_token"]
+    make_author("A3")
+    again = result_of(RUN, root, **arguments, confirm_token=token)
+    assert again.is_error
+    assert again.structured["errors"] == [CHANGED]
+    assert again.structured["objects"] == ["A1", "A2", "A3"]
+    assert names() == ["A1", "A2", "A3"]
+    assert call(RUN, root, **arguments, confirm_token=again.structured["confirm_token"])["rows"] == 3
+    assert names() == []
+
+
+def test_a_token_for_these_very_rows_is_good_however_they_were_picked(root):
+    pks = authors()
+    token = call(RUN, root, model="testapp.author", action="destroy", all=True)["confirm_token"]
+    assert run(root, "destroy", pks, confirm_token=token)["done"]
+
+
+def test_H137_one_row_of_a_query_that_the_caller_may_not_change_stops_all(root):
+    make_author("locked")
+    authors()
+    text = refusal(RUN, root, model="testapp.author", action="shout", all=True)
+    assert "on 1 of these rows (locked)" in text
+
+
+def test_an_action_that_only_reads_runs_on_a_query_at_once(root):
+    authors()
+    arguments = {"model": "testapp.author", "action": "listed", "all": True}
+    assert call(RUN, root, **arguments)["result"] == ["A1", "A2"]
+
+
+def test_a_page_is_asked_after_the_rows_of_a_query_were_confirmed(root):
+    authors()
+    arguments = {"model": "testapp.author", "action": "rename", "all": True}
+    token = call(RUN, root, **arguments)["confirm_token"]
+    question = call(RUN, root, **arguments, confirm_token=token)
+    assert question["form"]["required"] == ["name", "style"]
+    assert "errors" not in question
+    form = {"name": "Ada", "style": "plain"}
+    assert call(RUN, root, **arguments, form=form, confirm_token=question["confirm_token"])["done"]
+    assert names() == ["Ada", "Ada"]
+
+
+def test_a_page_that_speaks_for_all_pages_of_the_list_speaks_for_the_picked_rows(root, monkeypatch):
+    pks = authors()
+    make_author("other")
+    page = PAGE.replace("</form>", '<input type="hidden" name="select_across" value="1"></form>')
+    original = AuthorAdmin.page
+    monkeypatch.setattr(
+        AuthorAdmin, "page", lambda self, *args, **more: original(self, *args, **{**more, "template": page})
+    )
+    token = run(root, "rename", pks)["confirm_token"]
+    run(root, "rename", pks, form={"name": "Ada", "style": "plain"}, confirm_token=token)
+    assert names() == ["Ada", "Ada", "other"]
+    assert AuthorAdmin.seen.POST.getlist("select_across") == ["0"]
+
+
+def test_only_the_rows_that_a_page_kept_are_in_the_history(root):
+    pks = [*authors(), make_author("done").pk]
+    token = run(root, "rename", pks)["confirm_token"]
+    result = run(root, "rename", pks, confirm_token=token, form={"name": "Ada", "style": "plain"})
+    assert result["rows"] == 2
+    assert {entry.object_id for entry in LogEntry.objects.all()} == {str(pk) for pk in pks[:2]}
+
+
+def test_a_page_may_list_as_many_rows_as_a_call_may_pick(root):
+    Author.objects.bulk_create(Author(name=f"A{number}") for number in range(1000))
+    pks = list(Author.objects.values_list("pk", flat=True))
+    token = run(root, "clear", pks)["confirm_token"]
+    assert run(root, "clear", pks, confirm_token=token)["rows"] == 1000
+    assert set(names()) == {""}
 
 
 # Confirming
@@ -437,8 +607,10 @@ def test_a_page_that_is_no_longer_shown_is_not_answered(root):
     pks = authors()
     token = run(root, "rename", pks)["confirm_token"]
     Author.objects.update(name="done")
-    result = run(root, "rename", pks, form={"name": "Ada", "style": "loud"}, confirm_token=token)
-    assert result["messages"] == [{"level": "error", "text": "Nobody to rename."}]
+    arguments = {"model": "testapp.author", "action": "rename", "pks": pks, "form": {"name": "Ada", "style": "loud"}}
+    result = result_of(RUN, root, **arguments, confirm_token=token)
+    assert result.structured["messages"] == [{"level": "error", "text": "Nobody to rename."}]
+    assert result.is_error
     assert names() == ["done", "done"]
 
 
@@ -550,6 +722,18 @@ class Rounds:
     def answer(self, question, result):
         self.answers = Answers({question.key: result}, self.answers.state([question]))
         return self
+
+
+def test_77_the_user_is_asked_about_the_rows_of_a_query_and_again_about_others():
+    rounds = Rounds(make_superuser(), "shout", None)
+    authors()
+    rounds.arguments = {"model": "testapp.author", "action": "shout", "all": True}
+    question = rounds.ask()
+    assert question.params["message"].endswith("Confirm it for all 2 rows that match.\ntestapp.author, 2: A1; A2")
+    make_author("A3")
+    again = rounds.answer(question, accept()).ask()
+    assert again.reason == "What you were asked about has changed."
+    assert rounds.answer(again, accept()).run()["rows"] == 3
 
 
 def test_77_a_destructive_action_asks_the_user_about_these_rows():

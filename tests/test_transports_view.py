@@ -4,6 +4,7 @@ import threading
 
 import pytest
 from django.core.handlers.asgi import ASGIHandler
+from django.db import connection
 from django.test import RequestFactory
 
 from mcp_django import site
@@ -141,3 +142,12 @@ def test_under_wsgi_work_of_every_kind_is_answered_in_one_piece(tools):
     client = MCPClient(make_superuser())
     assert client.call("later").text == "async"
     assert client.call("slow").text == "slow"
+
+
+def test_a_project_may_put_its_views_in_transactions():
+    client = MCPClient(make_superuser())
+    connection.settings_dict["ATOMIC_REQUESTS"] = True
+    try:
+        assert client.tools()
+    finally:
+        connection.settings_dict["ATOMIC_REQUESTS"] = False

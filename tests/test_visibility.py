@@ -114,9 +114,12 @@ class TestFields:
         assert "tags" in visible_fields(request_of(make_superuser(), site), exposure)
         assert "tags" not in visible_fields(request_of(make_user("u", "testapp.view_book"), site), exposure)
 
-    def test_row_131_a_generic_relation_is_not_there(self) -> None:
-        site = site_with(Note, fields=["target", "text"])
-        assert visible_fields(request_of(make_superuser(), site), site.exposures[Note]) == ("id", "text")
+    def test_row_131_a_generic_relation_is_no_way_to_filter_or_to_follow(self) -> None:
+        site = site_with(Note, fields=["target", "target__name", "text"])
+        request = request_of(make_superuser(), site)
+        assert visible_fields(request, site.exposures[Note]) == ("id", "target", "text")
+        assert find_filter(request, site.exposures[Note], "target") is None
+        assert find_filter(request, site.exposures[Note], "target__name") is None
 
     @pytest.mark.parametrize("model", [AudioBook, PublishedBook])
     def test_row_126_what_the_parent_hides_the_child_does_not_show(self, model: Any) -> None:

@@ -11,6 +11,7 @@ from ..exceptions import NotFound
 from ..filtering import find_filter
 from ..kinds import kind_of, parse_value, stored_field
 from ..queries import narrowed
+from ..repairs import LOST, salvaged
 from ..serializers import is_json_field, pk_text
 from ..visibility import get_exposure, related_exposure
 from .base import NOTHING, Completion, capped, ranked
@@ -51,8 +52,10 @@ def complete_field(request: MCPRequest, label: str, name: str, text: str) -> Com
 def _column_values(request: MCPRequest, exposure: "ModelExposure", path: str, field: Any, text: str) -> Iterator[str]:
     rows = narrowed(request, exposure, (), "").exclude(Q((path, None))).order_by(path)
     for condition in _value_conditions(path, field, text):
-        for value in rows.filter(condition).values_list(path, flat=True).distinct()[:LIMIT]:
-            yield _spell(value)
+        values = rows.filter(condition).values_list(path, flat=True).distinct()
+        for value in salvaged(lambda start, stop, values=values: list(values[start:stop]), 0, LIMIT):  # type: ignore[misc]
+            if value is not LOST:
+                yield _spell(value)
 
 
 def _value_conditions(path: str, field: Any, text: str) -> Iterator[Q]:

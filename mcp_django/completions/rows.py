@@ -11,10 +11,11 @@ from django.db.models import Q, QuerySet
 
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
+from ..labels import plain_label
 from ..lookups import Condition
 from ..ordering import default_ordering
 from ..queries import narrowed
-from ..serializers import pk_text, plain_label
+from ..serializers import pk_text
 from ..tools.arguments import search_argument
 from ..visibility import parse_pk
 from .base import MAX_TEXT, MAX_VALUES, NOTHING, Completion, capped

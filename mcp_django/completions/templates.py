@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ..addresses import MAX_URI, PAGE_TEMPLATE, SCHEMA, SCHEME
 from ..context import MCPRequest
 from ..exceptions import NotFound
+from ..labels import plain_label
 from ..ordering import client_order_key
 from ..protocol.uris import UriTemplate, percent_decode
 from ..resources.files import is_file
-from ..serializers import plain_label
 from ..visibility import get_exposure, visible_exposures, visible_fields
 from .base import NOTHING, Completion, last_member, ranked
 from .fields import complete_field

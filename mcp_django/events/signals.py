@@ -17,7 +17,7 @@ from ..addresses import parse_uri
 from ..conf import settings
 from ..exceptions import NotFound
 from ..serializers import pk_text
-from ..sites import CLOSED_APPS, MCPSite, _sites
+from ..sites import MCPSite, _sites, is_open
 from ..tools.base import rows_changed
 from .outbox import MAX_ROWS, Changes, after_commit
 from .tables import ends_of, relations_of, same_rows
@@ -54,7 +54,7 @@ def connect_models() -> None:
             registries.append(site.admin_site._registry)
         for registry in registries:
             for model in tuple(registry):
-                if model not in _exposed and (registry is site._registry or model._meta.app_label not in CLOSED_APPS):
+                if model not in _exposed and (registry is site._registry or is_open(model)):
                     _exposed.add(model)
                     _connect(model)
 

@@ -7,6 +7,7 @@ left the caller's rows is not there any more, and says nothing.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -17,7 +18,7 @@ from ..addresses import SCHEME, Address, parse_uri
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..protocol.errors import InvalidParams
-from ..queries import params_of, rows_of
+from ..queries import rows_of
 from ..resources.files import is_file
 from ..serializers import pk_text
 from ..tools.models import describe
@@ -146,9 +147,9 @@ def content_digest(request: MCPRequest, watch: Watch) -> int:
         return hash(orjson.dumps(describe(request, exposure), default=str))
     try:
         query = read_query(request, exposure, address.query)
-        queryset = exposure.get_queryset(request)
-        rows = rows_of(request, query, queryset, params_of(query, queryset.db), queryset.db)
-        return hash(tuple(rows.values_list("pk", flat=True)))
+        found = rows_of(request, query, exposure.get_queryset(request))
+        pks = (pk for rows in found for pk in rows.values_list("pk", flat=True))
+        return hash(tuple(islice(pks, query.limit + 1)))
     except (ToolError, InvalidParams):
         raise NotFound from None
 

@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 from ..completions import Completion, ModelTemplate
 from ..conf import settings
 from ..context import MCPRequest
+from ..costs import read_limits
 from ..protocol.errors import InternalError, InvalidParams
 from ..rates import caller_of, hit
 from ..tools.base import READ
@@ -43,7 +44,10 @@ def complete(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any
     def work() -> dict[str, Any]:
         return {"completion": source.complete(request, name, value, context).to_wire()}
 
-    return Later(work) if source.is_slow(name) else work()
+    if source.is_slow(name):
+        return Later(work)
+    with read_limits():
+        return work()
 
 
 def _source(request: MCPRequest, ref: Mapping[str, Any]) -> tuple[Source, Mapping[str, str]] | None:

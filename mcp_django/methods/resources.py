@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..context import MCPRequest
+from ..costs import read_limits
 from ..exceptions import NotFound
 from ..protocol.errors import InvalidParams, ResourceNotFound
 from ..resources.base import FunctionResource
@@ -37,7 +38,8 @@ def read_resource(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str
     function = site.get_function_resource(request, uri)
     if function is not None:
         return Later(lambda: _contents(uri, lambda: function.read(request, uri), lambda: _hints(request, function)))
-    return _contents(uri, lambda: site.read_resource(request, uri), lambda: site.get_cache_hints(request, uri))
+    with read_limits():
+        return _contents(uri, lambda: site.read_resource(request, uri), lambda: site.get_cache_hints(request, uri))
 
 
 def _hints(request: MCPRequest, function: FunctionResource) -> Mapping[str, Any]:

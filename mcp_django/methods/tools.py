@@ -1,22 +1,26 @@
 """``tools/list`` and ``tools/call``."""
 
 from collections.abc import Awaitable, Mapping
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
 
 from ..context import MCPRequest
+from ..costs import read_limits
 from ..exceptions import InputRequired, NotFound, ToolError
 from ..protocol.downgrades import STRUCTURED_SINCE
 from ..protocol.errors import InvalidParams, ProtocolError
 from ..protocol.headers import check_param_headers, param_headers
 from ..protocol.versions import MODERN, is_at_least
 from ..questions import untangled
-from ..tools.base import Tool, ToolResult, error_result
+from ..tools.base import RecordTool, Tool, ToolResult, error_result
 from ..tools.fallback import RESERVED, ask_by_result, take_direct_answers
 from ..tools.functions import FunctionTool
 from .base import Later, log_failure, require_scopes
+from .once import Once, take_key
 
 __all__ = ["call_tool", "list_tools"]
 
@@ -25,7 +29,7 @@ def list_tools(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]
     """Answer with every tool that the caller may use, in one page: half of the clients read no second one."""
     if params.get("cursor") is not None:
         raise InvalidParams("Invalid params: cursor")
-    tools = request.mcp.site.get_tools(request)
+    tools = [tool.for_caller(request) for tool in request.mcp.site.get_tools(request)]
     if is_at_least(request.mcp.version, STRUCTURED_SINCE):
         return {"tools": [tool.encoded for tool in tools]}
     return {"tools": [tool.encoded_plain for tool in tools]}
@@ -41,16 +45,17 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     arguments = dict(params.get("arguments") or {})
     if request.mcp.version in MODERN and _mirrors(tool):
         check_param_headers(tool.input_schema, arguments, request.mcp.param_headers)
-    if isinstance(tool, FunctionTool) and not arguments.keys().isdisjoint(RESERVED):
-        try:
+    try:
+        key = take_key(tool, arguments)
+        if isinstance(tool, FunctionTool) and not arguments.keys().isdisjoint(RESERVED):
             arguments = take_direct_answers(request, tool, arguments)
-        except ToolError as error:
-            return error_result(error).to_wire()
+    except ToolError as error:
+        return error_result(error).to_wire()
     if tool.is_async:
-        return Later(lambda: _run_async(tool, request, arguments), is_async=True)
+        return Later(lambda: _run_async(tool, request, arguments, key), is_async=True)
     if tool.slow:
-        return Later(lambda: _run(tool, request, arguments))
-    return _run(tool, request, arguments)
+        return Later(lambda: _run(tool, request, arguments, key))
+    return _run(tool, request, arguments, key)
 
 
 @lru_cache(maxsize=1024)
@@ -59,22 +64,31 @@ def _mirrors(tool: Tool) -> bool:
     return bool(param_headers(tool.input_schema))
 
 
-def _run(tool: Tool, request: MCPRequest, arguments: dict[str, Any]) -> dict[str, Any]:
-    try:
-        result = tool.call(request, arguments)
+def _run(tool: Tool, request: MCPRequest, arguments: dict[str, Any], key: str) -> dict[str, Any]:
+    def work() -> ToolResult:
+        with read_limits() if isinstance(tool, RecordTool) else nullcontext():
+            result = tool.call(request, arguments)
         assert isinstance(result, ToolResult)
-        return result.to_wire()
+        return result
+
+    try:
+        return Once(request, tool, arguments, key).run(work) if key else work().to_wire()
     except InputRequired as asked:
         return ask_by_result(request, tool, arguments, asked).to_wire()
     except Exception as error:
         return _failure(tool, error)
 
 
-async def _run_async(tool: Tool, request: MCPRequest, arguments: dict[str, Any]) -> dict[str, Any]:
-    try:
+async def _run_async(tool: Tool, request: MCPRequest, arguments: dict[str, Any], key: str) -> dict[str, Any]:
+    async def work() -> ToolResult:
         result = tool.call(request, arguments)
         assert isinstance(result, Awaitable)
-        return (await result).to_wire()
+        return await result
+
+    try:
+        if key:
+            return await (await sync_to_async(Once)(request, tool, arguments, key)).run_async(work)
+        return (await work()).to_wire()
     except BaseException as raised:
         error = untangled(raised)
         if isinstance(error, InputRequired):

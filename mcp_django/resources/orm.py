@@ -21,7 +21,8 @@ from ..pagination import list_cursor, read_list_cursor
 from ..protocol.errors import InvalidParams
 from ..rows import find_row
 from ..tools.models import describe
-from ..tools.query import page_payload, read_query, record_payload
+from ..tools.query import page_payload, read_query
+from ..tools.record import record_payload
 from ..visibility import get_exposure, visible_exposures
 from .files import read_file
 

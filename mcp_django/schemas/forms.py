@@ -3,6 +3,7 @@
 A form validates what it is given itself; nothing here looks at values, and no row of a relation is read.
 """
 
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
@@ -56,6 +57,10 @@ def field_schema(field: forms.Field) -> dict[str, Any]:
 
 
 def _shape(field: forms.Field) -> tuple[dict[str, Any], list[str]]:
+    postgres = sys.modules.get("django.contrib.postgres.forms")
+    for name, shape in _POSTGRES if postgres is not None else ():
+        if isinstance(field, getattr(postgres, name)):
+            return shape(field)
     # A field may be a subclass of another kind: the first that fits is the most special one.
     for kind, shape in _SHAPES:
         if isinstance(field, kind):
@@ -130,6 +135,33 @@ def _row(field: Any) -> tuple[dict[str, Any], list[str]]:
     kind = "integer" if isinstance(target, models.IntegerField) else "string"
     key = target.name if field.to_field_name else "primary key"
     return {"type": kind}, [f"{key} of {model._meta.label_lower}"]
+
+
+def _array(field: Any) -> tuple[dict[str, Any], list[str]]:
+    item, words = _shape(field.base_field)
+    each = ", ".join(filter(None, words))
+    most = field.size if hasattr(field, "size") else field.max_length
+    limits = {"maxItems": most} if most is not None else {}
+    return {"type": "array", "items": item, **limits}, [between(None, most, "items"), each and f"each: {each}"]
+
+
+def _range(field: Any) -> tuple[dict[str, Any], list[str]]:
+    item, words = _shape(field.fields[0])
+    ends = {"type": "array", "items": {"type": [item.get("type", "string"), "null"]}, "minItems": 2, "maxItems": 2}
+    return ends, ["the first value of the range and the first after it, null for no bound", *words]
+
+
+def _mapping(field: Any) -> tuple[dict[str, Any], list[str]]:
+    return {"type": "object", "additionalProperties": {"type": ["string", "null"]}}, ["texts by name"]
+
+
+# By name, as importing the module takes the driver of PostgreSQL.
+_POSTGRES: Final[tuple[tuple[str, Callable[[Any], tuple[dict[str, Any], list[str]]]], ...]] = (
+    ("SimpleArrayField", _array),
+    ("SplitArrayField", _array),
+    ("BaseRangeField", _range),
+    ("HStoreField", _mapping),
+)
 
 
 def _null_boolean(field: Any) -> tuple[dict[str, Any], list[str]]:

@@ -1,60 +1,37 @@
-"""Actions on picked rows: those of a ``ModelAdmin``, the methods of an exposure, and the tools that run them.
+"""Actions on picked rows: those of a ``ModelAdmin`` and the methods of an exposure.
 
 An action of a ``ModelAdmin`` may carry attributes: ``mcp_destructive`` (True: asked before it runs; False: hinted to be
 harmless), ``mcp_read_only`` (it changes nothing), ``mcp_atomic = False`` (it manages its own transactions).
 """
 
-import hashlib
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from django.contrib.admin.utils import model_format_dict
-from django.core.exceptions import ImproperlyConfigured, ValidationError
+from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
-from django.db.models.options import Options
 from django.forms import Form
 
-from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..schemas import form_schema, signature_schema
 from ..schemas.asking import Asked, answers_of, asked_parameters
-from ..visibility import caller_actions, may_view, visible_exposures
-from .arguments import alternatives, exposure_argument
-from .base import READ, WRITE, Tool, ToolResult
+from .base import ToolResult
 from .controls import Pair, as_query, posted
 from .forms import error_lines, field_entries
-from .inputs import MAX_ROWS, as_object, as_pks, taken
+from .inputs import as_object, taken
 from .running import ActionCall
+from .selection import EVERYTHING
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
-__all__ = ["Action", "ActionOptions", "ActionTool", "AdminAction", "FunctionAction", "RunAction", "action_tool_name"]
+__all__ = ["Action", "ActionOptions", "AdminAction", "FunctionAction", "takes_selection"]
 
-MAX_NAME: Final = 40
 SKIPPED: Final = ("self", "request", "queryset")
-UNSAFE: Final = re.compile(r"[^a-z0-9_]")
-PKS: Final[Mapping[str, Any]] = {
-    "type": "array",
-    "items": {"type": ["integer", "string"]},
-    "minItems": 1,
-    "maxItems": MAX_ROWS,
-    "description": f"Primary keys of the rows, 1 to {MAX_ROWS}",
-}
-FORM: Final[Mapping[str, Any]] = {
-    "type": "object",
-    "properties": {},
-    "description": "Answers to its question",
-}
-CONFIRM_TOKEN: Final[Mapping[str, Any]] = {
-    "type": "string",
-    "description": "From its question",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +133,7 @@ class Action:
         raise NotImplementedError
 
     def call(self, request: MCPRequest, arguments: Mapping[str, Any], own: Mapping[str, Any]) -> ToolResult:
-        """Run it for a tool whose ``arguments`` are pks, form and confirm_token; ``own`` are the action's.
+        """Run it for a tool whose ``arguments`` pick rows, fill in and confirm; ``own`` are the action's.
 
         Raises:
             ToolError: the action refused or the call does not fit it; nothing was changed.
@@ -164,7 +141,7 @@ class Action:
         return ActionCall(
             request,
             self,
-            pks=as_pks(arguments.get("pks")),
+            picked={name: arguments.get(name) for name in EVERYTHING},
             arguments=own,
             form=as_object(arguments.get("form"), "form"),
             confirm_token=arguments.get("confirm_token"),
@@ -281,116 +258,24 @@ def _parameters(function: Callable[..., Any]) -> int:
     return len(inspect.signature(function).parameters)
 
 
+def takes_selection(function: Callable[..., Any]) -> bool:
+    """Return whether a function can be called as the admin's list calls its actions; some are for another page."""
+    try:
+        inspect.signature(function).bind(None, None, None)
+    except TypeError:
+        return False
+    except ValueError:
+        # It does not say what it takes.
+        return True
+    return True
+
+
 def _admin_options(function: Callable[..., Any]) -> ActionOptions:
+    permissions = tuple(getattr(function, "allowed_permissions", None) or ("change",))
     return ActionOptions(
-        permissions=tuple(getattr(function, "allowed_permissions", None) or ("change",)),
-        destructive=getattr(function, "mcp_destructive", None),
+        permissions=permissions,
+        # What takes the permission to delete is asked about like any deletion.
+        destructive=getattr(function, "mcp_destructive", True if permissions == ("delete",) else None),
         read_only=getattr(function, "mcp_read_only", False),
         atomic=getattr(function, "mcp_atomic", True),
     )
-
-
-# Tools
-
-
-def action_tool_name(name: str, opts: "Options[Any]") -> str:
-    """Return the tool's name, ``mark_shipped_shop_order``: at most 40 of ``a-z0-9_``, a digest in place of the rest."""
-    wanted = f"{name}_{opts.app_label}_{opts.model_name}"
-    safe = UNSAFE.sub("_", wanted.lower())
-    if safe == wanted and len(safe) <= MAX_NAME:
-        return safe
-    return f"{safe[: MAX_NAME - 9]}_{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
-
-
-class ActionTool(Tool):
-    """A tool for one action of one model."""
-
-    scopes = frozenset({WRITE})
-    slow = True
-
-    def __init__(self, action: Action) -> None:
-        opts = action.exposure.opts
-        self.action = action
-        self.name = action_tool_name(action.name, opts)
-        self.title = f"{action.title} ({action.exposure.label})"
-        asks = " Asks for confirmation first." if action.confirms else ""
-        self.description = f"{action.description or action.title}\nRuns on rows of {action.exposure.label}.{asks}"
-        self.read_only = action.read_only
-        self.scopes = frozenset({READ if action.read_only else WRITE})
-        self.destructive = action.destructive
-        self.input_schema = self._schema(action)
-
-    @staticmethod
-    def _schema(action: Action) -> dict[str, Any]:
-        own = action.schema
-        asking = {"form": FORM} if action.has_form else {}
-        common = {"pks": PKS, **asking, "confirm_token": CONFIRM_TOKEN}
-        clashing = own.get("properties", {}).keys() & {"pks", "form", "confirm_token"}
-        if clashing:
-            raise ImproperlyConfigured(f"{action.key} may not have a parameter named {', '.join(sorted(clashing))}.")
-        schema = {**own, "properties": {"pks": PKS, **own.get("properties", {}), **common}}
-        return {**schema, "required": ["pks", *own.get("required", ())]}
-
-    def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether the caller may see the model and run the action."""
-        if settings.READ_ONLY and not self.read_only:
-            return False
-        exposure = self.action.exposure
-        return may_view(request, exposure) and self.action.name in caller_actions(request, exposure)
-
-    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """See :meth:`Tool.call`."""
-        # An action that asks without having said so takes the answers, too.
-        known = {**self.input_schema["properties"], **({"form": FORM} if "confirm_token" in arguments else {})}
-        given = taken(arguments, known, required=["pks"])
-        action = _find_action(request, self.action.exposure, self.action.name)
-        common = {name: given.pop(name, None) for name in ("pks", "form", "confirm_token")}
-        return action.call(request, common, given)
-
-
-def _find_action(request: MCPRequest, exposure: "ModelExposure", name: Any) -> Action:
-    """Return the action if the caller may run it now; one that is forbidden is answered as one that is not there."""
-    actions = caller_actions(request, exposure)
-    if settings.READ_ONLY:
-        actions = {key: action for key, action in actions.items() if action.read_only}
-    found = actions.get(name) if isinstance(name, str) else None
-    if found is None:
-        raise ToolError(f"{exposure.label} has no such action. {alternatives(name, actions)}")
-    return found
-
-
-class RunAction(Tool):
-    """``run_action``: any action of any model."""
-
-    name = "run_action"
-    title = "Run action"
-    description = (
-        "Run an action of a model on rows picked by primary key; describe_model lists the actions. One that needs "
-        "confirmation first answers what it asks, with a confirm_token: repeat the call with it to go on."
-    )
-    input_schema: Mapping[str, Any] = {
-        "type": "object",
-        "properties": {
-            "model": {"type": "string"},
-            "action": {"type": "string"},
-            "pks": PKS,
-            "arguments": {"type": "object", "properties": {}, "description": "The action's own"},
-            "form": FORM,
-            "confirm_token": CONFIRM_TOKEN,
-        },
-        "required": ["model", "action", "pks"],
-    }
-    scopes = frozenset({WRITE})
-    slow = True
-
-    def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether there is an action that the caller may run."""
-        if settings.READ_ONLY:
-            return False
-        return any(caller_actions(request, exposure) for exposure in visible_exposures(request))
-
-    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """See :meth:`Tool.call`."""
-        given = taken(arguments, self.input_schema["properties"], required=["model", "action", "pks"])
-        action = _find_action(request, exposure_argument(request, given["model"]), given["action"])
-        return action.call(request, given, as_object(given.get("arguments"), "arguments"))

@@ -1,21 +1,16 @@
 """``aggregate_records``: counts and sums over all rows of the caller, by groups."""
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from django.db.models import Avg, Count, F, Max, Min, QuerySet, Sum
-from django.db.models.functions import TruncDay, TruncMonth, TruncYear
+from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Value, When
+from django.db.models.expressions import OrderBy
 
 from ..context import MCPRequest
 from ..exceptions import ToolError
-from ..kinds import kind_of
 from ..queries import narrowed
-from ..relations import labels_for
-from ..serializers import Column, field_renderer, render, render_column, resolve_column
-from ..visibility import visible_fields, visible_name
+from ..repairs import is_unreadable, salvaged_tuples
 from .arguments import (
     alternatives,
     check_names,
@@ -26,6 +21,8 @@ from .arguments import (
     search_argument,
 )
 from .base import RecordTool, ToolResult
+from .groups import Group, group_of
+from .measures import Measure, find_title, having_of, measure_of
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
@@ -33,111 +30,43 @@ if TYPE_CHECKING:
 __all__ = ["AggregateRecords"]
 
 MAX_GROUPS: Final = 200
+DEFAULT_GROUPS: Final = 50
+MAX_TOP: Final = 50
 MAX_TERMS: Final = 10
-MAX_DECIMALS: Final = 6
-MAX_DIGITS: Final = 100
-FUNCTIONS: Final[Mapping[str, type[Any]]] = {"count": Count, "sum": Sum, "avg": Avg, "min": Min, "max": Max}
-PERIODS: Final[Mapping[str, tuple[type[Any], int]]] = {
-    "year": (TruncYear, 4),
-    "month": (TruncMonth, 7),
-    "day": (TruncDay, 10),
-}
-_TITLE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+PLACE: Final = "mcp_place"
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
-    """One column of the result: the client's ``title``, the ``alias`` in the query, and what it stands for.
+class Question:
+    """What a call asks of the rows: groups and their measures, in an order, as many as ``limit``.
 
-    The alias is made here: what a client writes is never a name in SQL.
+    With ``top``, of only so many values of the first group: those that ``rank`` puts first.
     """
 
-    title: str
-    alias: str
-    expression: Any
-    column: Column | None = None
-    digits: int | None = None
-    places: int | None = None
+    groups: tuple[Group, ...]
+    measures: tuple[Measure, ...]
+    having: Q
+    order: tuple[tuple[str, bool], ...]
+    rank: tuple[Measure, bool]
+    limit: int
+    top: int | None
+
+    @property
+    def terms(self) -> tuple[Group | Measure, ...]:
+        """All columns of the result."""
+        return (*self.groups, *self.measures)
 
 
-def _visible_column(request: MCPRequest, exposure: "ModelExposure", text: str, usable: Any) -> Column:
-    name = visible_name(request, exposure, text)
-    column = resolve_column(exposure, name) if name is not None else None
-    if column is None or not usable(column):
-        known = [
-            name
-            for name in visible_fields(request, exposure)
-            if (found := resolve_column(exposure, name)) is not None and usable(found)
-        ]
-        raise ToolError(f"{exposure.label} has no field {text[:60]!r} for this. {alternatives(text, known)}")
-    return column
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The groups found, ``more`` if there are others among those asked for, and what all others hold together."""
+
+    rows: list[tuple[Any, ...]]
+    more: bool = False
+    rest: Mapping[str, Any] | None = None
 
 
-def _is_countable(column: Column) -> bool:
-    return column.is_plain and column.kind in ("field", "relation")
-
-
-def _is_summable(column: Column) -> bool:
-    return _is_countable(column) and column.kind == "field" and kind_of(column.field).summable
-
-
-def _is_comparable(column: Column) -> bool:
-    return _is_countable(column) and column.kind == "field" and "gt" in kind_of(column.field).lookups
-
-
-def _is_groupable(column: Column) -> bool:
-    return _is_countable(column) and kind_of(column.field).sortable
-
-
-def _is_period(column: Column) -> bool:
-    return _is_countable(column) and kind_of(column.field).word in ("date", "datetime")
-
-
-def _aggregate(request: MCPRequest, exposure: "ModelExposure", given: Any, position: int) -> Term:
-    function, field, title = _spelt(given)
-    if function not in FUNCTIONS:
-        raise ToolError(f"Unknown aggregate {str(function)[:40]!r}. {alternatives(function, FUNCTIONS)}")
-    if field in (None, "", "*"):
-        if function != "count":
-            raise ToolError(f'The aggregate {function} needs a field, such as "{function}:total".')
-        return Term(title or "count", f"a{position}", Count("pk"))
-    usable = {"count": _is_countable, "sum": _is_summable, "avg": _is_summable}.get(function, _is_comparable)
-    column = _visible_column(request, exposure, str(field), usable)
-    expression = FUNCTIONS[function](F(column.path))
-    shown = None if function == "count" else column
-    # An average has decimals of its own; every other number has those of its column.
-    places = None if function == "avg" else getattr(column.field, "decimal_places", None)
-    return Term(title or f"{function}_{column.name}", f"a{position}", expression, shown, places=places)
-
-
-def _spelt(given: Any) -> tuple[Any, Any, str]:
-    """Return function, field and title of ``"sum:total"`` or ``{"function": "sum", "field": "total", "as": "all"}``."""
-    given = json_or_text(given)
-    if isinstance(given, str):
-        name, _, of = given.partition(":")
-        return name.strip().lower(), of.strip(), ""
-    if not isinstance(given, dict) or not given.keys() <= {"function", "field", "as"}:
-        raise ToolError('An aggregate is "count", "sum:field", or {"function", "field", "as"}.')
-    function, field, title = given.get("function"), given.get("field"), given.get("as") or ""
-    if not isinstance(function, str) or not isinstance(field, (str, type(None))) or not isinstance(title, str):
-        raise ToolError('An aggregate is "count", "sum:field", or {"function", "field", "as"}.')
-    if title and not _TITLE.fullmatch(title):
-        raise ToolError("as must be a short name of letters, digits and underscores.")
-    return function.lower(), field, title
-
-
-def _group(request: MCPRequest, exposure: "ModelExposure", given: Any, position: int) -> Term:
-    if not isinstance(given, str):
-        raise ToolError('group_by is a list of fields, a date also as "created:month".')
-    name, _, period = given.partition(":")
-    if not period:
-        column = _visible_column(request, exposure, name, _is_groupable)
-        return Term(column.name, f"g{position}", F(column.path), column)
-    if period not in PERIODS:
-        raise ToolError(f"Unknown period {period[:40]!r}. {alternatives(period, PERIODS)}")
-    column = _visible_column(request, exposure, name, _is_period)
-    function, digits = PERIODS[period]
-    return Term(f"{column.name}:{period}", f"g{position}", function(F(column.path)), column, digits)
+# Arguments
 
 
 def _list(value: Any, what: str) -> list[Any]:
@@ -153,18 +82,48 @@ def _list(value: Any, what: str) -> list[Any]:
     return [item.strip() if isinstance(item, str) else item for item in value]
 
 
-def _order(terms: Sequence[Term], groups: Sequence[Term], value: Any) -> list[str]:
-    """Return the order by aliases: as asked for, then by the groups, so that it is total."""
-    found: list[str] = []
+def _question(request: MCPRequest, exposure: "ModelExposure", given: Mapping[str, Any]) -> Question:
+    groups = tuple(
+        group_of(request, exposure, item, position)
+        for position, item in enumerate(_list(given.get("group_by"), "group_by"))
+    )
+    asked = _list(given.get("aggregates"), "aggregates") or ["count"]
+    measures = tuple(measure_of(request, exposure, item, position) for position, item in enumerate(asked))
+    terms: list[Group | Measure] = [*groups, *measures]
+    if len({term.title for term in terms}) < len(terms):
+        raise ToolError('Two columns have one name: name one of them otherwise, by "as".')
+    for name in ("having", "top"):
+        if name in given and not groups:
+            raise ToolError(f"{name} is about groups: say in group_by which.")
+    top = limit_argument(given["top"], MAX_TOP, MAX_TOP) if "top" in given else None
+    limit = limit_argument(given.get("limit"), DEFAULT_GROUPS if top is None else MAX_GROUPS, MAX_GROUPS)
+    order = _order(terms, given.get("ordering"))
+    rank = next(((term, down) for term, down in order if isinstance(term, Measure)), (measures[0], True))
+    if top is not None:
+        order = [(term, down) for term, down in order if term is not rank[0]]
+    if top is not None and len(groups) == 1:
+        order, limit, top = [rank, *order], min(limit, top), None
+    # By all groups in the end, so that the order is total.
+    named = {term.alias: down for term, down in reversed([*order, *((group, False) for group in groups)])}
+    aliases = dict.fromkeys([*(term.alias for term, _ in order), *(group.alias for group in groups)])
+    total = tuple((alias, named[alias]) for alias in aliases)
+    return Question(groups, measures, having_of(measures, given.get("having")), total, rank, limit, top)
+
+
+def _order(terms: Sequence[Group | Measure], value: Any) -> list[tuple[Group | Measure, bool]]:
+    """Return the columns to order by, and for each whether it descends."""
+    found: list[tuple[Group | Measure, bool]] = []
+    titles = [term.title for term in terms]
     for text in _list(value, "ordering"):
         name = str(text).lstrip("+-")
-        term = next((term for term in terms if term.title == name), None)
-        if term is None:
-            known = [term.title for term in terms]
-            raise ToolError(f"The result has no column {name[:60]!r} to order by. {alternatives(name, known)}")
-        found.append(("-" if str(text).startswith("-") else "") + term.alias)
-    named = {alias.lstrip("-") for alias in found}
-    return found + [group.alias for group in groups if group.alias not in named]
+        position = find_title(titles, name)
+        if position is None:
+            raise ToolError(f"The result has no column {name[:60]!r} to order by. {alternatives(name, titles)}")
+        found.append((terms[position], str(text).startswith("-")))
+    return found
+
+
+# Queries
 
 
 def _base(request: MCPRequest, exposure: "ModelExposure", arguments: Mapping[str, Any]) -> QuerySet[Any]:
@@ -183,29 +142,109 @@ def _base(request: MCPRequest, exposure: "ModelExposure", arguments: Mapping[str
     return rows
 
 
-def _trimmed(value: Any, places: int | None) -> Any:
-    """Return a decimal with the digits of its column, an average without those that the division alone made."""
-    if not isinstance(value, Decimal) or not value.is_finite():
-        return value
-    if places is not None:
-        return value.quantize(Decimal(1).scaleb(-places), context=Context(prec=MAX_DIGITS))
-    return round(value, MAX_DECIMALS).normalize()
+def _ordered(order: Sequence[tuple[str, bool]]) -> list[OrderBy]:
+    """Return the order, in which null is last on every database."""
+    return [OrderBy(F(alias), descending=down, nulls_last=True) for alias, down in order]
 
 
-def _shown(request: MCPRequest, term: Term, values: list[Any]) -> list[Any]:
-    column = term.column
-    if term.digits is not None:
-        return [None if value is None else value.isoformat()[: term.digits] for value in values]
-    if column is None:
-        return values
-    if term.alias.startswith("a"):
-        return [render(_trimmed(value, term.places)) for value in values]
-    renderer = field_renderer(column.field, 200, "")
-    keys, _ = render_column(column.name, renderer, values)
-    if column.kind != "relation":
-        return keys
-    labels = labels_for(request, column.field, values)
-    return [None if key is None else [key, labels.get(value)] for key, value in zip(keys, values, strict=True)]
+def _grouped(
+    rows: QuerySet[Any], groups: Sequence[Group], measures: Sequence[Measure], place: Any = None
+) -> QuerySet[Any]:
+    names = {group.alias: group.expression for group in groups}
+    found = rows.annotate(**names)
+    if place is not None:
+        found = found.annotate(**{PLACE: place})
+    found = found.values(*names, *([PLACE] if place is not None else []))
+    return found.annotate(**{measure.alias: measure.expression for measure in measures})
+
+
+def _answer(rows: QuerySet[Any], question: Question) -> Answer:
+    """Return the groups of the question; what they leave out is summed up by a query of its own."""
+    if not question.groups:
+        return Answer(_totals(rows, question.measures))
+    place, others = _leaders(rows, question)
+    found = _grouped(rows, question.groups, question.measures, place).filter(question.having)
+    found = found.order_by(*([PLACE] if place is not None else []), *_ordered(question.order))
+    wanted = found.filter(**{f"{PLACE}__lt": question.top}) if place is not None else found
+    aliases = [term.alias for term in question.terms]
+    read = _read(wanted, aliases, question.limit + 1)
+    shown, more = read[: question.limit], len(read) > question.limit
+    return Answer(shown, more, _rest(found[len(shown) :], question) if more or others else None)
+
+
+def _read(rows: QuerySet[Any], aliases: Sequence[str], limit: int) -> list[tuple[Any, ...]]:
+    try:
+        return list(rows.values_list(*aliases)[:limit])
+    except Exception as error:
+        if not is_unreadable(error):
+            raise
+    return salvaged_tuples(rows, aliases, limit)
+
+
+def _totals(rows: QuerySet[Any], measures: Sequence[Measure]) -> list[tuple[Any, ...]]:
+    try:
+        totals = rows.aggregate(**{measure.alias: measure.expression for measure in measures})
+    except Exception as error:
+        if not is_unreadable(error):
+            raise
+        if len(measures) == 1:
+            return [(None,)]
+        return [tuple(value for measure in measures for (value,) in _totals(rows, [measure]))]
+    return [tuple(totals[measure.alias] for measure in measures)]
+
+
+def _leaders(rows: QuerySet[Any], question: Question) -> tuple[Any, bool]:
+    """Return an expression of the place of a row by the value of its first group, and whether some have no place."""
+    if question.top is None:
+        return None, False
+    first, (measure, down) = question.groups[0], question.rank
+    ranked = _grouped(rows, [first], [measure]).order_by(*_ordered([(measure.alias, down), (first.alias, False)]))
+    values = list(ranked.values_list(first.alias, flat=True)[: question.top + 1])
+    places = [When(first.equals(value), then=Value(place)) for place, value in enumerate(values[: question.top])]
+    return Case(*places, default=Value(question.top), output_field=IntegerField()), len(values) > question.top
+
+
+def _rest(found: QuerySet[Any], question: Question) -> dict[str, Any]:
+    """Return how many groups there are, and what those measures come to that can be told from their parts."""
+    combined = {measure.alias: measure.combined() for measure in question.measures}
+    known = {f"mcp_r{alias}": expression for alias, expression in combined.items() if expression is not None}
+    return found.aggregate(mcp_groups=Count("*"), **known)
+
+
+# Result
+
+
+def _payload(request: MCPRequest, exposure: "ModelExposure", question: Question, answer: Answer) -> dict[str, Any]:
+    payload: dict[str, Any] = {"model": exposure.label, "returned": len(answer.rows)}
+    if answer.more:
+        payload["truncated"] = True
+    if answer.rest is not None and answer.rest["mcp_groups"]:
+        payload["rest"] = _shown_rest(request, question, answer.rest)
+    hint = " ".join(_hints(question, answer))
+    if hint:
+        payload["hint"] = hint
+    columns = [list(values) for values in zip(*answer.rows, strict=True)] or [[] for _ in question.terms]
+    shown = [term.shown(request, values) for term, values in zip(question.terms, columns, strict=True)]
+    payload["columns"] = [term.title for term in question.terms]
+    payload["rows"] = [list(row) for row in zip(*shown, strict=True)]
+    return payload
+
+
+def _shown_rest(request: MCPRequest, question: Question, rest: Mapping[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {"groups": rest["mcp_groups"]}
+    for measure in question.measures:
+        name = f"mcp_r{measure.alias}"
+        if name in rest:
+            shown[measure.title] = measure.shown(request, [rest[name]])[0]
+    return shown
+
+
+def _hints(question: Question, answer: Answer) -> Iterator[str]:
+    if answer.more:
+        yield f"There are more than {question.limit} groups: narrow the filters, group more coarsely, or use top."
+    hidden = {label: None for term in question.terms for label in term.narrowed}
+    if hidden:
+        yield f"Records of {', '.join(hidden)} that you may not see count as null."
 
 
 class AggregateRecords(RecordTool):
@@ -214,9 +253,9 @@ class AggregateRecords(RecordTool):
     name = "aggregate_records"
     title = "Aggregate records"
     description = (
-        "Use this for totals and statistics instead of reading rows: count, sum, avg, min, max, by groups. Example: "
-        '{"model":"shop.order","aggregates":["count","sum:total"],"group_by":["status","created:month"],'
-        '"ordering":["-sum_total"]}'
+        "Use this for totals instead of reading rows: count, count_distinct, sum, avg, min, max, "
+        'by groups. Example, the top five by month: {"model":"shop.order","aggregates":["sum:total"],'
+        '"group_by":["customer__country","created:month"],"top":5}'
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",
@@ -226,11 +265,13 @@ class AggregateRecords(RecordTool):
             "group_by": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "Fields; dates also as field:year, :month or :day",
+                "description": "Fields, relation__field; dates field:year, quarter, month, week, day, hour or weekday",
             },
             "filters": {"type": "object", "description": "As in query_records"},
             "search": {"type": "string"},
-            "ordering": {"type": "array", "items": {"type": "string"}, "description": "Columns of the result"},
+            "having": {"type": "object", "description": '{"sum_total__gte": 1000}'},
+            "ordering": {"type": "array", "items": {"type": "string"}, "description": "Result columns"},
+            "top": {"type": "integer", "description": "Of the first group, by ordering"},
             "limit": {"type": "integer", "description": "Groups, 1-200, default 50"},
         },
         "required": ["model"],
@@ -238,40 +279,9 @@ class AggregateRecords(RecordTool):
     read_only = True
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """Return a row for each group."""
+        """Return a row for each group, and what the groups beyond them hold together."""
         given = check_names(arguments, self.input_schema["properties"])
         exposure = exposure_argument(request, given.get("model"))
-        groups = [
-            _group(request, exposure, item, position)
-            for position, item in enumerate(_list(given.get("group_by"), "group_by"))
-        ]
-        asked = _list(given.get("aggregates"), "aggregates") or ["count"]
-        aggregates = [_aggregate(request, exposure, item, position) for position, item in enumerate(asked)]
-        terms = [*groups, *aggregates]
-        if len({term.title for term in terms}) < len(terms):
-            raise ToolError('Two columns have one name: name one of them otherwise, by "as".')
-        limit = limit_argument(given.get("limit"), 50, MAX_GROUPS)
-        order = _order(terms, groups, given.get("ordering"))
-        rows = _base(request, exposure, given)
-        if groups:
-            found = rows.values(**{term.alias: term.expression for term in groups})
-            found = found.annotate(**{term.alias: term.expression for term in aggregates})
-            read = list(found.order_by(*order).values_list(*[term.alias for term in terms])[: limit + 1])
-        else:
-            totals = rows.aggregate(**{term.alias: term.expression for term in aggregates})
-            read = [tuple(totals[term.alias] for term in aggregates)]
-        return ToolResult(structured=_payload(request, exposure, terms, read, limit))
-
-
-def _payload(
-    request: MCPRequest, exposure: "ModelExposure", terms: Sequence[Term], rows: list[tuple[Any, ...]], limit: int
-) -> dict[str, Any]:
-    payload: dict[str, Any] = {"model": exposure.label, "returned": min(len(rows), limit)}
-    if len(rows) > limit:
-        payload["truncated"] = True
-        payload["hint"] = f"There are more than {limit} groups: narrow the filters, or group more coarsely."
-    columns = [list(values) for values in zip(*rows[:limit], strict=True)] or [[] for _ in terms]
-    shown = [_shown(request, term, values) for term, values in zip(terms, columns, strict=True)]
-    payload["columns"] = [term.title for term in terms]
-    payload["rows"] = [list(row) for row in zip(*shown, strict=True)]
-    return payload
+        question = _question(request, exposure, given)
+        answer = _answer(_base(request, exposure, given), question)
+        return ToolResult(structured=_payload(request, exposure, question, answer))

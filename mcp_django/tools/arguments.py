@@ -4,23 +4,20 @@ What a client sends is looked up in the caller's allow-lists; what is not there 
 the answer is the same for what is hidden and what does not exist.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
-
-import orjson
 
 from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
-from ..filtering import filters_of, find_filter
-from ..lookups import Condition, parse_condition
-from ..ordering import client_order_key, default_ordering, total_order
+from ..ordering import client_order_key, default_ordering, sortable_names, total_order
 from ..pagination import OrderKey
 from ..queries import check_searchable
 from ..serializers import Column
 from ..visibility import columns_of, get_exposure, page_fields, visible_exposures, visible_fields, visible_name
 from .base import Tool
+from .filters import filters_argument
+from .wording import alternatives, is_short_text, json_or_text
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
@@ -35,26 +32,17 @@ __all__ = [
     "flag_argument",
     "json_or_text",
     "limit_argument",
+    "names_argument",
     "ordering_argument",
     "search_argument",
 ]
 
 RECORD_NOT_FOUND: Final = "No such record. Find records with query_records; the first column of its rows is the pk."
-MAX_FILTERS: Final = 20
 MAX_ORDER: Final = 5
+NULL_PLACES: Final[Mapping[str, bool | None]] = {"": None, "nulls_first": False, "nulls_last": True}
 MAX_SEARCH: Final = 200
 MAX_SEARCH_WORDS: Final = 12
-MAX_LISTED: Final = 40
 MAX_FIELDS: Final = 200
-
-
-def alternatives(text: Any, names: Iterable[str]) -> str:
-    """Return the names, the nearest to ``text`` first, as the end of an error message."""
-    known = list(names)
-    near = get_close_matches(text[:100], known, n=1, cutoff=0.6) if isinstance(text, str) else []
-    meant = f"Did you mean {near[0]}? " if near else ""
-    more = f" and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else ""
-    return f"{meant}Valid: {', '.join(known[:MAX_LISTED]) or 'none'}{more}."
 
 
 def check_names(
@@ -72,16 +60,6 @@ def check_names(
     return {name: value for name, value in arguments.items() if value is not None and name not in ignored}
 
 
-def json_or_text(value: Any) -> Any:
-    """Return the JSON object or array that a text holds: some clients send those as text."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        try:
-            return orjson.loads(value)
-        except orjson.JSONDecodeError:
-            return value
-    return value
-
-
 def exposure_argument(request: MCPRequest, label: Any) -> "ModelExposure":
     """Return the exposure of a model's label.
 
@@ -96,7 +74,12 @@ def exposure_argument(request: MCPRequest, label: Any) -> "ModelExposure":
         raise ToolError(f"No such model. {alternatives(text, labels)} list_models describes them.") from None
 
 
-def _names(value: Any, what: str, most: int) -> list[str]:
+def names_argument(value: Any, what: str, most: int) -> list[str]:
+    """Return a list of names, which may be given as one text.
+
+    Raises:
+        ToolError: it is something else, or too long.
+    """
     value = json_or_text(value)
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
@@ -115,64 +98,12 @@ def fields_argument(request: MCPRequest, exposure: "ModelExposure", value: Any) 
         return columns_of(exposure, page_fields(request, exposure))
     visible = visible_fields(request, exposure)
     found = [visible[0]]
-    for text in _names(value, "fields", MAX_FIELDS):
+    for text in names_argument(value, "fields", MAX_FIELDS):
         name = visible_name(request, exposure, text)
         if name is None:
             raise ToolError(f"{exposure.label} has no field {text[:60]!r}. {alternatives(text, visible)}")
         found.append(name)
     return columns_of(exposure, dict.fromkeys(found))
-
-
-def filters_argument(request: MCPRequest, exposure: "ModelExposure", value: Any) -> tuple[Condition, ...]:
-    """Return the conditions of ``{field: value, field__lookup: value, field: {lookup: value}}``, in a fixed order.
-
-    Raises:
-        ToolError: a field or lookup is not one that the caller may use, or a value does not fit.
-    """
-    value = json_or_text(value)
-    if value is None or value == "":
-        return ()
-    if not isinstance(value, dict):
-        raise ToolError('filters must be an object such as {"status": "paid", "created__gte": "2026-01-01"}.')
-    found = []
-    for name, given in value.items():
-        if isinstance(given, dict):
-            found += [_condition(request, exposure, name, lookup, item) for lookup, item in given.items()]
-        else:
-            found.append(_condition(request, exposure, name, None, given))
-    if len(found) > MAX_FILTERS:
-        raise ToolError(f"filters takes at most {MAX_FILTERS} conditions.")
-    return tuple(sorted(found, key=lambda condition: (condition.path.column, condition.lookup, repr(condition.values))))
-
-
-def _condition(request: MCPRequest, exposure: "ModelExposure", name: str, lookup: str | None, value: Any) -> Condition:
-    target = find_filter(request, exposure, name)
-    if target is None and lookup is None:
-        root, _, last = name.rpartition("__")
-        target, lookup = find_filter(request, exposure, root) if root else None, last
-    if target is None:
-        known = [known for known, _, _ in filters_of(request, exposure)]
-        raise ToolError(f"{exposure.label} has no filter {name[:60]!r}. {alternatives(name, known)}")
-    path, lookups = target
-    lookup = lookup or _default_lookup(lookups, value)
-    # Testing for null by another word needs no declaration of its own.
-    wanted = "isnull" if value is None and lookup == "exact" else lookup
-    if wanted not in lookups:
-        raise ToolError(f"The filter {name[:60]!r} takes other lookups. {alternatives(lookup, lookups)}")
-    try:
-        condition = parse_condition(path, lookup, value)
-    except ValueError as error:
-        raise ToolError(f"The filter {name[:60]!r} with {lookup} needs {error}.") from None
-    if condition.lookup == "in" and lookup == "exact" and "in" not in lookups:
-        raise ToolError(f"The filter {name[:60]!r} takes one value.")
-    return condition
-
-
-def _default_lookup(lookups: Sequence[str], value: Any) -> str:
-    """Return what a filter without a lookup means: equality, or the one lookup that there is."""
-    if isinstance(value, list) and "in" in lookups:
-        return "in"
-    return "exact" if "exact" in lookups or len(lookups) != 1 else lookups[0]
 
 
 def ordering_argument(request: MCPRequest, exposure: "ModelExposure", value: Any) -> tuple[OrderKey, ...]:
@@ -181,22 +112,23 @@ def ordering_argument(request: MCPRequest, exposure: "ModelExposure", value: Any
     Raises:
         ToolError: a name is not one that the caller may sort by.
     """
-    names = _names(value, "ordering", MAX_ORDER) if value is not None else []
+    names = names_argument(value, "ordering", MAX_ORDER) if value is not None else []
     if not names:
         return default_ordering(request, exposure)
-    keys = []
-    for text in names:
-        name = text[1:] if text[:1] in "+-" else text
-        key = client_order_key(request, exposure, name, descending=text[:1] == "-")
-        if key is None:
-            known = [
-                known
-                for known in visible_fields(request, exposure)
-                if client_order_key(request, exposure, known, descending=False)
-            ]
-            raise ToolError(f"{exposure.label} cannot be ordered by {name[:60]!r}. {alternatives(name, known)}")
-        keys.append(key)
-    return total_order(exposure, keys)
+    return total_order(exposure, [_order_key(request, exposure, text) for text in names])
+
+
+def _order_key(request: MCPRequest, exposure: "ModelExposure", text: str) -> OrderKey:
+    """Return the key of ``name``, ``-name`` or ``-name:nulls_last``."""
+    name, _, place = text.partition(":")
+    descending, name = name[:1] == "-", name[1:] if name[:1] in "+-" else name
+    if place not in NULL_PLACES:
+        raise ToolError(f"Unknown order {place[:40]!r}. Write field, -field, field:nulls_first or field:nulls_last.")
+    key = client_order_key(request, exposure, name, descending=descending, nulls_last=NULL_PLACES[place])
+    if key is None:
+        known = sortable_names(request, exposure)
+        raise ToolError(f"{exposure.label} cannot be ordered by {name[:60]!r}. {alternatives(name, known)}")
+    return key
 
 
 def limit_argument(value: Any, default: int, most: int | None = None) -> int:
@@ -236,7 +168,7 @@ def search_argument(request: MCPRequest, exposure: "ModelExposure", value: Any) 
     """
     if value is None or value == "":
         return ""
-    if not isinstance(value, str) or len(value) > MAX_SEARCH or "\0" in value or len(value.split()) > MAX_SEARCH_WORDS:
+    if not is_short_text(value, MAX_SEARCH) or len(value.split()) > MAX_SEARCH_WORDS:
         raise ToolError(f"search must be a text of at most {MAX_SEARCH} characters and {MAX_SEARCH_WORDS} words.")
     check_searchable(request, exposure)
     return value.strip()

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import orjson
 from django.dispatch import Signal
@@ -13,9 +13,11 @@ from ..exceptions import ToolError
 from ..protocol.content import Content, Text
 from ..visibility import may_view
 
-__all__ = ["READ", "WRITE", "RecordTool", "Tool", "ToolResult", "error_result", "rows_changed"]
+__all__ = ["IDEMPOTENCY_KEY", "READ", "WRITE", "RecordTool", "Tool", "ToolResult", "error_result", "rows_changed"]
 
 READ, WRITE = "mcp:read", "mcp:write"
+# The argument under which a client may repeat a call that writes (``mcp_django.methods.once``).
+IDEMPOTENCY_KEY: Final[Mapping[str, Any]] = {"type": "string"}
 
 # Sent by the app's own tools, with the model as ``sender``, for ``rows`` (instances) that may have been changed in ways
 # that Django sends no signal for.
@@ -50,7 +52,8 @@ class Tool:
 
     ``input_schema`` and ``output_schema`` are JSON Schemas of type "object"; the four hints are always sent, because
     clients read an absent one as the dangerous value. ``slow`` runs the call in the pool for the project's own code;
-    ``is_async`` says that :meth:`call` gives an awaitable, which runs on the event loop.
+    ``is_async`` says that :meth:`call` gives an awaitable, which runs on the event loop. With ``takes_key`` the
+    argument ``idempotency_key`` is the kernel's, and never reaches :meth:`call`.
     """
 
     name: str
@@ -66,12 +69,21 @@ class Tool:
     meta: Mapping[str, Any] = {}
     slow: bool = False
     is_async: bool = False
+    takes_key: bool = False
     # Sent by some clients with every call, whatever the schema says.
     ignored_arguments: ClassVar[frozenset[str]] = frozenset({"wait_for_previous"})
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether this caller may see and call the tool."""
         return True
+
+    def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """Return whether this call runs in one transaction, so that nothing of it is kept when it fails."""
+        return False
+
+    def for_caller(self, request: MCPRequest) -> "Tool":
+        """Return the tool as it is listed to this caller, who may see it."""
+        return self
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult | Awaitable[ToolResult]:
         """Run the tool with the client's arguments, which :meth:`call` itself validates.

@@ -10,10 +10,16 @@ from ..context import MCPRequest
 from ..elicitation import identify
 from ..questions import ELICITATION, Question
 
-__all__ = ["can_ask", "confirm", "listed", "rows_question", "settle"]
+__all__ = ["CHANGED", "MAX_LABELS", "can_ask", "confirm", "listed", "rows_question", "settle"]
 
 CONSENT: Final[Mapping[str, Any]] = {"type": "object", "properties": {}}
 MAX_MESSAGE: Final = 4_000
+# Rows that a question names.
+MAX_LABELS: Final = 20
+CHANGED: Final = (
+    "Nothing was changed: what would be done is not what was shown, or confirm_token was used, has expired or belongs "
+    "to another call. This is what would be done now."
+)
 
 
 def can_ask(request: MCPRequest) -> bool:

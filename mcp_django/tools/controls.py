@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any, Final
 
+from django.contrib.admin.widgets import ForeignKeyRawIdWidget
 from django.forms import CheckboxInput, FileInput, MultiWidget, Widget
 from django.forms.widgets import ChoiceWidget
 from django.http import QueryDict
@@ -38,11 +39,15 @@ class Button:
 
 @dataclass(slots=True)
 class Control:
-    """A control that a person may change: ``choices`` are the values of a select or of radio buttons."""
+    """A control that a person may change.
+
+    ``choices`` are the values of a select or of radio buttons, ``labels`` what a select shows for its own.
+    """
 
     required: bool = False
     many: bool = False
     choices: list[str] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -66,7 +71,7 @@ class _FormReader(HTMLParser):
         self.silent: list[str] = []
         self.field: Attrs | None = None
         self.field_text = ""
-        self.options: list[tuple[str, bool]] = []
+        self.options: list[tuple[str, bool, str]] = []
         self.option: tuple[str | None, bool] | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -106,7 +111,8 @@ class _FormReader(HTMLParser):
     def _close_option(self) -> None:
         if self.option is not None:
             value, selected = self.option
-            self.options.append((self.field_text.strip() if value is None else value, selected))
+            label = " ".join(self.field_text.split())
+            self.options.append((self.field_text.strip() if value is None else value, selected, label))
         self.option = None
 
     def _input(self, attrs: Attrs) -> None:
@@ -135,8 +141,9 @@ class _FormReader(HTMLParser):
     def _select(self, name: str, attrs: Attrs) -> None:
         control = self._control(name, attrs)
         control.many = "multiple" in attrs
-        control.choices += [value for value, _ in self.options]
-        chosen = [value for value, selected in self.options if selected]
+        control.choices += [value for value, _, _ in self.options]
+        control.labels = {value: label for value, _, label in self.options if value and label != value}
+        chosen = [value for value, selected, _ in self.options if selected]
         if not chosen and not control.many:
             chosen = control.choices[:1]
         self.form.entries += [(name, value) for value in chosen]
@@ -190,7 +197,8 @@ def posted(widget: Widget, name: str, value: Any) -> list[Pair]:
         case ChoiceWidget():
             shown = widget.format_value(value)
             return [(name, str(item)) for item in (shown if isinstance(shown, (list, tuple)) else [shown])]
-    if type(widget).value_from_datadict is Widget.value_from_datadict:
+    # Rendered, a raw id needs the URLs of the admin, which may not be mounted.
+    if type(widget).value_from_datadict is Widget.value_from_datadict or isinstance(widget, ForeignKeyRawIdWidget):
         shown = widget.format_value(value)
         return [(name, "" if shown is None else str(shown))]
     return read_forms(str(widget.render(name, value)))[0].entries

@@ -12,13 +12,14 @@ from django.db.models import Model
 
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
-from ..serializers import label_of, pk_text
+from ..labels import label_of
+from ..serializers import pk_text
 from ..visibility import get_row, may_view
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
-__all__ = ["Deletion", "deleted_objects", "plan_deletion"]
+__all__ = ["Deletion", "blockers", "deleted_objects", "plan_deletion"]
 
 MAX_NAMED: Final = 5
 
@@ -51,38 +52,42 @@ def deleted_objects(exposure: "ModelExposure", objs: Iterable[Model], request: M
     return get_deleted_objects(list(objs), request, _Registry(exposure))  # type: ignore[arg-type]
 
 
-def plan_deletion(request: MCPRequest, exposure: "ModelExposure", row: Model) -> Deletion:
-    """Return what deleting the row deletes.
+def plan_deletion(request: MCPRequest, exposure: "ModelExposure", *rows: Model) -> Deletion:
+    """Return what deleting the rows, of which there is one at least, deletes.
 
     Raises:
-        ToolError: it is protected, or takes rows with it that the caller may not delete.
+        ToolError: one is protected, or takes rows with it that the caller may not delete.
     """
-    _, counts, perms_needed, protected = exposure.get_deleted_objects([row], request)
-    collector = NestedObjects(using=router.db_for_write(type(row), instance=row), origin=[row])
-    collector.collect([row])
+    _, counts, perms_needed, protected = exposure.get_deleted_objects(rows, request)
+    collector = NestedObjects(using=router.db_for_write(type(rows[0]), instance=rows[0]), origin=rows)
+    collector.collect(rows)
+    which = "This row" if len(rows) == 1 else "Some of these rows"
     if protected or collector.protected:
-        raise ToolError(_protection(request, exposure, collector.protected or protected))
+        raise ToolError(_protection(request, exposure, which, collector.protected or protected))
     if perms_needed:
         kinds = ", ".join(sorted(str(kind) for kind in perms_needed))
         raise ToolError(
-            f"Deleting this row of {exposure.label} would also delete rows that you may not delete: {kinds}. "
+            f"Deleting {which.lower()} of {exposure.label} would also delete rows that you may not delete: {kinds}. "
             "Nothing was deleted."
         )
     objects = tuple(obj for objs in collector.model_objs.values() for obj in objs)
     return Deletion({str(kind): count for kind, count in dict(counts).items()}, objects)
 
 
-def _protection(request: MCPRequest, exposure: "ModelExposure", protected: Iterable[Any]) -> str:
-    """Return who is in the way: how many of which kind, and the names of those that the caller may see."""
+def _protection(request: MCPRequest, exposure: "ModelExposure", which: str, protected: Iterable[Any]) -> str:
+    return (
+        f"{which} of {exposure.label} cannot be deleted, because rows that refer to it are protected: "
+        f"{blockers(request, protected)}. Nothing was deleted. Change or delete those first."
+    )
+
+
+def blockers(request: MCPRequest, protected: Iterable[Any]) -> str:
+    """Return how many rows of which kind are protected, and the names of those that the caller may see."""
     rows = [obj for obj in protected if isinstance(obj, Model)]
     kinds = Counter(str(obj._meta.verbose_name_plural) for obj in rows)
     counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "other rows"
     names = list(_visible_names(request, rows))
-    named = f" (such as {'; '.join(names)})" if names else ""
-    return (
-        f"This row of {exposure.label} cannot be deleted, because rows that refer to it are protected: "
-        f"{counted}{named}. Nothing was deleted. Change or delete those first."
-    )
+    return f"{counted} (such as {'; '.join(names)})" if names else counted
 
 
 def _visible_names(request: MCPRequest, rows: Iterable[Model]) -> list[str]:

@@ -31,13 +31,27 @@ from django.forms import (
 from django.utils import timezone
 from django.utils.datastructures import MultiValueDict
 from django.utils.dateparse import parse_datetime
+from django.utils.text import slugify
 
 from ..context import MCPRequest
 from ..exceptions import NotFound
+from ..sensitive import HIDDEN, holds_hidden
 from .controls import Pair, as_query, posted
 from .inputs import json_or_text, pick_rows
 
-__all__ = ["bind", "error_lines", "field_entries", "keep", "writable_names"]
+__all__ = [
+    "HIDDEN_ERROR",
+    "bind",
+    "error_lines",
+    "field_entries",
+    "filled",
+    "keep",
+    "page_entries",
+    "parse_truth",
+    "prepopulated",
+    "refuse",
+    "writable_names",
+]
 
 MAX_CHOICES: Final = 20
 # What is wrong with a field that the caller does not see is not told.
@@ -61,6 +75,9 @@ def field_entries(request: MCPRequest, field: Field, html_name: str, value: Any)
         ValidationError: the JSON is of a type that the field does not take, or a row that the caller may not see.
     """
     value = _incoming(request, field, value)
+    if isinstance(value, list) and hasattr(field, "base_field") and _is_written_as_text(field, value):
+        # The field takes the list too, and its text would lose which comma is one of an item.
+        return [(html_name, value)]  # type: ignore[list-item]
     return posted(field.widget, html_name, field.prepare_value(value))
 
 
@@ -68,25 +85,69 @@ def _incoming(request: MCPRequest, field: Field, value: Any) -> Any:
     if value is None:
         return None
     if isinstance(field, JSONField):
-        return json_or_text(value)
+        given = json_or_text(value)
+        if holds_hidden(given):
+            raise ValidationError(f"{HIDDEN} stands for a secret that was not shown: this value cannot be written.")
+        return given
     if isinstance(field, BooleanField):
-        return _truth(value)
+        return parse_truth(value)
     if isinstance(field, (ModelChoiceField, ModelMultipleChoiceField)):
         return _keys(request, field, value)
-    takes_list = isinstance(field, (MultipleChoiceField, MultiValueField)) or hasattr(field, "base_field")
+    if isinstance(field, (ChoiceField, MultipleChoiceField)):
+        return _chosen(field, value)
+    if hasattr(field, "base_field"):
+        value = json_or_text(value)
+        _check_items(field, value)
+    if _is_written_as_text(field, value):
+        return value
+    takes_list = isinstance(field, MultiValueField) or hasattr(field, "base_field")
     value = json_or_text(value) if takes_list else value
     if isinstance(value, dict) or (isinstance(value, list) and not takes_list):
         raise ValidationError("Give one value, not a list or an object.")
-    if isinstance(field, MultipleChoiceField) and not isinstance(value, list):
-        raise ValidationError("Give a list of values.")
-    if isinstance(value, bool) and isinstance(field, CharField) and not isinstance(field, ChoiceField):
+    if isinstance(field, MultiValueField) and isinstance(value, list) and len(value) != len(field.fields):
+        raise ValidationError(f"Give a list of {len(field.fields)} values.")
+    if isinstance(value, bool) and isinstance(field, CharField):
         raise ValidationError("Give a text.")
     if isinstance(field, SplitDateTimeField) and isinstance(value, str):
         return _split_datetime(value)
     return _localized(field, value)
 
 
-def _truth(value: Any) -> bool:
+def _chosen(field: Any, value: Any) -> Any:
+    """Return the values that are chosen, each given by itself or by its label, of which the stored value counts."""
+    many = isinstance(field, MultipleChoiceField)
+    value = json_or_text(value) if many else value
+    if many is not isinstance(value, list) or isinstance(value, dict):
+        raise ValidationError("Give a list of values." if many else "Give one value, not a list or an object.")
+    offered = list(_flat(field.choices))
+    by_label = {str(label).lower(): stored for stored, label in reversed(offered)}
+    stored = {str(stored) for stored, _ in offered}
+    given = value if many else [value]
+    found = [item if str(item) in stored else by_label.get(str(item).lower(), item) for item in given]
+    return found if many else found[0]
+
+
+def _check_items(field: Any, value: Any) -> None:
+    """Pass if the items of an array are lists just where those are arrays themselves."""
+    if isinstance(value, list):
+        inner = hasattr(field.base_field, "base_field")
+        if any(isinstance(item, dict) or (item is not None and isinstance(item, list) is not inner) for item in value):
+            raise ValidationError("Give a list of lists." if inner else "Give a list of values, not of lists.")
+        for item in value if inner else ():
+            _check_items(field.base_field, item)
+
+
+def _is_written_as_text(field: Field, value: Any) -> bool:
+    """Return whether the field itself makes a text of an object or a list, as those of PostgreSQL do."""
+    return isinstance(value, (dict, list)) and isinstance(field.prepare_value(value), str)
+
+
+def parse_truth(value: Any) -> bool:
+    """Return the truth value that JSON, or a text of it, stands for.
+
+    Raises:
+        ValidationError: it is something else.
+    """
     key = value.lower() if isinstance(value, str) else value
     if not isinstance(key, (str, int)) or key not in TRUTH:
         raise ValidationError("Give true or false.")
@@ -154,6 +215,33 @@ def bind(
     ``draft`` is the form as the page shows it at first. ``values`` are JSON by field name, all of them names of its
     fields. Fields that are not among them post what the page shows; on a change page they keep the values of ``obj``.
     """
+    data, wrong = page_entries(request, draft, values)
+    form = filled(draft, obj, values, as_query(data), MultiValueDict())
+    form.full_clean()
+    refuse(form, wrong)
+    return form
+
+
+def filled(
+    draft: "ModelForm[Any]", obj: Model | None, mentioned: Collection[str], data: Any, files: Any
+) -> "ModelForm[Any]":
+    """Return the form that is posted with ``data``, not validated yet; ``obj`` keeps what is not mentioned."""
+    form: ModelForm[Any] = type(draft)(data, files, instance=obj)
+    for field in form.fields.values():
+        # What is entered is not a widget's: it is compared with the whole of what is stored.
+        field.widget.supports_microseconds = True
+    if obj is not None:
+        keep(form, obj, mentioned)
+    return form
+
+
+def page_entries(
+    request: MCPRequest, draft: BaseForm, values: Mapping[str, Any]
+) -> tuple[list[Pair], dict[str, ValidationError]]:
+    """Return what a page with the unbound form posts when ``values`` are entered, and which of them cannot be.
+
+    ``values`` are JSON by field name, all of them names of its fields. Other fields post what the page shows.
+    """
     data: list[Pair] = []
     wrong: dict[str, ValidationError] = {}
     for name, field in draft.fields.items():
@@ -167,14 +255,27 @@ def bind(
         if field.show_hidden_initial:
             entries += posted(field.hidden_widget(), draft.add_initial_prefix(name), field.prepare_value(initial))
         data += entries
-    form: ModelForm[Any] = type(draft)(as_query(data), MultiValueDict(), instance=obj)
-    if obj is not None:
-        keep(form, obj, values)
-    form.full_clean()
+    return data, wrong
+
+
+def prepopulated(
+    sources: Mapping[str, Iterable[str]], form: BaseForm, values: Mapping[str, Any], writable: Collection[str]
+) -> dict[str, str]:
+    """Return the slugs that the script of the admin's add page would fill in, by ``prepopulated_fields``."""
+    found = {}
+    for name, fields in sources.items():
+        text = " ".join(str(values[field]) for field in fields if values.get(field))
+        if text and name in writable and name not in values:
+            field: Any = form.fields[name]
+            found[name] = slugify(text)[: field.max_length]
+    return found
+
+
+def refuse(form: BaseForm, wrong: Mapping[str, ValidationError]) -> None:
+    """Let each of these be the one error of its field, on a form that was validated."""
     for name, refused in wrong.items():
         form.errors.pop(name, None)
         form.add_error(name, refused)
-    return form
 
 
 def keep(form: BaseForm, obj: Model, mentioned: Collection[str]) -> None:
@@ -183,6 +284,8 @@ def keep(form: BaseForm, obj: Model, mentioned: Collection[str]) -> None:
         if name not in mentioned and _is_stored(obj, name):
             field.disabled = True
             field.clean = _constant(_current(obj, name))  # type: ignore[method-assign]
+            # The form field of JSON compares what it shows even where it is disabled.
+            field.has_changed = _constant(False)  # type: ignore[method-assign]
 
 
 def _is_stored(obj: Model, name: str) -> bool:
@@ -201,12 +304,16 @@ def _constant(value: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: value
 
 
-def error_lines(form: BaseForm, writable: Collection[str]) -> list[str]:
-    """Return what is wrong, a line for each error: ``field: message (valid: …)``."""
+def error_lines(
+    form: BaseForm, writable: Collection[str], explain: Callable[[BaseForm, ValidationError], str] | None = None
+) -> list[str]:
+    """Return what is wrong, a line for each error: ``field: message (valid: …)``; ``explain`` may add to a line."""
     lines: list[str] = []
     for name, errors in form.errors.as_data().items():
         for error in errors:
             text = " ".join(str(message) for message in error.messages)
+            if explain is not None and (name == NON_FIELD_ERRORS or name in writable):
+                text += explain(form, error)
             if name == NON_FIELD_ERRORS:
                 lines.append(f"(row): {text}")
             elif name in writable:
@@ -222,14 +329,15 @@ def _valid(field: Any, error: ValidationError) -> str:
     if error.code not in ("invalid_choice", "required"):
         return ""
     offered: Any = field.choices
-    choices = [str(value) for value in _flat(offered) if value not in (None, "")]
+    choices = [str(value) for value, _ in _flat(offered) if value not in (None, "")]
     more = ", …" if len(choices) > MAX_CHOICES else ""
     return f" (valid: {', '.join(choices[:MAX_CHOICES])}{more})"
 
 
-def _flat(choices: Iterable[Any]) -> Iterable[Any]:
+def _flat(choices: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+    """Yield values and labels, those of groups too."""
     for value, label in choices:
         if isinstance(label, (list, tuple)):
             yield from _flat(label)
         else:
-            yield value
+            yield value, label

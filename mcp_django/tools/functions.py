@@ -17,6 +17,7 @@ from ..schemas.annotations import resolve_hint, unwrap
 from ..schemas.arguments import signature_of
 from ..schemas.asking import Ask
 from ..schemas.output import RESULT, is_wrapped
+from ..schemas.steps import finished, result_annotation
 from ..serializers import clean_text
 from .base import READ, WRITE, Tool, ToolResult
 from .fallback import RESERVED
@@ -73,7 +74,7 @@ class FunctionTool(Tool):
         )
         self.title = title or self.name.replace("_", " ").strip().capitalize()
         self.description = self.function.description
-        self.input_schema = self._read_schema(asks)
+        self.input_schema = self._read_schema(asks, read_only)
         self.read_only, self.destructive = read_only, destructive
         self.idempotent, self.open_world = idempotent, open_world
         self.scopes = frozenset(scopes if scopes is not None else {READ if read_only else WRITE})
@@ -82,11 +83,13 @@ class FunctionTool(Tool):
         self.slow = not self.is_async
         self._read_result(function, structured)
 
-    def _read_schema(self, asks: bool) -> Mapping[str, Any]:
+    def _read_schema(self, asks: bool, read_only: bool) -> Mapping[str, Any]:
         """Return the input schema; a tool that is known to ask has the arguments that answer."""
         schema = self.function.arguments.schema
         clashing = self.function.arguments.parameters.keys() & RESERVED.keys()
         self.takes_answers = not clashing
+        own = schema.get("properties", {}).keys() | self.function.arguments.parameters.keys()
+        self.takes_key = not read_only and "idempotency_key" not in own
         if not asks and not any(isinstance(item.marker, Ask) for item in self.function.asked):
             return schema
         if clashing:
@@ -110,6 +113,7 @@ class FunctionTool(Tool):
         except ImproperlyConfigured:
             # What cannot be read promises nothing.
             return None
+        hint = result_annotation(hint)
         return None if hint is type(None) else hint
 
     def has_permission(self, request: MCPRequest) -> bool:
@@ -122,7 +126,9 @@ class FunctionTool(Tool):
         Raises:
             ToolError: the model can mend it.
         """
-        return self.function.call(request, arguments, lambda value: self.bounded(self.to_result(value)))
+        return self.function.call(
+            request, arguments, lambda value: self.bounded(self.to_result(finished(request, value)))
+        )
 
     def to_result(self, value: Any) -> ToolResult:
         """Return the tool result for what the function returned.

@@ -10,17 +10,25 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from django.apps import apps
+from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.db.models import Model
 
+from ..columns import iso_text
 from ..context import MCPRequest
+from ..serializers import clean_text
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
-__all__ = ["author", "log", "log_action", "log_addition", "log_change", "log_deletion"]
+__all__ = ["author", "history_of", "log", "log_action", "log_addition", "log_change", "log_deletion", "log_deletions"]
 
 MAX_NAME: Final = 80
+# Entries of one row that are shown, and characters of the message of each.
+MAX_ENTRIES: Final = 20
+MAX_MESSAGE: Final = 500
+# Entries in one query.
+CHUNK: Final = 200
 
 Message = list[dict[str, Any]] | str
 
@@ -51,14 +59,21 @@ def log_change(request: MCPRequest, exposure: "ModelExposure", obj: Model, messa
 
 def log_deletion(request: MCPRequest, exposure: "ModelExposure", obj: Model, tool: str) -> None:
     """Log that the row will be deleted; to be called before it is."""
+    log_deletions(request, exposure, [obj], tool)
+
+
+def log_deletions(request: MCPRequest, exposure: "ModelExposure", objs: Sequence[Model], tool: str) -> None:
+    """Log that the rows will be deleted; to be called before they are."""
     if not _has_history(request):
         return
     mark = json.dumps([{"deleted": {"name": "via MCP", "object": author(request, tool)}}])
     # A ModelAdmin's log_deletions takes no message: what it wrote is marked afterwards.
-    for entry in exposure.log_deletions(request, [obj]) or ():
-        if isinstance(entry, Model) and entry.pk and not getattr(entry, "change_message", mark):
-            entry.change_message = mark  # type: ignore[attr-defined]
-            entry.save(update_fields=["change_message"])
+    logged = [entry for entry in exposure.log_deletions(request, objs) or () if isinstance(entry, Model) and entry.pk]
+    unmarked = [entry for entry in logged if not getattr(entry, "change_message", mark)]
+    for entry in unmarked:
+        entry.change_message = mark  # type: ignore[attr-defined]
+    if unmarked:
+        type(unmarked[0])._default_manager.bulk_update(unmarked, ["change_message"], batch_size=CHUNK)
 
 
 def log_action(request: MCPRequest, objects: Sequence[Model], tool: str) -> None:
@@ -76,6 +91,40 @@ def log(request: MCPRequest, objects: Sequence[Model], *, flag: str, message: Me
         queryset=objects,
         action_flag=getattr(models, flag),
         change_message=message,
+    )
+
+
+def history_of(request: MCPRequest, exposure: "ModelExposure", obj: Model) -> list[dict[str, Any]]:
+    """Return what the admin's history page says of the row, the newest first; nothing where it shows no such page."""
+    if not _may_read_history(request, exposure, obj):
+        return []
+    from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
+    from django.contrib.admin.options import get_content_type_for_model
+
+    words = {ADDITION: "added", CHANGE: "changed"}
+    entries = LogEntry.objects.filter(content_type=get_content_type_for_model(exposure.model), object_id=str(obj.pk))
+    return [
+        {
+            "time": iso_text(entry.action_time),
+            "user": clean_text(entry.user.get_username()),
+            "action": words.get(entry.action_flag, "deleted"),
+            "message": clean_text(entry.get_change_message(), MAX_MESSAGE),
+        }
+        for entry in entries.select_related("user").order_by("-action_time", "-pk")[:MAX_ENTRIES]
+    ]
+
+
+def _may_read_history(request: MCPRequest, exposure: "ModelExposure", obj: Model) -> bool:
+    """Return whether the admin would show the caller the history of the row."""
+    admin_site = exposure.site.admin_site or admin.site
+    if not _has_history(request) or not admin_site.is_registered(exposure.model):
+        return False
+    model_admin = admin_site.get_model_admin(exposure.model)
+    # The admin has its own idea of which rows there are.
+    return (
+        admin_site.has_permission(request)
+        and model_admin.has_view_or_change_permission(request, obj)
+        and model_admin.get_object(request, str(obj.pk)) is not None
     )
 
 

@@ -1,8 +1,9 @@
 """What tools that write read of their arguments, the rows that primary keys stand for, and how databases refuse."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -12,8 +13,10 @@ from django.db import DataError, IntegrityError, OperationalError, router, trans
 from django.db.models import Model, ProtectedError, QuerySet, RestrictedError
 from django.http import Http404
 
+from ..conf import settings
 from ..context import MCPRequest
-from ..exceptions import NotFound, ToolError
+from ..exceptions import Cancelled, NotFound, ToolError
+from ..repairs import all_readable
 from ..visibility import parse_pk
 from .arguments import alternatives, check_names
 from .base import Tool
@@ -21,11 +24,21 @@ from .base import Tool
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
-__all__ = ["MAX_ROWS", "as_object", "as_pks", "json_or_text", "one_transaction", "pick_rows", "refusals", "taken"]
+__all__ = [
+    "as_object",
+    "as_pks",
+    "json_or_text",
+    "one_transaction",
+    "pick_rows",
+    "refusals",
+    "rows_by_key",
+    "taken",
+]
 
 logger = logging.getLogger("mcp_django.tools")
 
-MAX_ROWS: Final = 1000
+# Keys in one query: databases bound the number of parameters, the lowest being SQLite's 999.
+CHUNK: Final = 400
 
 
 def taken(arguments: Mapping[str, Any], known: Iterable[str], required: Iterable[str] = ()) -> dict[str, Any]:
@@ -68,11 +81,12 @@ def as_pks(value: Any) -> list[str | int]:
     """Return an argument that is a list of primary keys.
 
     Raises:
-        ToolError: it is something else, empty, or longer than :data:`MAX_ROWS`.
+        ToolError: it is something else, empty, or longer than ``MAX_BULK_ROWS``.
     """
     value = json_or_text(value)
-    if not isinstance(value, list) or not 1 <= len(value) <= MAX_ROWS:
-        raise ToolError(f"pks must be a list of 1 to {MAX_ROWS} primary keys, as query_records shows them.")
+    most = settings.MAX_BULK_ROWS
+    if not isinstance(value, list) or not 1 <= len(value) <= most:
+        raise ToolError(f"pks must be a list of 1 to {most} primary keys, as query_records shows them.")
     if not all(isinstance(item, (str, int, list)) and not isinstance(item, bool) for item in value):
         raise ToolError("Each of pks must be a string or an integer, as query_records shows it.")
     return value
@@ -84,19 +98,32 @@ def pick_rows(request: MCPRequest, exposure: "ModelExposure", pks: Iterable[Any]
     Raises:
         NotFound: the caller may not know of one of them.
     """
-    keys = dict.fromkeys(parse_pk(exposure, pk) for pk in pks)
-    queryset = exposure.get_queryset(request).filter(pk__in=list(keys))
-    found: dict[Any, Model] = {row.pk: row for row in queryset}
-    if found.keys() != keys.keys() or not all(exposure.has_view_permission(request, row) for row in found.values()):
+    keys = list(dict.fromkeys(parse_pk(exposure, pk) for pk in pks))
+    found = rows_by_key(request, exposure, keys)
+    if len(found) != len(keys) or not all(exposure.has_view_permission(request, row) for row in found.values()):
         raise NotFound
-    return queryset, [found[key] for key in keys]
+    return exposure.get_queryset(request).filter(pk__in=keys), list(found.values())
+
+
+def rows_by_key(request: MCPRequest, exposure: "ModelExposure", keys: Iterable[Any]) -> dict[Any, Model]:
+    """Return the rows of the exposure's queryset with these keys, in their order; keys without a row are left out."""
+    found: dict[Any, Model] = {}
+    queryset, left = exposure.get_queryset(request), iter(keys)
+    while chunk := list(islice(left, CHUNK)):
+        with all_readable():
+            rows = {row.pk: row for row in queryset.filter(pk__in=chunk)}
+        found.update((key, rows[key]) for key in chunk if key in rows)
+    return found
 
 
 @contextmanager
-def one_transaction(model: type[Model]) -> Iterator[list[str]]:
+def one_transaction(model: type[Model], request: MCPRequest | None = None) -> Iterator[list[str]]:
     """Open a transaction on the database that the model is written to, and on that of the admin's history.
 
     Yields the aliases, for a rollback that is no error.
+
+    Raises:
+        Cancelled: the client of ``request`` has gone meanwhile, or its time is over: nothing is kept.
     """
     aliases = [router.db_for_write(model)]
     if apps.is_installed("django.contrib.admin"):
@@ -105,11 +132,16 @@ def one_transaction(model: type[Model]) -> Iterator[list[str]]:
         for alias in dict.fromkeys(aliases):
             stack.enter_context(transaction.atomic(using=alias))
         yield list(dict.fromkeys(aliases))
+        if request is not None and request.mcp.cancelled.is_set():
+            raise Cancelled
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
-    """Turn what Django says against a write into a ``ToolError`` without SQL; whatever else fails passes."""
+def refusals(explain: Callable[[IntegrityError], str] | None = None) -> Iterator[None]:
+    """Turn what Django says against a write into a ``ToolError`` without SQL; whatever else fails passes.
+
+    ``explain`` may tell more of a constraint that is broken, or nothing.
+    """
     try:
         yield
     except ValidationError as error:
@@ -120,9 +152,10 @@ def refusals() -> Iterator[None]:
         raise NotFound from None
     except (ProtectedError, RestrictedError):
         raise ToolError("Nothing was changed: other rows still refer to a row that would be deleted.") from None
-    except IntegrityError:
-        raise ToolError("Nothing was changed: the values break a constraint of the database.") from None
-    except DataError:
+    except IntegrityError as error:
+        text = explain(error) if explain is not None else ""
+        raise ToolError(f"Nothing was changed: {text or 'the values break a constraint of the database.'}") from None
+    except (DataError, OverflowError):
         raise ToolError("Nothing was changed: a value does not fit its column in the database.") from None
     except OperationalError:
         logger.warning("A write failed in the database", exc_info=True)

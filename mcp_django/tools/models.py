@@ -1,7 +1,9 @@
 """``list_models`` and ``describe_model``: what there is, in as few words as a model needs to use it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+import orjson
 
 from ..addresses import page_uri, row_uri_pattern
 from ..conf import settings
@@ -9,11 +11,16 @@ from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..filtering import filters_of
 from ..kinds import kind_of
+from ..lookups import usual_lookups
+from ..namedfilters import Offer, named_filters_of
 from ..ordering import default_ordering
+from ..schemas import form_schema
 from ..serializers import Column, clean_text
 from ..visibility import caller_actions, columns_of, page_fields, related_exposure, visible_exposures, visible_fields
-from .arguments import check_names, exposure_argument
-from .base import WRITE, RecordTool, ToolResult
+from .arguments import check_names, exposure_argument, flag_argument, json_or_text
+from .base import RecordTool, ToolResult
+from .inlinewords import inline_lines
+from .overviews import may_words, may_write, overview, writable_fields, writing_form
 from .query import ALWAYS_LOAD
 
 if TYPE_CHECKING:
@@ -23,19 +30,8 @@ __all__ = ["DescribeModel", "ListModels", "describe"]
 
 MAX_LINE: Final = 120
 MAX_CHOICES: Final = 30
-
-
-def may_words(request: MCPRequest, exposure: "ModelExposure") -> str:
-    """Return what the caller may do with the model: "view", with "add change delete" as far as they go."""
-    words = ["view"]
-    if WRITE in request.mcp.scopes and not settings.READ_ONLY:
-        verdicts = {
-            "add": exposure.has_add_permission,
-            "change": exposure.has_change_permission,
-            "delete": exposure.has_delete_permission,
-        }
-        words += [word for word, verdict in verdicts.items() if verdict(request)]
-    return " ".join(words)
+# Models of one call.
+MAX_MODELS: Final = 50
 
 
 class ListModels(RecordTool):
@@ -75,6 +71,8 @@ class ListModels(RecordTool):
             rows.append(row)
         if not rows:
             hint = "No model matches: leave query out to see all." if query else "You may not view any model."
+        elif hint is None:
+            hint = "describe_model tells the fields, of several models at once."
         payload: dict[str, Any] = {"returned": len(rows)}
         if hint is not None:
             payload["hint"] = hint
@@ -97,34 +95,36 @@ def describe(request: MCPRequest, exposure: "ModelExposure") -> dict[str, Any]:
         payload["description"] = exposure.description.strip()
     payload["may"] = may_words(request, exposure)
     lookups = {path.column: (name, found) for name, path, found in filters_of(request, exposure)}
-    writable = _writable(request, exposure)
+    writable = writable_fields(request, exposure)
     columns = columns_of(exposure, visible_fields(request, exposure))
     payload["fields"] = [_line(request, exposure, column, writable, lookups) for column in columns]
+    if extra := _form_only(request, exposure):
+        payload["write_only_fields"] = extra
+    if lines := inline_lines(request, exposure):
+        payload["inlines"] = lines
     own = {column.path for column in columns}
     paths = [f"{name}: {' '.join(found)}" for path, (name, found) in lookups.items() if path not in own]
     if paths:
         payload["filters_on_related"] = paths
+    if named := [_named_line(offer) for offer in named_filters_of(request, exposure)]:
+        payload["named_filters"] = named
     if exposure.get_search_fields(request):
         payload["search"] = True
     shown = [key for key in default_ordering(request, exposure) if key.path in own]
     payload["ordering"] = [("-" if key.descending else "") + key.path for key in shown]
     payload["default_columns"] = list(page_fields(request, exposure))
-    if WRITE in request.mcp.scopes and not settings.READ_ONLY and (actions := _actions(request, exposure)):
+    if may_write(request) and (actions := _actions(request, exposure)):
         payload["actions"] = actions
     payload["uris"] = [row_uri_pattern(exposure), page_uri(exposure)]
     return payload
 
 
-def _writable(request: MCPRequest, exposure: "ModelExposure") -> Mapping[str, bool]:
-    """Return the fields that the caller may set, and whether each is required."""
-    if WRITE not in request.mcp.scopes or settings.READ_ONLY:
-        return {}
-    may_add = exposure.has_add_permission(request)
-    if not may_add and not exposure.has_change_permission(request):
-        return {}
-    form = exposure.get_form(request, None, change=not may_add)
-    fields: Mapping[str, Any] = getattr(form, "base_fields", {})
-    return {name: bool(field.required) and not field.disabled for name, field in fields.items()}
+def _form_only(request: MCPRequest, exposure: "ModelExposure") -> Mapping[str, Any]:
+    """Return the schemas of the fields that only the form has."""
+    form, names = writing_form(request, exposure)
+    extra = {*names} & {*exposure.get_form_only_fields(request)}
+    schemas: Mapping[str, Any] = form_schema(form, exclude=form.fields.keys() - extra)["properties"] if extra else {}
+    return schemas
 
 
 def _line(
@@ -152,11 +152,15 @@ def _line(
 def _type_words(request: MCPRequest, column: Column) -> str:
     if column.field is None:
         return "computed"
-    related = related_exposure(request, column.field) if column.kind in ("relation", "many") else None
+    if column.kind == "generic":
+        return "[key, label, model] of any record"
+    linked = column.kind in ("relation", "many", "reverse")
+    related = related_exposure(request, column.field) if linked else None
     word = kind_of(column.field).word
-    if column.kind in ("relation", "many"):
+    if linked:
         target = f" → {related.label}" if related is not None else " key of another record"
-        return ("list of " if column.kind == "many" else "") + word + target
+        single = column.kind == "relation" or column.field.one_to_one
+        return ("" if single else "list of ") + word + target
     null = " or null" if column.field.null else ""
     return word + null if column.kind == "field" else "computed"
 
@@ -166,14 +170,22 @@ def _filter_words(column: Column, lookups: Mapping[str, tuple[str, tuple[str, ..
     found = lookups.get(column.path) if column.is_plain else None
     if found is None:
         return ["no filter"] if column.is_plain and kind_of(column.field).lookups else []
-    usual = [lookup for lookup in kind_of(column.field).lookups if lookup != "isnull"]
+    usual = [lookup for lookup in usual_lookups(column.field) if lookup != "isnull"]
     if [lookup for lookup in found[1] if lookup != "isnull"] == usual:
         return []
     return [f"filter {' '.join(found[1])}"]
 
 
+def _named_line(offer: Offer) -> str:
+    text = f"{offer.name}: {clean_text(offer.title, MAX_LINE)}"
+    return f"{text}, {_one_of(offer.choices)}" if offer.choices else text
+
+
 def _choices(field: Any) -> str:
-    pairs = [(str(stored), str(label)) for stored, label in field.flatchoices if stored not in (None, "")]
+    return _one_of([(str(stored), str(label)) for stored, label in field.flatchoices if stored not in (None, "")])
+
+
+def _one_of(pairs: Sequence[tuple[str, str]]) -> str:
     shown = [stored if stored.lower() == label.lower() else f"{stored}={label}" for stored, label in pairs]
     more = f" and {len(shown) - MAX_CHOICES} more" if len(shown) > MAX_CHOICES else ""
     return f"one of {' | '.join(shown[:MAX_CHOICES])}{more}"
@@ -190,21 +202,71 @@ def _actions(request: MCPRequest, exposure: "ModelExposure") -> list[dict[str, A
     return found
 
 
+def describe_fully(request: MCPRequest, exposure: "ModelExposure") -> dict[str, Any]:
+    """Return the description with the schema of what the caller may write."""
+    payload = describe(request, exposure)
+    form, names = writing_form(request, exposure)
+    if names:
+        payload["input_schema"] = form_schema(form, exclude=form.fields.keys() - set(names))
+    return payload
+
+
 class DescribeModel(RecordTool):
-    """One model: its fields, filters, order, actions."""
+    """Models: their fields, filters, actions; in few words, or in full."""
 
     name = "describe_model"
     title = "Describe model"
-    description = "Use this before the first query or write on a model: its fields, choices, filters, actions."
+    description = (
+        "Use this before the first query or write on a model: its fields (a type, or text; * required, ro read-only), "
+        "choices, filters, actions."
+    )
     input_schema: Mapping[str, Any] = {
         "type": "object",
-        "properties": {"model": {"type": "string", "description": "Label, e.g. shop.order"}},
+        "properties": {
+            "model": {"type": "string", "description": "Label, e.g. shop.order, or several by commas"},
+            "detail": {"type": "boolean", "description": "Also lookups, help texts, schemas"},
+        },
         "required": ["model"],
     }
     read_only = True
     meta = ALWAYS_LOAD
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """Return the description."""
+        """Return the description, of several models as ``models``."""
         given = check_names(arguments, self.input_schema["properties"])
-        return ToolResult(structured=describe(request, exposure_argument(request, given.get("model"))))
+        detail = flag_argument(given.get("detail"), "detail")
+        labels = _labels(given.get("model"))
+        exposures = [exposure_argument(request, label) for label in labels]
+        described = [
+            describe_fully(request, exposure) if detail else overview(request, exposure) for exposure in exposures
+        ]
+        if len(described) == 1:
+            return ToolResult(structured=described[0])
+        return ToolResult(structured=_bounded(described))
+
+
+def _labels(value: Any) -> list[Any]:
+    value = json_or_text(value)
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",")]
+    if not isinstance(value, list):
+        return [value]
+    if not 0 < len(value) <= MAX_MODELS:
+        raise ToolError(f"model names 1 to {MAX_MODELS} models.")
+    return value
+
+
+def _bounded(described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return as many descriptions as a result holds."""
+    used = 0
+    kept: list[Mapping[str, Any]] = []
+    for entry in described:
+        used += len(orjson.dumps(entry, default=str))
+        if kept and used > settings.RESULT_CHARS:
+            break
+        kept.append(entry)
+    payload: dict[str, Any] = {"returned": len(kept)}
+    if len(kept) < len(described):
+        payload["hint"] = "Ask for the others by themselves."
+    payload["models"] = kept
+    return payload

@@ -16,6 +16,8 @@ __all__ = ["BUTTON", "buttons_of", "control_schema", "own_controls", "page_entri
 
 BUTTON: Final = "_button"
 CANCELLING: Final = frozenset({"cancel", "_cancel", "back", "_back", "abort"})
+# Characters of the labels of a select.
+MAX_LABELS: Final = 1_000
 CSRF: Final = "csrfmiddlewaretoken"
 
 
@@ -46,6 +48,8 @@ def control_schema(control: Control) -> dict[str, Any]:
     one: dict[str, Any] = {"type": "string"}
     if control.choices:
         one["enum"] = [choice for choice in control.choices if choice]
+    if control.labels:
+        one["description"] = "; ".join(f"{value}: {label}" for value, label in control.labels.items())[:MAX_LABELS]
     return {"type": "array", "items": one} if control.many else one
 
 

@@ -5,6 +5,7 @@ from html import unescape
 from typing import TYPE_CHECKING, Any, Final
 
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.messages.constants import DEFAULT_TAGS, ERROR, SUCCESS
 from django.contrib.messages.storage.base import BaseStorage, Message
 from django.contrib.sessions.backends.base import SessionBase
 from django.urls import NoReverseMatch, Resolver404, resolve, reverse
@@ -18,7 +19,7 @@ from .controls import Pair, as_query
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
-__all__ = ["changelist_entries", "changelist_request", "said"]
+__all__ = ["changelist_entries", "changelist_request", "has_failed", "said"]
 
 # Of the caller's own request: how it arrived, and what could be taken for authority.
 LEFT_OUT: Final = frozenset(
@@ -120,5 +121,12 @@ def said(request: Any) -> list[dict[str, str]]:
         text = str(message.message)
         if isinstance(message.message, SafeString):
             text = unescape(strip_tags(text))
-        messages.append({"level": message.level_tag, "text": text})
+        # A project may have its own words for the levels, for its style sheets.
+        messages.append({"level": DEFAULT_TAGS.get(message.level, message.level_tag), "text": text})
     return messages
+
+
+def has_failed(request: Any) -> bool:
+    """Return whether the messages of an action say that it failed: there is an error, and no success beside it."""
+    levels = {message.level for message in request._messages}
+    return max(levels, default=0) >= ERROR and SUCCESS not in levels

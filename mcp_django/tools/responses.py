@@ -4,7 +4,7 @@ Never passed on: HTML with its tokens, cookies, and the addresses of pages.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
 from typing import Any, Final
@@ -20,6 +20,7 @@ from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
 from .controls import HtmlForm, read_forms
+from .redirects import destination, own_view
 
 __all__ = ["File", "Page", "read_response"]
 
@@ -50,11 +51,15 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """An intermediate page, which asks before anything is done."""
+    """An intermediate page, which asks before anything is done.
+
+    ``target`` is the path of the view that it is posted to, "" where that is the admin's list, and so the action again.
+    """
 
     html: HtmlForm
     form: BaseForm | None = None
     title: str = ""
+    target: str = ""
 
     @property
     def message(self) -> str:
@@ -70,12 +75,13 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What remains of a response: at most one of a page, a file and a text; ``note`` says what was not done."""
+    """What remains of a response: at most one of a page, a file, a text and a row; ``note`` says what was not done."""
 
     page: Page | None = None
     file: File | None = None
     text: str = ""
     note: str = ""
+    record: Mapping[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -101,7 +107,7 @@ def read_response(request: MCPRequest, response: HttpResponseBase) -> Answer:
     """
     try:
         if 300 <= response.status_code < 400:
-            return Answer(note=_redirected(request, response))
+            return _read_redirect(request, response)
         _check_status(response.status_code)
         return _read_body(request, response)
     finally:
@@ -119,11 +125,9 @@ def _check_status(status: int) -> None:
         raise ToolError(f"The action refused with HTTP status {status}. Nothing was changed.")
 
 
-def _redirected(request: MCPRequest, response: HttpResponseBase) -> str:
-    target = urlsplit(urljoin(request.path, response.headers.get("Location", "")))
-    if target.path == request.path:
-        return ""
-    return "The action leads people on to another page; whatever that page is for has not been done."
+def _read_redirect(request: MCPRequest, response: HttpResponseBase) -> Answer:
+    target = destination(request, response.headers.get("Location", ""))
+    return Answer(note=target.note, record=target.record)
 
 
 def _read_body(request: MCPRequest, response: HttpResponseBase) -> Answer:
@@ -183,12 +187,19 @@ def _file_name(disposition: str) -> str:
 def _read_page(request: MCPRequest, response: HttpResponseBase, html: str) -> Answer:
     context = getattr(response, "context_data", None) or {}
     form = next((value for value in context.values() if isinstance(value, BaseForm)), None)
-    forms = [found for found in read_forms(html)[1:] if found.method == "post"]
-    asking = [found for found in forms if _asks(found, form)]
-    here = [found for found in asking if urlsplit(urljoin(request.path, found.action)).path == request.path]
-    if here:
-        title = context.get("title")
-        return Answer(page=Page(here[0], form, str(title) if title else ""))
+    title = str(context.get("title") or "")
+    forms = [
+        (urlsplit(urljoin(request.path, found.action)).path, found)
+        for found in read_forms(html)[1:]
+        if found.method == "post"
+    ]
+    asking = [(path, found) for path, found in forms if _asks(found, form)]
+    for path, found in asking:
+        if path == request.path:
+            return Answer(page=Page(found, form, title))
+    for path, found in forms:
+        if own_view(request, path) is not None:
+            return Answer(page=Page(found, form, title, target=path))
     if asking or form is not None:
         raise ToolError("This action goes on in a page of its own. Nothing was changed. Run it in the admin.")
     text = " ".join(part for found in read_forms(html) for part in found.text)

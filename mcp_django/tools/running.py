@@ -1,7 +1,8 @@
 """One call of an action: permissions of every row, confirmation, the action itself, its page, its history.
 
 An action runs in a transaction of its own, with the entries in the history. Where it answers with a page that asks
-something, or refuses, the transaction is rolled back: a question has changed nothing.
+something, or refuses, or its client has gone, the transaction is rolled back: a question has changed nothing.
+Rows that a query picked are always shown before anything is done to them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,36 +11,41 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db import transaction
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 from django.http import HttpResponseBase
 
 from ..conf import settings
 from ..context import MCPRequest
 from ..elicitation import issue, redeem
-from ..exceptions import InputRequired, NotFound, ToolError
-from ..protocol.content import EmbeddedResource
+from ..exceptions import InputRequired, ToolError
+from ..labels import label_of
+from ..protocol.content import Content, EmbeddedResource, ResourceLink
 from ..questions import Answers, Question, answered_together
 from ..schemas import to_jsonable
-from ..serializers import label_of
-from .arguments import RECORD_NOT_FOUND
+from ..schemas.steps import finished
 from .base import ToolResult, rows_changed
-from .confirming import can_ask, confirm, listed, rows_question, settle
+from .confirming import CHANGED, MAX_LABELS, can_ask, confirm, listed, rows_question, settle
 from .controls import Pair
 from .fallback import answers_schema, can_be_direct
 from .forms import error_lines
 from .history import log_action
-from .inputs import one_transaction, pick_rows, refusals
+from .inputs import one_transaction, refusals
 from .pageforms import page_entries, page_schema
 from .pagequestions import page_question
-from .posting import changelist_entries, changelist_request, said
+from .posting import changelist_entries, changelist_request, has_failed, said
+from .redirects import own_view
 from .responses import Page, read_response
+from .selection import queryset_of, select_rows
 
 if TYPE_CHECKING:
     from .actions import Action
 
 __all__ = ["ActionCall"]
 
-MAX_LABELS: Final = 20
+# Characters of the arguments in a question to the client's user.
+MAX_ARGUMENTS: Final = 1_000
+SELECT_ACROSS: Final = "select_across"
+FAILED: Final = "The action reports an error. What it changed before that has been kept, as in the admin."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class ActionCall:
-    """A call of ``action`` on the rows with these primary keys.
+    """A call of ``action`` on the rows that ``picked`` picks (:func:`~mcp_django.tools.selection.select_rows`).
 
     ``arguments`` are the action's own. ``form`` answers the action's page or its questions; it counts only with the
     ``confirm_token`` that came with them. ``asked`` is the page as a question to the client's user.
@@ -60,12 +66,12 @@ class ActionCall:
 
     request: MCPRequest
     action: "Action"
-    pks: Sequence[Any]
+    picked: Mapping[str, Any]
     arguments: Mapping[str, Any]
     form: Mapping[str, Any] = field(default_factory=dict)
     confirm_token: str | None = None
-    rows: list[Model] = field(default_factory=list)
-    queryset: QuerySet[Any] | None = None
+    rows: Sequence[Model] = ()
+    by_query: bool = False
     asked: Question | None = None
 
     def run(self) -> ToolResult:
@@ -74,10 +80,8 @@ class ActionCall:
         Raises:
             ToolError: the action refused, the call does not fit it, or a row is not there; nothing was changed.
         """
-        try:
-            self.queryset, self.rows = pick_rows(self.request, self.action.exposure, self.pks)
-        except NotFound:
-            raise ToolError(RECORD_NOT_FOUND) from None
+        selection = select_rows(self.request, self.action.exposure, self.picked)
+        self.rows, self.by_query = selection.rows, selection.by_query
         self._check_rows()
         try:
             return self._run()
@@ -90,14 +94,19 @@ class ActionCall:
         values, entries = self.action.read(self.request, self.arguments)
         steps: list[Callable[[], Any]] = [lambda: self.action.answers(self.request, values)]
         if self.confirm_token is not None:
-            redeem(self.request, self.confirm_token, *self._bound())
+            try:
+                redeem(self.request, self.confirm_token, *self._bound())
+            except ToolError:
+                if not self.by_query:
+                    raise
+                return self._ask(self._consent, errors=[CHANGED])
             self.request.mcp.answers = Answers(self.form, direct=True, trusted=True)
         elif self.form:
             raise ToolError("form answers a question: call without it first, then again with it and confirm_token.")
-        elif self.action.confirms and can_ask(self.request):
+        elif self._confirms and can_ask(self.request):
             steps.append(self._confirm)
         answers, *_ = answered_together(steps)
-        if self.action.confirms and self.confirm_token is None and not can_ask(self.request):
+        if self._confirms and self.confirm_token is None and not can_ask(self.request):
             return self._ask(self._consent)
         values = {**values, **answers}
         outcome = self._attempt(values, [*changelist_entries(self.action.name, self.rows), *entries])
@@ -116,45 +125,63 @@ class ActionCall:
                 "Leave them out."
             )
 
-    def _bound(self) -> tuple[str, Mapping[str, Any], list[Model]]:
+    def _bound(self) -> tuple[str, Mapping[str, Any], Sequence[Model]]:
         return self.action.key, dict(self.arguments), self.rows
 
     # Running
 
-    def _attempt(self, values: Mapping[str, Any], entries: Iterable[Pair], pks: Sequence[str] | None = None) -> Outcome:
-        assert self.queryset is not None
-        queryset = self.queryset.all()
-        if pks is not None:
-            queryset = queryset.filter(pk__in=[row.pk for row in self.rows if str(row.pk) in pks])
-        with refusals(), _transaction(self.action) as aliases:
-            posting = changelist_request(self.request, self.action.exposure, entries)
-            value = self.action.invoke(posting, queryset, values)
-            outcome = self._read(posting, value)
+    def _attempt(self, values: Mapping[str, Any], entries: Iterable[Pair], page: Page | None = None) -> Outcome:
+        rows = self.rows
+        if page is not None and page.selected is not None:
+            posted = frozenset(page.selected)
+            rows = [row for row in rows if str(row.pk) in posted]
+        exposure = self.action.exposure
+        with refusals(), self._transaction() as aliases:
+            posting = changelist_request(self.request, exposure, entries)
+            value = self._invoke(posting, rows, values, page)
+            outcome = self._read(posting, value, len(rows))
             if outcome.page is not None:
                 for alias in aliases:
                     transaction.set_rollback(True, using=alias)
             elif self.action.is_logged:
-                log_action(self.request, self.rows, self.action.name)
+                log_action(self.request, rows, self.action.name)
                 # It may have updated them by its queryset, which no signal tells of.
-                rows_changed.send(sender=self.action.exposure.model, rows=self.rows)
+                rows_changed.send(sender=exposure.model, rows=rows)
         return outcome
 
-    def _read(self, posting: MCPRequest, value: Any) -> Outcome:
+    def _invoke(self, posting: MCPRequest, rows: Sequence[Model], values: Mapping[str, Any], page: Page | None) -> Any:
+        """Run the action; or, where its page is posted to a view of its own, that view."""
+        view = own_view(posting, page.target) if page is not None and page.target else None
+        if view is not None and page is not None:
+            posting.path = posting.path_info = page.target
+            return view(posting)
+        found = queryset_of(self.request, self.action.exposure, rows)
+        return finished(posting, self.action.invoke(posting, found, values))
+
+    def _transaction(self) -> AbstractContextManager[list[str]]:
+        if self.action.atomic:
+            return one_transaction(self.action.exposure.model, self.request)
+        return nullcontext([])
+
+    def _read(self, posting: MCPRequest, value: Any, rows: int) -> Outcome:
         result: dict[str, Any] = {
             "action": self.action.name,
             "model": self.action.exposure.label,
             "done": True,
-            "rows": len(self.rows),
+            "rows": rows,
             "messages": [],
         }
         if isinstance(value, ToolResult):
             return Outcome(result=value)
-        content = []
+        content: list[Content] = []
         if isinstance(value, HttpResponseBase):
             answer = read_response(posting, value)
             if answer.page is not None:
                 return Outcome(page=answer.page)
             result |= {key: text for key, text in (("note", answer.note), ("text", answer.text)) if text}
+            if answer.record is not None:
+                result["record"] = answer.record
+                content.append(ResourceLink(answer.record["uri"], answer.record["label"] or answer.record["uri"]))
             if answer.file is not None:
                 result["file"] = answer.file.described()
                 uri = f"attachment:{self.action.key}/{answer.file.name}"
@@ -162,31 +189,41 @@ class ActionCall:
         elif value is not None:
             result["result"] = to_jsonable(value)
         result["messages"] = said(posting)
-        return Outcome(result=ToolResult(structured=result, content=list(content)))
+        failed = has_failed(posting)
+        if failed:
+            result["note"] = " ".join(filter(None, [FAILED, result.get("note")]))
+        return Outcome(result=ToolResult(structured=result, content=content, is_error=failed))
 
     # Asking
 
     @property
+    def _confirms(self) -> bool:
+        """Whether it is asked before the action runs: rows that nobody has named are shown first."""
+        return self.action.confirms or (self.by_query and not self.action.read_only)
+
+    @property
     def _consent(self) -> str:
-        return f"{self.action.title}: this cannot be undone by itself. Confirm it for these rows."
+        warning = "this cannot be undone by itself. " if self.action.confirms else ""
+        which = f"all {len(self.rows)} rows that match" if self.by_query else "these rows"
+        return f"{self.action.title}: {warning}Confirm it for {which}."
 
     def _shown(self, message: str) -> str:
         """Return a message to the client's user: what is asked, and of which rows."""
         labels = listed(self._labels(self.rows[:MAX_LABELS]), len(self.rows))
-        return f"{message}\n{self.action.exposure.label}, {len(self.rows)}: {labels}"
+        given = "; ".join(f"{name}: {value}" for name, value in self.arguments.items())
+        told = f"\nWith {given[:MAX_ARGUMENTS]}" if given else ""
+        return f"{message}{told}\n{self.action.exposure.label}, {len(self.rows)}: {labels}"
 
     def _confirm(self) -> None:
         confirm(self.request, self._shown(self._consent), [self.action.key, *self.rows])
 
     def _ask_directly(self, asked: Sequence[Question]) -> ToolResult:
         """Ask by a result what the action asks the client's user, and for confirmation if it needs that."""
-        consent = [self._consent] if self.action.confirms else []
+        consent = [self._consent] if self._confirms else []
         message = "\n".join([*consent, *(str(question.params["message"]) for question in asked)])
         failed = [question.reason for question in asked if question.reason]
         more = {"errors": failed} if failed else {}
-        result = self._ask(message, **more, form=answers_schema(self.request, asked))
-        result.is_error = bool(failed)
-        return result
+        return self._ask(message, **more, form=answers_schema(self.request, asked))
 
     def _ask_page(self, page: Page, values: Mapping[str, Any]) -> ToolResult:
         """Ask what the page asks: the client's user where the client can, and by a result where not."""
@@ -212,7 +249,7 @@ class ActionCall:
             "rows": len(self.rows),
             "objects": self._labels(self.rows[:MAX_LABELS]),
         }
-        return ToolResult(structured=question)
+        return ToolResult(structured=question, is_error="errors" in more)
 
     def _page_result(self, page: Page, errors: Sequence[str] = ()) -> ToolResult:
         if self.asked is not None:
@@ -220,9 +257,7 @@ class ActionCall:
         schema = page_schema(page)
         form = {"form": schema} if schema["properties"] else {}
         failed = {"errors": list(errors)} if errors else {}
-        result = self._ask(page.message or self.action.title, **failed, **form)
-        result.is_error = bool(errors)
-        return result
+        return self._ask(page.message or self.action.title, **failed, **form)
 
     def _labels(self, rows: Iterable[Model]) -> list[str]:
         return [label_of(self.action.exposure, row) or str(row.pk) for row in rows]
@@ -230,11 +265,16 @@ class ActionCall:
     def _answer(self, page: Page, values: Mapping[str, Any]) -> ToolResult:
         """Post the page as a browser would, with the caller's values in its form."""
         entries, wrong = page_entries(self.request, page, self.form)
+        if not self.form and self.asked is None and page_schema(page).get("required"):
+            # The token confirmed the rows; what the page asks has not been asked yet.
+            return self._page_result(page)
         if wrong:
             return self._page_result(page, wrong)
         if not any(name == "action" for name, _ in entries):
             entries.insert(0, ("action", self.action.name))
-        outcome = self._attempt(values, entries, page.selected)
+        # The picked rows are all that there is, whatever the page says of the admin's list.
+        entries = [(name, "0" if name == SELECT_ACROSS else value) for name, value in entries]
+        outcome = self._attempt(values, entries, page)
         if outcome.page is None:
             assert outcome.result is not None
             return outcome.result
@@ -244,7 +284,3 @@ class ActionCall:
         raise ToolError(
             "The action asked again and nothing was changed: it has more than one page. Run it in the admin."
         )
-
-
-def _transaction(action: "Action") -> AbstractContextManager[list[str]]:
-    return one_transaction(action.exposure.model) if action.atomic else nullcontext([])

@@ -1,47 +1,77 @@
 """Saving a row with values that a caller gave: through the form of the admin's page, or the exposure's serializer."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from django.core.exceptions import ValidationError
 from django.db.models import Model
-from django.utils.text import slugify
+from django.forms import all_valid
+from django.http import QueryDict
 from rest_framework.relations import ManyRelatedField, PrimaryKeyRelatedField
 
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..visibility import visible_fields
+from .adminpage import as_page
 from .arguments import alternatives
-from .forms import bind, error_lines, writable_names
+from .constraints import duplicate_note
+from .controls import as_query
+from .forms import HIDDEN_ERROR, error_lines, filled, page_entries, prepopulated, refuse, writable_names
 from .history import log_addition, log_change
+from .inlineforms import formset_errors, is_changed, prepare
+from .inlinerows import InlinePost
+from .inlines import inlines_of
 from .inputs import pick_rows
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
-__all__ = ["save_row"]
+__all__ = ["NOT_SAVED", "check_values", "save_row"]
 
 NOT_SAVED: Final = "Nothing was saved:"
 
 
 def save_row(
-    request: MCPRequest, exposure: "ModelExposure", obj: Model | None, values: Mapping[str, Any], tool: str
+    request: MCPRequest,
+    exposure: "ModelExposure",
+    obj: Model | None,
+    values: Mapping[str, Any],
+    tool: str,
+    messages: list[dict[str, str]] | None = None,
 ) -> tuple[Model, list[str]]:
     """Save ``values`` to ``obj``, or to a new row, with its entry in the history; return it and the changed fields.
 
-    To be called in a transaction: validation may fail after the row was written.
+    To be called in a transaction: validation may fail after the row was written. ``messages`` takes what the hooks of
+    the project say to the user.
 
     Raises:
         ToolError: a field is not one that the caller may write, or a value is not valid.
     """
-    save = _save_with_form if exposure.serializer_class is None else _save_with_serializer
-    return save(request, exposure, obj, values, tool)
+    if exposure.serializer_class is not None:
+        return _save_with_serializer(request, exposure, obj, values, tool)
+    return _save_with_form(request, exposure, obj, values, tool, messages)
+
+
+def check_values(request: MCPRequest, exposure: "ModelExposure", obj: Model, values: Mapping[str, Any]) -> None:
+    """Pass if the row's own page has the fields of ``values`` and can take them; nothing is validated or saved.
+
+    Raises:
+        ToolError: see :func:`save_row`.
+    """
+    if exposure.serializer_class is None:
+        page = _filled_page(request, exposure, obj, values)
+        lines = [f"{name}: {' '.join(error.messages)}" for name, error in page.wrong.items()]
+        if lines:
+            raise ToolError("\n".join([NOT_SAVED, *lines]))
 
 
 def _visible(request: MCPRequest, exposure: "ModelExposure", obj: Model | None) -> set[str]:
     """Return the fields that the caller may name; a row does not change its primary key."""
-    names = set(visible_fields(request, exposure, obj))
-    return names - {exposure.opts.pk.name} if obj is not None else names
+    names = {*visible_fields(request, exposure, obj), *exposure.get_form_only_fields(request, obj)}
+    key = {exposure.opts.pk.name, *(part.name for part in exposure.opts.pk_fields)}
+    return names - key if obj is not None else names
 
 
 def _named(exposure: "ModelExposure", values: Mapping[str, Any], writable: Collection[str]) -> dict[str, Any]:
@@ -63,38 +93,85 @@ def _named(exposure: "ModelExposure", values: Mapping[str, Any], writable: Colle
 # Forms
 
 
-def _save_with_form(
-    request: MCPRequest, exposure: "ModelExposure", obj: Model | None, values: Mapping[str, Any], tool: str
-) -> tuple[Model, list[str]]:
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A page of the admin, filled in: its form at first, what was entered, and what the browser posts."""
+
+    draft: Any
+    posts: Sequence[InlinePost]
+    writable: Collection[str]
+    named: Mapping[str, Any]
+    wrong: Mapping[str, ValidationError]
+    data: QueryDict
+
+
+def _filled_page(request: MCPRequest, exposure: "ModelExposure", obj: Model | None, values: Mapping[str, Any]) -> _Page:
     change = obj is not None
-    draft = exposure.get_form(request, obj, change=change)(instance=obj)
-    writable = writable_names(draft, _visible(request, exposure, obj))
-    named = _named(exposure, values, writable)
-    if not change:
-        named |= _prepopulated(request, exposure, draft, named, writable)
-    form = bind(request, draft, obj, named)
-    if form.errors:
-        raise ToolError("\n".join([NOT_SAVED, *error_lines(form, writable)]))
-    saved = exposure.save_form(request, form, change)
-    exposure.save_model(request, saved, form, change)
-    exposure.save_related(request, form, change)
-    message = exposure.construct_change_message(request, form, add=not change)
-    log = log_change if change else log_addition
-    log(request, exposure, saved, message, tool)
-    return saved, [name for name in form.changed_data if name in writable]
+    with as_page(request, "GET"):
+        initial = None if change else exposure.get_changeform_initial_data(request)
+        draft = exposure.get_form(request, obj, change=change)(instance=obj, initial=initial)
+        posts = _inline_posts(request, exposure, obj, draft)
+        writable = writable_names(draft, _visible(request, exposure, obj))
+        open_posts = {post.name: post for post in posts if post.is_writable()}
+        named = _named(exposure, values, [*writable, *open_posts])
+        for post in posts:
+            post.fill(named.pop(post.name, None) if post.name in open_posts else None)
+        if not change and hasattr(exposure, "model_admin"):
+            named |= prepopulated(exposure.model_admin.get_prepopulated_fields(request), draft, named, writable)
+        entries, wrong = page_entries(request, draft, named)
+    data = as_query([*entries, *(entry for post in posts for entry in post.entries)])
+    return _Page(draft, posts, writable, named, wrong, data)
 
 
-def _prepopulated(
-    request: MCPRequest, exposure: "ModelExposure", form: Any, values: Mapping[str, Any], writable: Collection[str]
-) -> dict[str, str]:
-    """Return the slugs that the script of the admin's add page would fill in."""
-    admin = getattr(exposure, "model_admin", None)
-    found = {}
-    for name, sources in (admin.get_prepopulated_fields(request) if admin is not None else {}).items():
-        text = " ".join(str(values[source]) for source in sources if values.get(source))
-        if text and name in writable and name not in values:
-            found[name] = slugify(text)[: form.fields[name].max_length]
-    return found
+def _save_with_form(
+    request: MCPRequest,
+    exposure: "ModelExposure",
+    obj: Model | None,
+    values: Mapping[str, Any],
+    tool: str,
+    messages: list[dict[str, str]] | None,
+) -> tuple[Model, list[str]]:
+    """Do what ``ModelAdmin.changeform_view`` does with a post, in its order."""
+    change = obj is not None
+    page = _filled_page(request, exposure, obj, values)
+    with as_page(request, "POST", page.data, messages):
+        form = filled(page.draft, obj, page.named, request.POST, request.FILES)
+        posted = _posted(request, exposure, form, page.posts, change)
+        formsets = [formset for _, formset in posted]
+        form.full_clean()
+        refuse(form, page.wrong)
+        saved = exposure.save_form(request, form, change) if not form.errors else form.instance
+        valid = all_valid(formsets) and not form.errors
+        lines = error_lines(form, page.writable, partial(duplicate_note, request))
+        lines += [line for post, formset in posted for line in formset_errors(post, formset)]
+        if lines or not valid:
+            raise ToolError("\n".join([NOT_SAVED, *dict.fromkeys(lines or [HIDDEN_ERROR])]))
+        exposure.save_model(request, saved, form, change)
+        exposure.save_related(request, form, formsets, change)
+        message = exposure.construct_change_message(request, form, formsets, add=not change)
+        log = log_change if change else log_addition
+        log(request, exposure, saved, message, tool)
+    changed = [name for name in form.changed_data if name in page.writable]
+    return saved, changed + [post.name for post, formset in posted if post.name and is_changed(formset)]
+
+
+def _inline_posts(request: MCPRequest, exposure: "ModelExposure", obj: Model | None, draft: Any) -> list[InlinePost]:
+    """Return what the page posts of its inlines, still to be filled."""
+    pairs = exposure.get_formsets(request, draft.instance, obj is not None)
+    shown = [admin for admin, _ in pairs if exposure.shows_inline(admin)]
+    known = {inline.admin: inline for inline in inlines_of(request, exposure, obj, shown)}
+    return [InlinePost(request, exposure, obj, admin, formset, known.get(admin)) for admin, formset in pairs]
+
+
+def _posted(
+    request: MCPRequest, exposure: "ModelExposure", form: Any, posts: Sequence[InlinePost], change: bool
+) -> list[tuple[InlinePost, Any]]:
+    """Return the formsets that get what was posted, prepared for validation."""
+    pairs = zip(posts, exposure.get_formsets(request, form.instance, change), strict=True)
+    posted = [(post, formset) for post, (_, formset) in pairs if not post.is_left_out]
+    for post, formset in posted:
+        prepare(post, formset)
+    return posted
 
 
 # Serializers

@@ -5,7 +5,8 @@ changed. A row that is changed or deleted is locked first, where the database ca
 ``delete_model``, and so the model's own ``delete()``, for one row; with it goes what the admin's page would show.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db import connections, router
@@ -15,29 +16,48 @@ from ..conf import settings
 from ..context import MCPRequest
 from ..elicitation import issue, redeem
 from ..exceptions import NotFound, ToolError
-from ..serializers import label_of, pk_text, render
+from ..labels import label_of
+from ..serializers import pk_text, render
 from ..visibility import get_row, visible_exposures
+from .adminpage import as_page
 from .arguments import RECORD_NOT_FOUND, exposure_argument
-from .base import WRITE, Tool, ToolResult
+from .base import IDEMPOTENCY_KEY, WRITE, Tool, ToolResult
+from .bulk import delete_rows, picks_many, update_rows
 from .confirming import can_ask, confirm
+from .constraints import broken_constraint
+from .controls import as_query
 from .deletion import Deletion, plan_deletion
 from .history import log_deletion
 from .inputs import as_object, one_transaction, refusals, taken
-from .query import record_payload
+from .record import full_record
 from .saving import save_row
+from .selection import QUERY
+from .versions import check_version
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
 __all__ = ["CreateRecord", "DeleteRecord", "UpdateRecord"]
 
-MODEL: Final = {"type": "string", "description": "Label, e.g. shop.order"}
-PK: Final = {"type": ["integer", "string"], "description": "Primary key of the row"}
+MODEL: Final = {"type": "string"}
+PK: Final = {"type": ["integer", "string"]}
 VALUES: Final = {
     "type": "object",
     "properties": {},
-    "description": "Values by field name, as describe_model lists them; a relation by primary key",
+    "description": (
+        "Values by field name, as describe_model lists them; a relation by primary key, an inline as a list of rows"
+    ),
 }
+CHANGES: Final = {
+    **VALUES,
+    "description": (
+        'As in create_record. In an inline {"pk":1,"qty":2} changes a row, {"pk":1,"delete":true} deletes it, '
+        "without pk one is added, others stay"
+    ),
+}
+CHANGES: Final = {"type": "object", "properties": {}, "description": "As in create_record"}
+VERSION: Final = {"type": "string", "description": "From get_record: refuse if changed since"}
+CONFIRM_TOKEN: Final = {"type": "string", "description": "From its preview"}
 NEXT: Final = "Nothing has been deleted yet. If it is right, call again with the same arguments and confirm_token."
 GONE: Final = "It was saved, and is not among the rows that you may see."
 
@@ -49,6 +69,11 @@ class WriteTool(Tool):
     scopes = frozenset({WRITE})
     # A write runs the project's own code, and may wait for the lock of a row.
     slow = True
+    takes_key = True
+
+    def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """See :meth:`Tool.is_atomic`."""
+        return True
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether there is a model that the caller may write so."""
@@ -82,16 +107,22 @@ def _locked_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> Mode
 
 
 def _saved_payload(
-    request: MCPRequest, exposure: "ModelExposure", saved: Model, changed: list[str], verb: str
+    request: MCPRequest,
+    exposure: "ModelExposure",
+    saved: Model,
+    head: dict[str, Any],
+    messages: list[dict[str, str]],
+    values: Collection[str],
 ) -> ToolResult:
-    head: dict[str, Any] = {verb: True, "changed": changed}
+    if messages:
+        head["messages"] = messages
     try:
         # Read anew: what the caller may see of it, with what the queryset adds.
         row = get_row(request, exposure, pk_text(saved.pk))
     except NotFound:
         head |= {"model": exposure.label, "pk": render(saved.pk), "note": GONE}
         return ToolResult(structured=head)
-    return ToolResult(structured={**head, **record_payload(request, exposure, row)})
+    return ToolResult(structured={**head, **full_record(request, exposure, row, inlines=values)})
 
 
 class CreateRecord(WriteTool):
@@ -102,7 +133,7 @@ class CreateRecord(WriteTool):
     description = "Add a row to a model. Fields that are left out get the defaults of the add page."
     input_schema: Mapping[str, Any] = {
         "type": "object",
-        "properties": {"model": MODEL, "values": VALUES},
+        "properties": {"model": MODEL, "values": VALUES, "idempotency_key": IDEMPOTENCY_KEY},
         "required": ["model", "values"],
     }
     permission = "add"
@@ -114,9 +145,10 @@ class CreateRecord(WriteTool):
         exposure = exposure_argument(request, given["model"])
         self.check_allowed(request, exposure)
         values = as_object(given["values"], "values")
-        with refusals(), one_transaction(exposure.model):
-            saved, changed = save_row(request, exposure, None, values, self.name)
-            return _saved_payload(request, exposure, saved, changed, "created")
+        with refusals(partial(broken_constraint, request, exposure)), one_transaction(exposure.model, request):
+            messages: list[dict[str, str]] = []
+            saved, changed = save_row(request, exposure, None, values, self.name, messages)
+            return _saved_payload(request, exposure, saved, {"created": True, "changed": changed}, messages, values)
 
 
 class UpdateRecord(WriteTool):
@@ -124,25 +156,39 @@ class UpdateRecord(WriteTool):
 
     name = "update_record"
     title = "Update record"
-    description = "Change fields of one row. Fields that are left out keep their values."
+    description = (
+        "Change fields of one row, or of many (pks, or filters and search), which are shown first and confirmed with "
+        "confirm_token. Fields that are left out keep their values."
+    )
     input_schema: Mapping[str, Any] = {
         "type": "object",
-        "properties": {"model": MODEL, "pk": PK, "values": VALUES},
-        "required": ["model", "pk", "values"],
+        "properties": {
+            "model": MODEL,
+            "pk": PK,
+            **QUERY,
+            "values": CHANGES,
+            "version": VERSION,
+            "confirm_token": CONFIRM_TOKEN,
+            "idempotency_key": IDEMPOTENCY_KEY,
+        },
+        "required": ["model", "values"],
     }
     permission = "change"
-    idempotent = True
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""
-        given = taken(arguments, self.input_schema["properties"], required=["model", "pk", "values"])
+        given = taken(arguments, self.input_schema["properties"], required=["model", "values"])
         exposure = exposure_argument(request, given["model"])
+        if picks_many(given):
+            return update_rows(request, self, exposure, given)
         values = as_object(given["values"], "values")
-        with refusals(), one_transaction(exposure.model):
+        with refusals(partial(broken_constraint, request, exposure)), one_transaction(exposure.model, request):
             row = _locked_row(request, exposure, given["pk"])
             self.check_allowed(request, exposure, row)
-            saved, changed = save_row(request, exposure, row, values, self.name)
-            return _saved_payload(request, exposure, saved, changed, "updated")
+            check_version(request, exposure, row, given.get("version"))
+            messages: list[dict[str, str]] = []
+            saved, changed = save_row(request, exposure, row, values, self.name, messages)
+            return _saved_payload(request, exposure, saved, {"updated": True, "changed": changed}, messages, values)
 
 
 def _warning(deletion: Deletion) -> str:
@@ -162,27 +208,33 @@ class DeleteRecord(WriteTool):
     name = "delete_record"
     title = "Delete record"
     description = (
-        "Delete one row and what depends on it. The first call deletes nothing: it shows what would be deleted and "
-        "gives a confirm_token; the same call with the token deletes exactly that."
+        "Delete one row, or many (pks, or filters and search), and what depends on them. The first call only shows "
+        "what would be deleted and gives a confirm_token; the same call with the token deletes exactly that."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {
             "model": MODEL,
             "pk": PK,
-            "confirm_token": {"type": "string", "description": "From the preview of this deletion"},
+            **QUERY,
+            "version": VERSION,
+            "confirm_token": CONFIRM_TOKEN,
+            "idempotency_key": IDEMPOTENCY_KEY,
         },
-        "required": ["model", "pk"],
+        "required": ["model"],
     }
     permission = "delete"
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""
-        given = taken(arguments, self.input_schema["properties"], required=["model", "pk"])
+        given = taken(arguments, self.input_schema["properties"], required=["model"])
         exposure = exposure_argument(request, given["model"])
-        with refusals(), one_transaction(exposure.model):
+        if picks_many(given):
+            return delete_rows(request, self, exposure, given)
+        with refusals(), one_transaction(exposure.model, request):
             row = _locked_row(request, exposure, given["pk"])
             self.check_allowed(request, exposure, row)
+            check_version(request, exposure, row, given.get("version"))
             deletion = plan_deletion(request, exposure, row)
             shown = {
                 "model": exposure.label,
@@ -197,9 +249,12 @@ class DeleteRecord(WriteTool):
                 confirm(request, _deletion_text(shown, deletion), deletion.objects)
             else:
                 return self._preview(request, shown, deletion, bound)
-            log_deletion(request, exposure, row, self.name)
-            exposure.delete_model(request, row)
-            return ToolResult(structured={"deleted": True, **shown})
+            messages: list[dict[str, str]] = []
+            with as_page(request, "POST", as_query([("post", "yes")]), messages):
+                log_deletion(request, exposure, row, self.name)
+                exposure.delete_model(request, row)
+            said = {"messages": messages} if messages else {}
+            return ToolResult(structured={"deleted": True, **shown, **said})
 
     def _preview(
         self, request: MCPRequest, shown: Mapping[str, Any], deletion: Deletion, bound: tuple[Any, ...]

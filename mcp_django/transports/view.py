@@ -11,6 +11,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.contrib.auth.decorators import login_not_required
 from django.core.handlers.asgi import ASGIRequest
+from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
@@ -42,7 +43,7 @@ def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBas
         return await sync_to_async(answer_wsgi)(site, request, attributes)
 
     view.mcp_site = site  # type: ignore[attr-defined]
-    return csrf_exempt(login_not_required(view))
+    return _exempt(view)
 
 
 def sse_endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
@@ -54,6 +55,13 @@ def sse_endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpRespons
         return HttpResponse("This server cannot stream.", status=405, content_type="text/plain")
 
     view.mcp_sse_site = site  # type: ignore[attr-defined]
+    return _exempt(view)
+
+
+def _exempt(view: Callable[[HttpRequest], Awaitable[HttpResponseBase]]) -> Any:
+    """Return the view without what the middleware and ``ATOMIC_REQUESTS`` do to views: an async one is not atomic."""
+    for alias in connections:
+        view = transaction.non_atomic_requests(using=alias)(view)
     return csrf_exempt(login_not_required(view))
 
 

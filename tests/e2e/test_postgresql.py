@@ -7,9 +7,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODULES = (
-    "columns filtering kinds lookups oauth_bearer oauth_tokenplan oauth_validator ordering pages pagination "
-    "permissions plans queries relations resources_orm rows serializers tools_actions tools_aggregate "
-    "tools_deletion tools_query tools_running tools_saving tools_writes visibility"
+    "aggregates_against_python columns composite_keys costs every_field every_postgres_field every_relation "
+    "expressions filtering kinds labels languages lookups methods_once namedfilters narrowing oauth_bearer "
+    "oauth_tokenplan oauth_validator ordering pages pagination peers permissions plans queries relations "
+    "relativedates repairs resources_orm rows serialized serializers tools_actions tools_actiontools "
+    "tools_adminfilters tools_aggregate tools_bulk tools_constraints tools_deletion tools_filters "
+    "tools_filtersets tools_groups tools_history tools_inlinerows tools_inlines tools_measures tools_overviews "
+    "tools_query tools_record tools_redirects tools_running tools_saving tools_selection tools_targets "
+    "tools_versions tools_writes viewsets_inputs viewsets_parameters viewsets_resources viewsets_running "
+    "viewsets_tools visibility"
 )
 
 

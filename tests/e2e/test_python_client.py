@@ -150,6 +150,29 @@ async def test_aggregates_are_those_of_the_database(connect: Connect, database: 
     assert shown == {status: (count, pytest.approx(float(biggest))) for status, count, biggest in stored}
 
 
+async def test_revenue_by_country_and_month_of_the_top_five_is_one_call(connect: Connect, database: Database) -> None:
+    async with connect() as client:
+        found = await call(
+            client,
+            "aggregate_records",
+            model="shop.order",
+            aggregates=["sum:total", "count"],
+            group_by=["customer__city__country", "created:month"],
+            top=5,
+        )
+    joined = "shop_order o JOIN shop_customer u ON u.id = o.customer_id JOIN places_city c ON c.geonameid = u.city_id"
+    stored = database.rows(f"SELECT c.country_id, sum(total) FROM {joined} GROUP BY 1 ORDER BY 2 DESC LIMIT 5")
+    revenue: dict[str, float] = {}
+    for country, _, total, _ in found["rows"]:
+        revenue[country[0]] = revenue.get(country[0], 0) + float(total)
+    assert list(revenue) == [country for country, _ in stored]
+    assert list(revenue.values()) == [pytest.approx(float(total)) for _, total in stored]
+    months = [row[1] for row in found["rows"] if row[0][0] == stored[0][0]]
+    assert months == sorted(months)
+    counted = sum(row[3] for row in found["rows"]) + found["rest"]["count"]
+    assert counted == database.value("SELECT count(*) FROM shop_order")
+
+
 async def test_a_record_is_read_as_tool_and_as_resource(connect: Connect, database: Database) -> None:
     pk, number = database.rows("SELECT id, number FROM shop_order ORDER BY id")[0]
     async with connect() as client:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.contrib import admin, messages
+from django.db import models
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 
@@ -11,6 +12,8 @@ from .models import AudioBook, Author, Book, Loan, Note, Profile, PublishedBook,
 
 class ProfileInline(admin.StackedInline):
     model = Profile
+    # Django 5.2 warns of a default that changes with 6.0.
+    formfield_overrides = {models.URLField: {"assume_scheme": "https"}}
 
 
 @admin.register(Author)

@@ -1,0 +1,78 @@
+"""Labels of rows: what ``__str__`` says, from a column alone where that is proven to be the same."""
+
+import dis
+import logging
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from django.db import models
+
+from .lookups import resolve_path
+from .replaced import is_replaced
+from .serializers import clean_text
+
+if TYPE_CHECKING:
+    from .exposures import ModelExposure
+
+__all__ = ["MAX_LABEL", "label_of", "label_relations", "plain_label"]
+
+logger = logging.getLogger("mcp_django")
+
+MAX_LABEL: Final = 200
+
+
+@lru_cache(maxsize=1024)
+def plain_label(exposure: "ModelExposure") -> str | None:
+    """Return the name of the text field that is the label of a row, or None where a label takes the instance."""
+    name = exposure.label_field or _returned_attribute(exposure.model.__str__)
+    path = resolve_path(exposure.model, name) if name and "__" not in name else None
+    if path is None or path.nullable or not isinstance(path.field, (models.CharField, models.TextField)):
+        return None
+    plain = type(path.field).descriptor_class is models.Field.descriptor_class
+    own = _has_own_text(path.field) or is_replaced(path.field.model, path.field)
+    return name if plain and not own else None
+
+
+def _has_own_text(field: Any) -> bool:
+    """Return whether values are of a class of the project's own, which may have a text of their own."""
+    return hasattr(field, "from_db_value")
+
+
+def _returned_attribute(method: Any) -> str | None:
+    """Return the attribute when the method is exactly ``return self.<attribute>``."""
+    try:
+        found = [
+            step
+            for step in dis.get_instructions(method)
+            if step.opname not in ("RESUME", "CACHE", "NOP", "NOT_TAKEN", "PUSH_NULL")
+        ]
+        names = [step.opname for step in found]
+    except TypeError:
+        return None
+    if len(found) != 3 or not names[0].startswith("LOAD_FAST") or names[1:] != ["LOAD_ATTR", "RETURN_VALUE"]:
+        return None
+    own = method.__code__.co_varnames[:1] == (found[0].argval,) and method.__code__.co_argcount == 1
+    return str(found[1].argval) if own else None
+
+
+@lru_cache(maxsize=1024)
+def label_relations(model: type[models.Model], depth: int = 3) -> tuple[str, ...]:
+    """Return the relations that ``__str__`` follows, for ``select_related``: a label must not cost a query a row."""
+    code = getattr(model.__str__, "__code__", None)
+    found: list[str] = []
+    for name in code.co_names if code is not None and depth else ():
+        path = resolve_path(model, name) if "__" not in name else None
+        if path is not None and path.field.is_relation and not path.many and path.field.name == name:
+            inner = label_relations(path.field.related_model, depth - 1)
+            found += [name, *(f"{name}__{rest}" for rest in inner)]
+    return tuple(found)
+
+
+def label_of(exposure: "ModelExposure", row: models.Model) -> str | None:
+    """Return the label of a row, or None where the project's code fails to make one."""
+    try:
+        label = str(getattr(row, exposure.label_field)) if exposure.label_field else str(row)
+    except Exception:
+        logger.warning("The label of a %s could not be made", exposure.label, exc_info=True)
+        return None
+    return clean_text(label, MAX_LABEL)

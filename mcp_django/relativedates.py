@@ -1,0 +1,194 @@
+"""Dates that are said by their distance from now: ``today-30d``, ``now-2h``, ``last month``, ``last 30 days``.
+
+Days, weeks (from Monday), months, quarters and years are those of the current time zone. What is read here is plain
+text of a client: it becomes two points in time and nothing else.
+"""
+
+import re
+from calendar import monthrange
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Final
+
+from django.conf import settings as django_settings
+from django.utils import timezone
+
+__all__ = ["EXAMPLES", "Span", "local_now", "read_span", "seen_from"]
+
+EXAMPLES: Final = "today, yesterday, today-30d, now-2h, last month, last 30 days, this year"
+MAX_LENGTH: Final = 40
+
+_WORDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "second"),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), "minute"),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), "hour"),
+    **dict.fromkeys(("d", "day", "days"), "day"),
+    **dict.fromkeys(("w", "wk", "week", "weeks"), "week"),
+    **dict.fromkeys(("m", "mo", "month", "months"), "month"),
+    **dict.fromkeys(("q", "quarter", "quarters"), "quarter"),
+    **dict.fromkeys(("y", "yr", "year", "years"), "year"),
+}
+_SHORT: Final[Mapping[str, timedelta]] = {
+    "second": timedelta(seconds=1),
+    "minute": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+}
+_MONTHS: Final[Mapping[str, int]] = {"month": 1, "quarter": 3, "year": 12}
+_DAYS: Final[Mapping[str, int]] = {"yesterday": -1, "today": 0, "tomorrow": 1}
+
+_OFFSET: Final = re.compile(r"(now|today|yesterday|tomorrow)? ?([+-]) ?([0-9]{1,4}) ?([a-z]+)")
+_AGO: Final = re.compile(r"([0-9]{1,4}) ?([a-z]+) ago|in ([0-9]{1,4}) ?([a-z]+)")
+_LENGTH: Final = re.compile(r"(last|past|next) ([0-9]{1,4}) ?([a-z]+)")
+_CALENDAR: Final = re.compile(r"(last|previous|this|current|next) (day|week|month|quarter|year)")
+_EDGE: Final = re.compile(r"(start|end) of (?:the )?(.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The time from ``start`` to just before ``end``; a single moment where the two are equal."""
+
+    start: datetime
+    end: datetime
+
+    @property
+    def last(self) -> datetime:
+        """The last moment of the span."""
+        return self.end if self.start == self.end else self.end - timedelta(microseconds=1)
+
+
+def local_now() -> datetime:
+    """Return the present moment in the current time zone, naive where the project does without zones."""
+    return timezone.localtime() if django_settings.USE_TZ else datetime.now()
+
+
+def seen_from(moment: datetime) -> datetime:
+    """Return a moment of an earlier call in the current time zone."""
+    return timezone.localtime(moment) if django_settings.USE_TZ and timezone.is_aware(moment) else moment
+
+
+def read_span(text: str, now: datetime) -> Span | None:
+    """Return the time that the text says, seen from ``now``; None where it is no relative date.
+
+    Raises:
+        ValueError: it lies outside of the years that there are.
+    """
+    if not text.isascii() or len(text) > MAX_LENGTH:
+        return None
+    plain = " ".join(text.lower().replace("_", " ").split())
+    try:
+        return next((span for reader in _READERS if (span := reader(plain, now)) is not None), None)
+    except (OverflowError, ValueError):
+        raise ValueError("a date within the years 1 to 9999") from None
+
+
+def _read_word(text: str, now: datetime) -> Span | None:
+    if text == "now":
+        return Span(now, now)
+    return _days(now.date() + timedelta(_DAYS[text])) if text in _DAYS else None
+
+
+def _read_offset(text: str, now: datetime) -> Span | None:
+    found = _OFFSET.fullmatch(text)
+    if found is None or found[4] not in _WORDS:
+        return None
+    amount = int(found[3]) * (-1 if found[2] == "-" else 1)
+    return _shifted(now, found[1], amount, _WORDS[found[4]])
+
+
+def _read_ago(text: str, now: datetime) -> Span | None:
+    found = _AGO.fullmatch(text)
+    amount, unit = (found[1] or found[3], found[2] or found[4]) if found is not None else ("", "")
+    if found is None or unit not in _WORDS:
+        return None
+    return _shifted(now, None, -int(amount) if found[1] else int(amount), _WORDS[unit])
+
+
+def _read_length(text: str, now: datetime) -> Span | None:
+    """Read "last 30 days": from the day that is 30 days ago to the end of today, as the admin counts them."""
+    found = _LENGTH.fullmatch(text)
+    if found is None or found[3] not in _WORDS:
+        return None
+    unit, forward = _WORDS[found[3]], found[1] == "next"
+    other = _shifted(now, None, int(found[2]) if forward else -int(found[2]), unit)
+    here = Span(now, now) if unit in _SHORT else _days(now.date())
+    return Span(here.start, other.end) if forward else Span(other.start, here.end)
+
+
+def _read_calendar(text: str, now: datetime) -> Span | None:
+    found = _CALENDAR.fullmatch(text)
+    if found is None:
+        return None
+    step = {"last": -1, "previous": -1, "next": 1}.get(found[1], 0)
+    return _calendar(now.date(), found[2], step)
+
+
+def _read_edge(text: str, now: datetime) -> Span | None:
+    found = _EDGE.fullmatch(text)
+    if found is None:
+        return None
+    span = _read_word(found[2], now) or _read_calendar(found[2], now) or _read_calendar(f"this {found[2]}", now)
+    if span is None or found[2] == "now":
+        return None
+    moment = span.start if found[1] == "start" else span.last
+    return Span(moment, moment)
+
+
+_READERS: Final[tuple[Callable[[str, datetime], Span | None], ...]] = (
+    _read_word,
+    _read_offset,
+    _read_ago,
+    _read_length,
+    _read_calendar,
+    _read_edge,
+)
+
+
+def _shifted(now: datetime, base: str | None, amount: int, unit: str) -> Span:
+    """Return the moment, or the day, that is ``amount`` units after ``base``; without a base the unit decides."""
+    if unit in _SHORT or base == "now":
+        moment = _moved(now, amount, unit)
+        return Span(moment, moment)
+    return _days(_moved_day(now.date() + timedelta(_DAYS[base or "today"]), amount, unit))
+
+
+def _moved(moment: datetime, amount: int, unit: str) -> datetime:
+    if unit not in _SHORT:
+        return datetime.combine(_moved_day(moment.date(), amount, unit), moment.timetz())
+    if moment.tzinfo is None:
+        return moment + amount * _SHORT[unit]
+    # Hours are counted in time that passes: a clock that is put back repeats one.
+    return (moment.astimezone(UTC) + amount * _SHORT[unit]).astimezone(moment.tzinfo)
+
+
+def _moved_day(day: date, amount: int, unit: str) -> date:
+    if unit in _MONTHS:
+        months = day.year * 12 + day.month - 1 + amount * _MONTHS[unit]
+        year, month = divmod(months, 12)
+        # From a longer month to a shorter one: its last day.
+        return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
+    return day + timedelta(amount * (7 if unit == "week" else 1))
+
+
+def _calendar(day: date, unit: str, step: int) -> Span:
+    if unit in _MONTHS:
+        first = day.month - (day.month - 1) % _MONTHS[unit]
+        start = _moved_day(date(day.year, first, 1), step, unit)
+    else:
+        start = day - timedelta(day.weekday()) if unit == "week" else day
+        start = _moved_day(start, step, unit)
+    return Span(_midnight(start), _midnight(_moved_day(start, 1, unit)))
+
+
+def _days(day: date) -> Span:
+    return Span(_midnight(day), _midnight(day + timedelta(1)))
+
+
+def _midnight(day: date) -> datetime:
+    found = datetime.combine(day, time())
+    if not django_settings.USE_TZ:
+        return found
+    found = timezone.make_aware(found)
+    # Fails here, not in the database, around the years 1 and 9999.
+    found.astimezone(UTC)
+    return found

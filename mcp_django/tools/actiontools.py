@@ -1,0 +1,158 @@
+"""The tools that run actions: one for each action of a model, and ``run_action`` for all of them."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db.models.options import Options
+
+from ..conf import settings
+from ..context import MCPRequest
+from ..exceptions import ToolError
+from ..visibility import caller_actions, may_view, visible_exposures
+from .actions import Action
+from .arguments import alternatives, exposure_argument
+from .base import IDEMPOTENCY_KEY, READ, WRITE, Tool, ToolResult
+from .inputs import as_object, taken
+from .selection import EVERYTHING
+
+if TYPE_CHECKING:
+    from ..exposures import ModelExposure
+
+__all__ = ["ActionTool", "RunAction", "action_tool_name"]
+
+MAX_NAME: Final = 40
+UNSAFE: Final = re.compile(r"[^a-z0-9_]")
+FORM: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {},
+    "description": "Answers to its question",
+}
+CONFIRM_TOKEN: Final[Mapping[str, Any]] = {
+    "type": "string",
+    "description": "From its question",
+}
+# No parameter of an action may be named so; one that is named as another way to pick rows is there instead of it.
+RESERVED: Final = frozenset({"pks", "form", "confirm_token"})
+
+
+def action_tool_name(name: str, opts: "Options[Any]") -> str:
+    """Return the tool's name, ``mark_shipped_shop_order``: at most 40 of ``a-z0-9_``, a digest in place of the rest."""
+    wanted = f"{name}_{opts.app_label}_{opts.model_name}"
+    safe = UNSAFE.sub("_", wanted.lower())
+    if safe == wanted and len(safe) <= MAX_NAME:
+        return safe
+    return f"{safe[: MAX_NAME - 9]}_{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
+
+
+class ActionTool(Tool):
+    """A tool for one action of one model."""
+
+    scopes = frozenset({WRITE})
+    slow = True
+
+    def __init__(self, action: Action) -> None:
+        opts = action.exposure.opts
+        self.action = action
+        self.name = action_tool_name(action.name, opts)
+        self.title = f"{action.title} ({action.exposure.label})"
+        asks = " Asks for confirmation first." if action.confirms else ""
+        self.description = f"{action.description or action.title}\nRuns on rows of {action.exposure.label}.{asks}"
+        self.read_only = action.read_only
+        self.scopes = frozenset({READ if action.read_only else WRITE})
+        self.destructive = action.destructive
+        self.parameters = frozenset(action.schema.get("properties", {}))
+        self.takes_key = not action.read_only and "idempotency_key" not in self.parameters
+        self.input_schema = self._schema(action)
+
+    @staticmethod
+    def _schema(action: Action) -> dict[str, Any]:
+        own = action.schema
+        asking = {"form": FORM} if action.has_form else {}
+        parameters = own.get("properties", {})
+        if clashing := parameters.keys() & RESERVED:
+            raise ImproperlyConfigured(f"{action.key} may not have a parameter named {', '.join(sorted(clashing))}.")
+        key = {} if action.read_only else {"idempotency_key": IDEMPOTENCY_KEY}
+        properties = {**EVERYTHING, **key, **parameters, **asking, "confirm_token": CONFIRM_TOKEN}
+        return {**own, "properties": properties}
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller may see the model and run the action."""
+        if settings.READ_ONLY and not self.read_only:
+            return False
+        exposure = self.action.exposure
+        return may_view(request, exposure) and self.action.name in caller_actions(request, exposure)
+
+    def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """See :meth:`Tool.is_atomic`."""
+        return self.action.atomic
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """See :meth:`Tool.call`."""
+        # An action that asks without having said so takes the answers, too.
+        known = {**self.input_schema["properties"], **({"form": FORM} if "confirm_token" in arguments else {})}
+        given = taken(arguments, known)
+        action = _find_action(request, self.action.exposure, self.action.name)
+        common = {name: given.pop(name, None) for name in (EVERYTHING.keys() | RESERVED) - self.parameters}
+        return action.call(request, common, given)
+
+
+def _find_action(request: MCPRequest, exposure: "ModelExposure", name: Any) -> Action:
+    """Return the action if the caller may run it now; one that is forbidden is answered as one that is not there."""
+    actions = caller_actions(request, exposure)
+    if settings.READ_ONLY:
+        actions = {key: action for key, action in actions.items() if action.read_only}
+    found = actions.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise ToolError(f"{exposure.label} has no such action. {alternatives(name, actions)}")
+    return found
+
+
+class RunAction(Tool):
+    """``run_action``: any action of any model."""
+
+    name = "run_action"
+    title = "Run action"
+    description = (
+        "Run an action of a model on rows: pks, or all that match filters and search, or all; describe_model lists the "
+        "actions. One that needs confirmation first answers what it asks, with a confirm_token: repeat the call with "
+        "it to go on."
+    )
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "model": {"type": "string"},
+            "action": {"type": "string"},
+            **EVERYTHING,
+            "arguments": {"type": "object", "properties": {}, "description": "The action's own"},
+            "form": FORM,
+            "confirm_token": CONFIRM_TOKEN,
+            "idempotency_key": IDEMPOTENCY_KEY,
+        },
+        "required": ["model", "action"],
+    }
+    scopes = frozenset({WRITE})
+    slow = True
+    takes_key = True
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether there is an action that the caller may run."""
+        if settings.READ_ONLY:
+            return False
+        return any(caller_actions(request, exposure) for exposure in visible_exposures(request))
+
+    def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """See :meth:`Tool.is_atomic`."""
+        try:
+            exposure = exposure_argument(request, arguments.get("model"))
+            return _find_action(request, exposure, arguments.get("action")).atomic
+        except ToolError:
+            return True
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """See :meth:`Tool.call`."""
+        given = taken(arguments, self.input_schema["properties"], required=["model", "action"])
+        action = _find_action(request, exposure_argument(request, given["model"]), given["action"])
+        return action.call(request, given, as_object(given.get("arguments"), "arguments"))

@@ -1,0 +1,197 @@
+"""The filters of the admin's sidebar that are code: ``SimpleListFilter`` and custom ``FieldListFilter`` classes.
+
+They are made and asked as the admin's ``ChangeList`` does it, with the caller's request. What Django's own filters for
+fields do is done by conditions on those fields.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from django.contrib.admin import filters
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.utils import get_fields_from_path
+from django.core.exceptions import FieldDoesNotExist, ValidationError
+from django.db.models import QuerySet
+from django.http import QueryDict
+from django.utils.inspect import func_supports_parameter
+
+from ..context import MCPRequest
+from ..exceptions import ToolError
+from ..filtering import is_offered_path
+from ..namedfilters import MAX_CHOICES, NamedFilter, Offer
+
+if TYPE_CHECKING:
+    from ..adminexposure import AdminExposure
+
+__all__ = ["admin_filters", "allows"]
+
+logger = logging.getLogger("mcp_django")
+
+# What these do, the lookups of the field do as well.
+PLAIN: Final = frozenset(
+    (
+        filters.AllValuesFieldListFilter,
+        filters.BooleanFieldListFilter,
+        filters.ChoicesFieldListFilter,
+        filters.DateFieldListFilter,
+        filters.RelatedFieldListFilter,
+        filters.RelatedOnlyFieldListFilter,
+    )
+)
+Make = Callable[[MCPRequest, dict[str, list[str]]], Any]
+
+
+class _Links:
+    """Stands for the admin's list where a filter writes the links of its choices."""
+
+    add_facets = is_facets_optional = False
+
+    def get_query_string(self, new_params: Mapping[str, Any] | None = None, remove: Any = None) -> str:
+        """Return the parameters that the choice sets."""
+        return "?" + urlencode(new_params or {}, doseq=True)
+
+
+class SidebarFilter(NamedFilter):
+    """One entry of ``list_filter``; ``make`` makes the admin's filter of a request and its parameters."""
+
+    def __init__(self, request: MCPRequest, exposure: "AdminExposure", make: Make, name: str | None) -> None:
+        self.request = request
+        self.exposure = exposure
+        self.make = make
+        self.name = name
+        self.takes_lists = name is None
+
+    def names(self) -> Sequence[str]:
+        """See :meth:`NamedFilter.names`."""
+        return self._names if self.name is None else (self.name,)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        try:
+            return tuple(self._made({}).expected_parameters())
+        except Exception:
+            logger.warning("A filter of the admin of %s failed", self.exposure.label, exc_info=True)
+            return ()
+
+    def _made(self, values: Mapping[str, Sequence[str]]) -> Any:
+        """Return the admin's filter as a list with these parameters in its address would have it."""
+        request: Any = copy(self.request)
+        request.method = "GET"
+        query = QueryDict(mutable=True)
+        for name, items in values.items():
+            query.setlist(name, list(items))
+        request.GET = query
+        return self.make(request, {name: list(items) for name, items in values.items()})
+
+    def offers(self) -> Sequence[Offer]:
+        """See :meth:`NamedFilter.offers`."""
+        made = self._made({})
+        if made is None or not made.has_output():
+            return ()
+        if self.name is not None:
+            return [Offer(self.name, str(made.title), tuple(_pairs(made.lookup_choices)))]
+        choices = _choices(made)
+        return [Offer(name, str(made.title), tuple(choices.get(name, ()))) for name in self.names()]
+
+    def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
+        """See :meth:`NamedFilter.narrow`."""
+        name = next(iter(values))
+        if not all(
+            allows(self.exposure.model_admin, self.request, key, item)
+            for key, items in values.items()
+            for item in items
+        ):
+            raise ToolError(f"The filter {name!r} is not allowed here.")
+        try:
+            made = self._made(values)
+            found = made.queryset(made.request, queryset)
+        except (IncorrectLookupParameters, ValidationError, ValueError):
+            given = ", ".join(item for items in values.values() for item in items)
+            raise ToolError(f"The filter {name!r} does not take {given[:60]!r}.") from None
+        return queryset if found is None else found
+
+
+def _pairs(choices: Any) -> Iterator[tuple[str, str]]:
+    """Yield the values and labels of choices; filters with an input field of their own have empty ones."""
+    for choice in list(choices)[:MAX_CHOICES]:
+        if isinstance(choice, (list, tuple)) and len(choice) == 2 and choice[0] is not None:
+            yield str(choice[0]), str(choice[1])
+
+
+def _choices(made: Any) -> dict[str, list[tuple[str, str]]]:
+    """Return the choices of a filter for a field, by parameter, as far as each sets one parameter.
+
+    Those of a relation are left out: the admin lists rows there that the caller may not view.
+    """
+    field = getattr(made, "field", None)
+    if field is None or field.is_relation or "__" in str(getattr(made, "field_path", "")):
+        return {}
+    found: dict[str, list[tuple[str, str]]] = {}
+    try:
+        for choice in made.choices(_Links()):
+            pairs = parse_qsl(str(choice["query_string"])[1:], keep_blank_values=True)
+            if len(pairs) > 1:
+                return {}
+            for name, value in pairs:
+                found.setdefault(name, []).append((value, str(choice["display"])))
+    except Exception:
+        # It wants more of the list than is here: any value may be tried.
+        return {}
+    return found if sum(map(len, found.values())) <= MAX_CHOICES else {}
+
+
+def allows(model_admin: Any, request: MCPRequest, lookup: str, value: str) -> bool:
+    """Return the verdict of the admin's ``lookup_allowed``."""
+    verdict = model_admin.lookup_allowed
+    # Before Django 6 an admin may have one that does not ask for the request.
+    with_request = func_supports_parameter(verdict, "request")
+    return bool(verdict(lookup, value, request) if with_request else verdict(lookup, value))
+
+
+def admin_filters(request: MCPRequest, exposure: "AdminExposure") -> list[NamedFilter]:
+    """Return the filters of the admin's sidebar that are more than conditions on a field.
+
+    An exposure that declares what may be filtered on has those of them that it names.
+    """
+    admin = exposure.model_admin
+    declared = exposure.get_filter_fields(request)
+    if declared is None and exposure.fields is not None:
+        return []
+    found: list[NamedFilter] = []
+    for entry in admin.get_list_filter(request):
+        if callable(entry):
+            name = getattr(entry, "parameter_name", None) if issubclass(entry, filters.SimpleListFilter) else None
+            make: Make = partial(_make, entry, exposure)
+            found.append(SidebarFilter(request, exposure, make, name))
+        elif (field := _field_filter(request, exposure, entry)) is not None:
+            found.append(field)
+    if declared is not None:
+        found = [item for item in found if any(name in declared for name in item.names())]
+    return found
+
+
+def _make(entry: Any, exposure: "AdminExposure", request: MCPRequest, params: dict[str, list[str]]) -> Any:
+    return entry(request, params, exposure.model, exposure.model_admin)
+
+
+def _field_filter(request: MCPRequest, exposure: "AdminExposure", entry: Any) -> NamedFilter | None:
+    path, filter_class = entry if isinstance(entry, (list, tuple)) else (entry, None)
+    path = path if isinstance(path, str) else getattr(path, "name", "")
+    try:
+        field = get_fields_from_path(exposure.model, path)[-1]
+    except FieldDoesNotExist:
+        return None
+    if filter_class is None:
+        registered: Sequence[Any] = filters.FieldListFilter._field_list_filters  # type: ignore[attr-defined]
+        filter_class = next(found for test, found in registered if test(field))
+    if filter_class in PLAIN or not is_offered_path(request, exposure, path):
+        return None
+
+    def make(own: MCPRequest, params: dict[str, list[str]]) -> Any:
+        return filter_class(field, own, params, exposure.model, exposure.model_admin, field_path=path)
+
+    return SidebarFilter(request, exposure, make, None)

@@ -1,0 +1,41 @@
+"""A caller's request in the part of a person's: hooks of the admin get what a page of the admin would give them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from django.http import QueryDict
+from django.utils.datastructures import MultiValueDict
+
+from ..context import MCPRequest
+from .posting import MemoryMessages, MemorySession, said
+
+__all__ = ["as_page"]
+
+
+@contextmanager
+def as_page(
+    request: MCPRequest, method: str, data: QueryDict | None = None, messages: list[dict[str, str]] | None = None
+) -> Iterator[None]:
+    """Let the request be what a page of the admin gets: without a query, and with ``data`` where it posts.
+
+    It has a session of its own, which is never stored; ``messages`` takes what hooks said to its user.
+    """
+    now: dict[str, Any] = {
+        "method": method,
+        "GET": QueryDict(),
+        "POST": QueryDict() if data is None else data,
+        "FILES": MultiValueDict(),
+        "session": MemorySession(),
+        "_messages": MemoryMessages(request),
+    }
+    before = {name: value for name, value in vars(request).items() if name in now}
+    try:
+        vars(request).update(now)
+        yield
+        if messages is not None:
+            messages += said(request)
+    finally:
+        for name in now:
+            vars(request).pop(name, None)
+        vars(request).update(before)

@@ -1,0 +1,179 @@
+"""The argument ``filters``: an expression of conditions, which is read against what the caller may filter on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ..context import MCPRequest
+from ..exceptions import ToolError
+from ..expressions import Applied, Filter, Junction, in_fixed_order
+from ..filtering import filters_of, find_filter
+from ..lookups import MAX_VALUES, Condition, parse_condition
+from ..namedfilters import NamedFilter, Offer, named_filters_of
+from ..relativedates import local_now
+from .wording import alternatives, is_short_text, json_or_text
+
+if TYPE_CHECKING:
+    from ..exposures import ModelExposure
+
+__all__ = ["filters_argument"]
+
+MAX_FILTERS: Final = 20
+MAX_DEPTH: Final = 4
+MAX_TEXT: Final = 200
+JUNCTIONS: Final[Mapping[str, Literal["and", "or", "not"]]] = {"and": "and", "or": "or", "not": "not"}
+EXAMPLE: Final = '{"status": "paid", "created__gte": "2026-01-01"}'
+
+
+class _Unknown(Exception):
+    """The caller has no filter on a field of that name."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads one expression; ``left`` is how many conditions may still come."""
+
+    request: MCPRequest
+    exposure: "ModelExposure"
+    now: datetime
+    sources: Sequence[NamedFilter]
+    left: int = MAX_FILTERS
+
+    def read(self, given: Mapping[str, Any], depth: int) -> tuple[Filter, ...]:
+        """Return what the object holds, all of which has to be true."""
+        found: list[Filter] = []
+        applied: dict[NamedFilter, dict[str, tuple[str, ...]]] = {}
+        for name, value in given.items():
+            connector = JUNCTIONS.get(name.lower())
+            if connector is not None and find_filter(self.request, self.exposure, name) is None:
+                found.append(self._junction(connector, value, depth))
+                continue
+            source = next((source for source in self.sources if source.comes_first and name in source.names()), None)
+            if source is None:
+                conditions, source = self._conditions_or_source(name, value)
+                found += conditions
+            if source is not None:
+                applied.setdefault(source, {})[name] = self._values(source, name, value)
+        return in_fixed_order([*found, *(Applied(source, values) for source, values in applied.items())])
+
+    def _conditions_or_source(self, name: str, value: Any) -> tuple[list[Condition], NamedFilter | None]:
+        """Return the conditions on the field, or the named filter where there is no such field or no such value."""
+        try:
+            return self._conditions(name, value), None
+        except (_Unknown, ToolError) as error:
+            source = next((source for source in self.sources if name in source.names()), None)
+            if source is None:
+                raise ToolError(self._unknown(name)) if isinstance(error, _Unknown) else error from None
+            return [], source
+
+    def _junction(self, connector: Literal["and", "or", "not"], value: Any, depth: int) -> Junction:
+        value = json_or_text(value)
+        if depth >= MAX_DEPTH:
+            raise ToolError(f"filters may be nested {MAX_DEPTH} deep.")
+        items = [value] if connector == "not" else value
+        if not isinstance(items, list) or not all(isinstance(item, dict) and item for item in items) or not items:
+            expected = f"an object such as {EXAMPLE}" if connector == "not" else f"a list of objects such as {EXAMPLE}"
+            raise ToolError(f'"{connector}" takes {expected}.')
+        parts = [self._all_of(self.read(item, depth + 1)) for item in items[: MAX_FILTERS + 1]]
+        return Junction(connector, in_fixed_order(parts))
+
+    def _all_of(self, found: tuple[Filter, ...]) -> Filter:
+        return found[0] if len(found) == 1 else Junction("and", found)
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise ToolError(f"filters takes at most {MAX_FILTERS} conditions.")
+
+    # Conditions on fields
+
+    def _conditions(self, name: str, value: Any) -> list[Condition]:
+        if not isinstance(value, dict):
+            return [self._condition(name, None, value)]
+        if not value:
+            raise ToolError(f"The filter {name[:60]!r} is empty.")
+        return [self._condition(name, lookup, item) for lookup, item in value.items()]
+
+    def _condition(self, name: str, lookup: str | None, value: Any) -> Condition:
+        self._count()
+        target = find_filter(self.request, self.exposure, name)
+        if target is None and lookup is None:
+            root, _, last = name.rpartition("__")
+            target, lookup = find_filter(self.request, self.exposure, root) if root else None, last
+        if target is None:
+            raise _Unknown
+        path, lookups = target
+        lookup = _default_lookup(lookups, value) if lookup is None else lookup
+        if not self.exposure.lookup_allowed(self.request, f"{path.column}__{lookup}", _as_in_url(value)):
+            raise _Unknown
+        # Testing for null by another word needs no declaration of its own.
+        wanted = "isnull" if value is None and lookup == "exact" else lookup
+        if wanted not in lookups:
+            raise ToolError(f"The filter {name[:60]!r} takes other lookups. {alternatives(lookup, lookups)}")
+        try:
+            condition = parse_condition(path, lookup, value, self.now)
+        except ValueError as error:
+            raise ToolError(f"The filter {name[:60]!r} with {lookup} needs {error}.") from None
+        if condition.lookup == "in" and lookup == "exact" and "in" not in lookups:
+            raise ToolError(f"The filter {name[:60]!r} takes one value.")
+        return condition
+
+    def _unknown(self, name: str) -> str:
+        known = [known for known, _, _ in filters_of(self.request, self.exposure)]
+        known += [offer.name for offer in named_filters_of(self.request, self.exposure)]
+        return f"{self.exposure.label} has no filter {name[:60]!r}. {alternatives(name, dict.fromkeys(known))}"
+
+    # Named filters
+
+    def _values(self, source: NamedFilter, name: str, value: Any) -> tuple[str, ...]:
+        self._count()
+        offer = next((offer for offer in source.offers() if offer.name == name), None)
+        if offer is None:
+            raise ToolError(self._unknown(name))
+        items = value if isinstance(value, list) else [value]
+        if not 0 < len(items) <= (MAX_VALUES if source.takes_lists else 1):
+            raise ToolError(f"The filter {name[:60]!r} takes one value.")
+        return tuple(self._value(offer, item) for item in items)
+
+    def _value(self, offer: Offer, value: Any) -> str:
+        if isinstance(value, bool):
+            value = str(value).lower()
+        text = str(value) if isinstance(value, (int, float)) else value
+        if not is_short_text(text, MAX_TEXT):
+            raise ToolError(f"The filter {offer.name!r} takes a text of at most {MAX_TEXT} characters.")
+        found = offer.value_of(text)
+        if found is None:
+            known = alternatives(text, [stored for stored, _ in offer.choices])
+            raise ToolError(f"The filter {offer.name!r} has no choice {text[:60]!r}. {known}")
+        return found
+
+
+def _as_in_url(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _default_lookup(lookups: Sequence[str], value: Any) -> str:
+    """Return what a filter without a lookup means: equality, or the one lookup that there is."""
+    if isinstance(value, list) and "in" in lookups:
+        return "in"
+    return "exact" if "exact" in lookups or len(lookups) != 1 else lookups[0]
+
+
+def filters_argument(
+    request: MCPRequest, exposure: "ModelExposure", value: Any, now: datetime | None = None
+) -> tuple[Filter, ...]:
+    """Return the filters, all of which have to hold, in a fixed order.
+
+    They are given as ``{field: value, field__lookup: value, field: {lookup: value}}``, with ``{"or": [..]}``,
+    ``{"and": [..]}`` and ``{"not": {..}}`` among them. Relative dates are seen from ``now``.
+
+    Raises:
+        ToolError: a field or lookup is not one that the caller may use, or a value does not fit.
+    """
+    value = json_or_text(value)
+    if value is None or value == "":
+        return ()
+    if not isinstance(value, dict):
+        raise ToolError(f"filters must be an object such as {EXAMPLE}.")
+    return _Reader(request, exposure, now or local_now(), exposure.get_named_filters(request)).read(value, 0)

@@ -1,0 +1,252 @@
+"""What ``aggregate_records`` computes of the rows of a group, and what a group has to reach (``having``)."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final
+
+from django.db.models import (
+    Avg,
+    BigIntegerField,
+    Count,
+    DecimalField,
+    DurationField,
+    FloatField,
+    Max,
+    Min,
+    Q,
+    Sum,
+)
+from django.db.models.functions import Round
+
+from ..context import MCPRequest
+from ..exceptions import ToolError
+from ..kinds import kind_of, parse_value, stored_field
+from ..serializers import Column, render
+from ..visibility import MAX_NAME
+from .arguments import alternatives, json_or_text
+from .targets import is_comparable, is_countable, is_summable, target_of
+
+if TYPE_CHECKING:
+    from ..exposures import ModelExposure
+
+__all__ = ["Measure", "find_title", "having_of", "measure_of", "trimmed"]
+
+MAX_DECIMALS: Final = 6
+MAX_DIGITS: Final = 100
+COMPARISONS: Final = ("exact", "gt", "gte", "lt", "lte", "range")
+MAX_COMPARISONS: Final = 10
+_TITLE: Final = re.compile(r"(?!groups$)[A-Za-z][A-Za-z0-9_]{0,39}")
+_CALL: Final = re.compile(r"(\w{1,20})\(([^()]*)\)")
+_SPELLING: Final = 'An aggregate is "count", "sum:field", or {"function", "field", "as"}.'
+
+_INTEGER: Final = BigIntegerField()
+_FLOAT: Final = FloatField()
+_DURATION: Final = DurationField()
+
+
+@lru_cache(maxsize=32)
+def _decimal(places: int | None) -> "DecimalField[Any, Any]":
+    return DecimalField(max_digits=MAX_DIGITS, decimal_places=places)
+
+
+def _sum_field(column: Column) -> Any:
+    places = getattr(column.field, "decimal_places", None)
+    return {"integer": _INTEGER, "decimal": _decimal(places), "duration": _DURATION}.get(_word(column), _FLOAT)
+
+
+def _sum(expression: Any, output_field: Any) -> Any:
+    """Return the sum, of decimals with no more digits than they have: SQLite adds them as floating point numbers."""
+    found = Sum(expression, output_field=output_field)
+    places = getattr(output_field, "decimal_places", None)
+    return found if places is None else Round(found, precision=places, output_field=output_field)
+
+
+def _average_field(column: Column) -> Any:
+    return {"decimal": _decimal(MAX_DECIMALS), "duration": _DURATION}.get(_word(column), _FLOAT)
+
+
+def _word(column: Column) -> str:
+    return kind_of(column.field).word
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """An aggregate: ``make`` gives its expression, for columns that are ``usable``.
+
+    ``result`` gives the type of its values, which a sum may not have from its column: a sum outgrows it. ``combine``
+    gives the value of several groups together from their values; where it is None, that cannot be told from them.
+    """
+
+    make: Callable[..., Any]
+    usable: Callable[[Column], bool]
+    result: Callable[[Column], Any]
+    combine: Callable[..., Any] | None = None
+
+
+FUNCTIONS: Final[Mapping[str, Function]] = {
+    "count": Function(Count, is_countable, lambda column: _INTEGER, Sum),
+    "count_distinct": Function(partial(Count, distinct=True), is_countable, lambda column: _INTEGER),
+    "sum": Function(_sum, is_summable, _sum_field, _sum),
+    "avg": Function(Avg, is_summable, _average_field),
+    "min": Function(Min, is_comparable, lambda column: stored_field(column.field), Min),
+    "max": Function(Max, is_comparable, lambda column: stored_field(column.field), Max),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One number of a group: its ``title`` for the caller, its ``alias`` in the query.
+
+    The alias is made here: what a client writes is never a name in SQL. ``result`` is the type of the values.
+    """
+
+    title: str
+    alias: str
+    expression: Any
+    result: Any = _INTEGER
+    function: str = "count"
+    narrowed: tuple[str, ...] = ()
+
+    def combined(self) -> Any:
+        """Return what gives the value of several groups together, None where their values do not tell it."""
+        combine = FUNCTIONS[self.function].combine
+        return combine(self.alias, output_field=self.result) if combine is not None else None
+
+    def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:
+        """Return the values as JSON."""
+        if self.function == "avg":
+            return [render(_rounded(value)) for value in values]
+        places = getattr(self.result, "decimal_places", None)
+        return [render(trimmed(value, places)) for value in values]
+
+
+def trimmed(value: Any, places: int | None) -> Any:
+    """Return a decimal with the digits of its column."""
+    if not isinstance(value, Decimal) or not value.is_finite() or places is None:
+        return value
+    return value.quantize(Decimal(1).scaleb(-places), context=Context(prec=MAX_DIGITS))
+
+
+def _rounded(value: Any) -> Any:
+    """Return a number without the digits that the division alone made."""
+    if isinstance(value, float):
+        return float(f"{value:.10g}")
+    if not isinstance(value, Decimal) or not value.is_finite():
+        return value
+    short = round(value, MAX_DECIMALS).normalize()
+    return short if short else Decimal(0)
+
+
+def measure_of(request: MCPRequest, exposure: "ModelExposure", given: Any, position: int) -> Measure:
+    """Return what ``count``, ``sum:total`` or ``{"function": "sum", "field": "total", "as": "all"}`` computes.
+
+    Raises:
+        ToolError: the caller cannot compute that.
+    """
+    name, text, title = _spelt(given)
+    if name not in FUNCTIONS:
+        raise ToolError(f"Unknown aggregate {name[:40]!r}. {alternatives(name, FUNCTIONS)}")
+    alias = f"mcp_a{position}"
+    if text in ("", "*"):
+        if name != "count":
+            raise ToolError(f'The aggregate {name} needs a field, such as "{name}:total".')
+        return Measure(title or "count", alias, Count("*"))
+    function = FUNCTIONS[name]
+    target = target_of(request, exposure, text, function.usable)
+    result = _result(function, target.column)
+    return Measure(
+        title or f"{name}_{target.name}",
+        alias,
+        function.make(target.expression, output_field=result),
+        result,
+        name,
+        target.narrowed,
+    )
+
+
+def _result(function: Function, column: Column) -> Any:
+    # A field of the project's own may give any class, and knows best how to make it.
+    stored = stored_field(column.field)
+    own = hasattr(stored, "from_db_value") and function.result in (_sum_field, _average_field)
+    return stored if own else function.result(column)
+
+
+def _spelt(given: Any) -> tuple[str, str, str]:
+    """Return function, field and title."""
+    given = json_or_text(given)
+    if isinstance(given, str):
+        called = _CALL.fullmatch(given.strip())
+        name, _, text = (called[1], ":", called[2]) if called else given.partition(":")
+        return name.strip().lower(), text.strip(), ""
+    if not isinstance(given, dict) or not given.keys() <= {"function", "field", "as"}:
+        raise ToolError(_SPELLING)
+    name, text, title = given.get("function"), given.get("field") or "", given.get("as") or ""
+    if not isinstance(name, str) or not isinstance(text, str) or not isinstance(title, str):
+        raise ToolError(_SPELLING)
+    if title and not _TITLE.fullmatch(title):
+        raise ToolError("as must be a short name of letters, digits and underscores.")
+    return name.lower(), text, title
+
+
+def find_title(titles: Sequence[str], text: str) -> int | None:
+    """Return the position of the column that a client means, by its title or as it was asked for (``sum:total``)."""
+    if text in titles:
+        return titles.index(text)
+    plain = _plain(text[:MAX_NAME])
+    return next((position for position, title in enumerate(titles) if _plain(title) == plain), None)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[:_()]+", "_", text).strip("_").lower()
+
+
+def having_of(measures: Sequence[Measure], value: Any) -> Q:
+    """Return the condition of ``{"sum_total__gte": 1000}`` or ``{"sum_total": {"gte": 1000}}`` on the groups.
+
+    Raises:
+        ToolError: it names no measure, or compares it with what it cannot be.
+    """
+    value = json_or_text(value)
+    if value is None or value == "":
+        return Q()
+    if not isinstance(value, dict):
+        raise ToolError('having must be an object such as {"count__gte": 10}.')
+    condition, titles = Q(), [measure.title for measure in measures]
+    comparisons = [item for name, given in value.items() for item in _comparisons(titles, name, given)]
+    if len(comparisons) > MAX_COMPARISONS:
+        raise ToolError(f"having takes at most {MAX_COMPARISONS} conditions.")
+    for name, lookup, given in comparisons:
+        position = find_title(titles, name)
+        if position is None:
+            raise ToolError(
+                f"having compares an aggregate of this call, not {name[:60]!r}. {alternatives(name, titles)}"
+            )
+        condition &= _compared(measures[position], lookup, given)
+    return condition
+
+
+def _comparisons(titles: Sequence[str], name: str, given: Any) -> list[tuple[str, str, Any]]:
+    if isinstance(given, dict):
+        return [(name, lookup, item) for lookup, item in given.items()]
+    if find_title(titles, name) is not None:
+        return [(name, "exact", given)]
+    root, _, lookup = name.rpartition("__")
+    return [(root or name, lookup, given)]
+
+
+def _compared(measure: Measure, lookup: str, given: Any) -> Q:
+    if lookup not in COMPARISONS:
+        raise ToolError(f"having has no comparison {lookup[:40]!r}. {alternatives(lookup, COMPARISONS)}")
+    try:
+        if lookup == "range":
+            if not isinstance(given, list) or len(given) != 2:
+                raise ValueError("a list of two values: the first and the last")
+            value: Any = [parse_value(measure.result, item) for item in given]
+        else:
+            value = parse_value(measure.result, given)
+    except ValueError as error:
+        raise ToolError(f"having: {measure.title} with {lookup} needs {error}.") from None
+    return Q((f"{measure.alias}__{lookup}", value))

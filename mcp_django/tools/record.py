@@ -1,0 +1,176 @@
+"""``get_record``: one row in full."""
+
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from django.db.models import Model
+
+from ..addresses import parse_uri, row_uri
+from ..conf import settings
+from ..context import MCPRequest
+from ..exceptions import NotFound, ToolError
+from ..labels import label_of
+from ..pages import show_row
+from ..rows import FoundRow, find_row
+from ..serializers import clean_text
+from ..visibility import columns_of, get_exposure, visible_fields
+from .arguments import (
+    MAX_FIELDS,
+    RECORD_NOT_FOUND,
+    check_names,
+    exposure_argument,
+    fields_argument,
+    flag_argument,
+    names_argument,
+)
+from .base import RecordTool, ToolResult
+from .history import history_of
+from .inlinereading import read_inlines, show_inlines
+from .inlines import inlines_of
+from .query import NAMES
+from .versions import version_of
+
+if TYPE_CHECKING:
+    from ..exposures import ModelExposure
+
+__all__ = ["GetRecord", "full_record", "record_payload"]
+
+
+def record_payload(
+    request: MCPRequest,
+    exposure: "ModelExposure",
+    obj: Model,
+    fields: Sequence[str] | None = None,
+    labels: Mapping[str, str | None] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Return one row in full: ``{model, pk, uri, label, permissions, hint?, fields}``.
+
+    ``fields`` are names that the caller may read, None for all; ``labels`` are what :func:`find_row` found. Long texts
+    are not cut but where the whole would be longer than ``RESULT_CHARS``.
+    """
+    names = visible_fields(request, exposure, obj) if fields is None else exposure.with_primary_key(fields)
+    page = show_row(request, exposure, obj, columns_of(exposure, names), labels)
+    values = dict(zip(page.names, page.rows[0], strict=True))
+    payload: dict[str, Any] = {
+        "model": exposure.label,
+        "pk": values[exposure.opts.pk.name],
+        "uri": row_uri(exposure, obj.pk),
+        "label": label_of(exposure, obj),
+        "permissions": {
+            "change": _may(request, exposure.has_change_permission, obj),
+            "delete": _may(request, exposure.has_delete_permission, obj),
+        },
+    }
+    cut = _cut(values, settings.RESULT_CHARS)
+    hints = list(page.notes)
+    if cut:
+        hints.append(f"cut for length: {', '.join(cut)}; name one of them in fields to read more")
+    if hints:
+        payload["hint"] = "; ".join(hints)
+    payload["fields"] = values
+    return payload
+
+
+def full_record(
+    request: MCPRequest,
+    exposure: "ModelExposure",
+    obj: Model,
+    fields: Sequence[str] | None = None,
+    labels: Mapping[str, str | None] = MappingProxyType({}),
+    inlines: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """Return :func:`record_payload` with the ``version`` of the row and the rows of its ``inlines``, None for all."""
+    payload = record_payload(request, exposure, obj, fields, labels)
+    found = read_inlines(request, exposure, obj)
+    rows, notes = show_inlines(request, exposure, [i for i in found if inlines is None or i.inline.name in inlines])
+    values = payload.pop("fields")
+    hints = [payload.pop("hint")] if "hint" in payload else []
+    payload["version"] = version_of(request, exposure, obj, found, shown=values)
+    if hints or notes:
+        payload["hint"] = "; ".join([*hints, *notes])
+    payload["fields"] = values
+    if rows:
+        payload["inlines"] = rows
+    return payload
+
+
+def _may(request: MCPRequest, verdict: Any, obj: Model) -> bool:
+    writes = "mcp:write" in request.mcp.scopes and not settings.READ_ONLY
+    return writes and bool(verdict(request, obj))
+
+
+def _cut(values: dict[str, Any], limit: int) -> list[str]:
+    """Cut the longest values until all fit together, and return their names."""
+    sizes = {name: len(orjson.dumps(value)) for name, value in values.items()}
+    over, names = sum(sizes.values()) - limit, []
+    for name in sorted(sizes, key=lambda name: -sizes[name]):
+        if over <= 0:
+            break
+        keep = max(sizes[name] - over - 100, settings.TEXT_CHARS)
+        text = values[name] if isinstance(values[name], str) else orjson.dumps(values[name]).decode()
+        values[name] = clean_text(text, keep)
+        over -= sizes[name] - len(orjson.dumps(values[name]))
+        names.append(name)
+    return names
+
+
+class GetRecord(RecordTool):
+    """One row in full."""
+
+    name = "get_record"
+    title = "Get record"
+    description = "Use this to read one record in full, long texts included. Name it by model and pk, or by its uri."
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "model": {"type": "string"},
+            "pk": {"type": ["string", "integer"]},
+            "uri": {"type": "string", "description": "django://app/model/pk"},
+            "fields": NAMES,
+            "history": {"type": "boolean", "description": "Also who changed what"},
+        },
+    }
+    read_only = True
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """Return the row."""
+        given = check_names(arguments, self.input_schema["properties"])
+        exposure, found = self._find(request, given)
+        names, inlines = _chosen(request, exposure, found.row, given.get("fields"))
+        payload = full_record(request, exposure, found.row, names, found.labels, inlines)
+        if flag_argument(given.get("history"), "history"):
+            payload["history"] = history_of(request, exposure, found.row)
+        return ToolResult(structured=payload)
+
+    def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple["ModelExposure", FoundRow]:
+        if given.get("uri") is not None:
+            try:
+                address = parse_uri(given["uri"])
+                exposure = get_exposure(request, address.label)
+                if address.pk is None or address.field_name is not None:
+                    raise NotFound
+                return exposure, find_row(request, exposure, address.pk)
+            except NotFound:
+                raise ToolError(RECORD_NOT_FOUND) from None
+        if given.get("model") is None or given.get("pk") is None:
+            raise ToolError("Name the record by model and pk, or by uri.")
+        exposure = exposure_argument(request, given["model"])
+        try:
+            return exposure, find_row(request, exposure, given["pk"])
+        except NotFound:
+            raise ToolError(RECORD_NOT_FOUND) from None
+
+
+def _chosen(
+    request: MCPRequest, exposure: "ModelExposure", row: Model, value: Any
+) -> tuple[list[str] | None, list[str] | None]:
+    """Return the fields and the inlines to show, None for all of them."""
+    if value is None:
+        return None, None
+    wanted = names_argument(value, "fields", MAX_FIELDS)
+    inlines = {inline.name for inline in inlines_of(request, exposure, row)}
+    columns = fields_argument(request, exposure, [name for name in wanted if name not in inlines])
+    shown = visible_fields(request, exposure, row)
+    return [column.name for column in columns if column.name in shown], [name for name in wanted if name in inlines]

@@ -1,0 +1,167 @@
+"""The routes of a ViewSet: those that a router of REST framework makes, which decide what a URL may hold."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+from urllib.parse import unquote
+
+from django.core.exceptions import ImproperlyConfigured
+from django.urls import NoReverseMatch, Resolver404, ResolverMatch, URLResolver, get_script_prefix, resolve, reverse
+from django.urls.resolvers import RegexPattern
+from rest_framework.routers import SimpleRouter
+
+from ..exceptions import NotFound
+
+__all__ = ["Registration", "Route", "base_name", "routes_of", "tool_name"]
+
+MAX_NAME: Final = 40
+STANDARD: Final = ("list", "retrieve", "create", "update", "partial_update", "destroy")
+UNSAFE: Final = re.compile(r"[^a-z0-9_]+")
+# A parameter in a router's prefix, as a regular expression or as a path.
+PARAMETER: Final = re.compile(r"\(\?P<\w+>(?:[^()]|\([^()]*\))*\)|<[^<>]+>")
+UNUSED_METHODS: Final = frozenset({"head", "options", "trace"})
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What is declared of a ViewSet: ``name`` ends the names of its tools and begins its URIs.
+
+    ``namespace`` is that of its URLs for REST clients, ``kwargs`` are parameters of URLs that are the same for all
+    calls, ``actions`` those that become tools (None: all), ``confirm`` those that are asked for before they run,
+    beside what deletes, and ``parameters`` are query parameters by action, which no filter or paginator names.
+    """
+
+    prefix: str
+    viewset: Any
+    name: str
+    basename: str
+    namespace: str = ""
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    actions: frozenset[str] | None = None
+    confirm: frozenset[str] = frozenset()
+    parameters: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Route:
+    """One action of a ViewSet under one HTTP method.
+
+    ``callback`` is the view function that a URLconf has for it; ``parameters`` are those of its URL, in order, but for
+    the fixed ones. ``alone`` says that the action answers to no other method.
+    """
+
+    registration: Registration
+    resolver: URLResolver
+    callback: Any
+    url_name: str
+    method: str
+    action: str
+    parameters: tuple[str, ...]
+    alone: bool = True
+
+    @property
+    def viewset(self) -> Any:
+        """The class."""
+        return self.registration.viewset
+
+    @property
+    def is_standard(self) -> bool:
+        """Whether it is one of the six that routers know by themselves."""
+        return self.action in STANDARD
+
+    @property
+    def handler(self) -> Any:
+        """The method of the class."""
+        return getattr(self.viewset, self.action)
+
+    @cached_property
+    def name(self) -> str:
+        """The name of its tool."""
+        action = self.action if self.alone else f"{self.method}_{self.action}"
+        return tool_name(action, self.registration.name)
+
+    def match(self, given: Mapping[str, str]) -> ResolverMatch:
+        """Return what the URL with these parameters leads to.
+
+        Raises:
+            NotFound: a URL cannot hold them, or leads elsewhere.
+        """
+        values = {**self.registration.kwargs, **given}
+        try:
+            path = self.resolver.reverse(self.url_name, **values)
+            found: ResolverMatch = self.resolver.resolve("/" + unquote(path))
+        except (NoReverseMatch, Resolver404):
+            raise NotFound from None
+        if found.func is not self.callback:
+            raise NotFound
+        return found
+
+    def path(self, kwargs: Mapping[str, Any]) -> str:
+        """Return the path by which REST clients reach it; one of its own where the URLconf has none."""
+        name = ":".join(part for part in (self.registration.namespace, self.url_name) if part)
+        try:
+            path = reverse(name, kwargs=dict(kwargs))
+            view = resolve("/" + unquote(path).removeprefix(get_script_prefix())).func
+            if getattr(view, "cls", None) is self.viewset:
+                return path
+        except (NoReverseMatch, Resolver404):
+            pass
+        local: str = self.resolver.reverse(self.url_name, **kwargs)
+        return get_script_prefix() + local
+
+
+def base_name(prefix: str) -> str:
+    """Return what names the tools of a ViewSet that is registered under this prefix: its text without parameters.
+
+    Raises:
+        ImproperlyConfigured: there is none.
+    """
+    name = UNSAFE.sub("_", PARAMETER.sub("", prefix).lower()).strip("_")
+    if not name:
+        raise ImproperlyConfigured(f"The prefix {prefix!r} names nothing: give a name.")
+    return name
+
+
+def tool_name(action: str, name: str) -> str:
+    """Return ``list_orders`` and the like: at most 40 of ``a-z0-9_``, with a digest in place of the rest."""
+    wanted = f"{action}_{name}"
+    safe = UNSAFE.sub("_", wanted.lower())
+    if safe == wanted and len(safe) <= MAX_NAME:
+        return safe
+    return f"{safe[: MAX_NAME - 9]}_{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
+
+
+def routes_of(registration: Registration) -> list[Route]:
+    """Return the routes, the standard actions first.
+
+    Raises:
+        ImproperlyConfigured: nothing of the ViewSet can be routed, or an action that is named is not there.
+    """
+    prefix, viewset = registration.prefix, registration.viewset
+    router = SimpleRouter(use_regex_path="<" not in prefix or "(?P<" in prefix)
+    router.register(prefix, viewset, registration.basename)
+    urls = router.urls
+    resolver = URLResolver(RegexPattern(r"^/"), urls)
+    found = [route for pattern in urls for route in _routes(registration, resolver, pattern)]
+    known = {route.action for route in found}
+    if unknown := sorted({*(registration.actions or ()), *registration.confirm, *registration.parameters} - known):
+        raise ImproperlyConfigured(f"{viewset.__name__} has no action {unknown[0]!r}: {', '.join(sorted(known))}")
+    chosen = [route for route in found if registration.actions is None or route.action in registration.actions]
+    if not chosen:
+        raise ImproperlyConfigured(f"{viewset.__name__} has no action that could be a tool.")
+    return sorted(chosen, key=lambda route: STANDARD.index(route.action) if route.is_standard else len(STANDARD))
+
+
+def _routes(registration: Registration, resolver: URLResolver, pattern: Any) -> Iterator[Route]:
+    actions: Mapping[str, str] = dict(pattern.callback.actions)
+    names: Iterable[str] = pattern.pattern.converters or pattern.pattern.regex.groupindex
+    parameters = tuple(name for name in names if name not in registration.kwargs)
+    allowed = {method for method in actions if method in registration.viewset.http_method_names} - UNUSED_METHODS
+    for method in (method for method in actions if method in allowed):
+        alone = sum(actions[other] == actions[method] for other in allowed) == 1
+        yield Route(
+            registration, resolver, pattern.callback, pattern.name, method, actions[method], parameters, alone=alone
+        )

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class FieldAppConfig(AppConfig):
+    name = "tests.fieldapp"

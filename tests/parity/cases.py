@@ -1,0 +1,80 @@
+"""What is drawn for a case: who acts, on what, with which values."""
+
+from datetime import date
+from typing import Any
+
+from django import forms
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.db.models import Model, UUIDField
+from hypothesis import strategies as st
+
+from example_project.places.models import Country
+from example_project.shop.models import StaffProfile
+
+MOSTLY = st.sampled_from([True] * 9 + [False])
+SELDOM = st.sampled_from([False] * 9 + [True])
+TEXTS = ["", " ", "Ø", "Müller & Söhne", "a-b", "x" * 130, "0", "<b>", "מוצר", "a@b.example", "new-1", "null"]
+NUMBERS = ["0", "1", "5", "-1", "2.50", "12.345", "1e3", "abc", "", "99999999999", "4"]
+MOMENTS = ["2026-01-02T10:00:00", "2020-02-29T23:59:59", "2026-02-30T10:00:00", "soon", ""]
+DAYS = ["2026-01-02", "2026-13-01", "soon", "", date(2020, 2, 29).isoformat()]
+MISSING = 987_654
+
+
+def make_person(draw: Any, model: type[Model], codenames: list[str]) -> Any:
+    """Make a user: mostly active staff, with some of the permissions, seldom with all, maybe tied to a country."""
+    user = get_user_model().objects.create(
+        username="drawn", is_active=draw(MOSTLY), is_staff=draw(MOSTLY), is_superuser=draw(SELDOM)
+    )
+    own = {f"{verb}_{model._meta.model_name}" for verb in ("view", "add", "change", "delete")} | set(codenames)
+    others = draw(MOSTLY)
+    for permission in Permission.objects.filter(content_type__app_label__in=["shop", "places"]):
+        wanted = draw(MOSTLY) if permission.codename in own else others and permission.codename.startswith("view_")
+        if wanted:
+            user.user_permissions.add(permission)
+    if draw(st.booleans()):
+        StaffProfile.objects.create(user=user, country=draw(st.sampled_from(list(Country.objects.order_by("pk")[:4]))))
+    return get_user_model().objects.get(pk=user.pk)
+
+
+def value_for(draw: Any, field: Any) -> Any:
+    """Return a JSON value for a form's field, sometimes one that it cannot take."""
+    if isinstance(field, forms.ModelMultipleChoiceField):
+        return draw(st.lists(st.sampled_from(_keys(field)), max_size=3, unique=True))
+    if isinstance(field, forms.ModelChoiceField):
+        return draw(st.sampled_from([*_keys(field), None]))
+    if isinstance(field, forms.BooleanField):
+        return draw(st.booleans())
+    if isinstance(field, forms.JSONField):
+        return draw(st.sampled_from([{}, {"colour": "red"}, {"a": [1, None]}, ["x"]]))
+    if isinstance(field, forms.ChoiceField):
+        return draw(st.sampled_from([*(str(value) for value, _ in field.choices), "nope"]))
+    if isinstance(field, (forms.SplitDateTimeField, forms.DateTimeField)):
+        return draw(st.sampled_from(MOMENTS))
+    if isinstance(field, forms.DateField):
+        return draw(st.sampled_from(DAYS))
+    if isinstance(field, (forms.IntegerField, forms.DecimalField, forms.FloatField)):
+        return draw(st.sampled_from(NUMBERS))
+    return draw(st.sampled_from(TEXTS))
+
+
+def _keys(field: Any) -> list[Any]:
+    # As JSON has them: text for what is no number.
+    keys = [pk if isinstance(pk, int) else str(pk) for pk in field.queryset.order_by("pk").values_list("pk", flat=True)]
+    middle = len(keys) // 2
+    return [*keys[:4], *keys[middle : middle + 2], *keys[-4:], missing_key(field.queryset.model)]
+
+
+def missing_key(model: type[Model]) -> Any:
+    """Return a primary key that no row has."""
+    return "00000000-0000-4000-8000-000000000000" if isinstance(model._meta.pk, UUIDField) else MISSING
+
+
+def named_rows(fields: Any, values: dict[str, Any]) -> list[tuple[type[Model], Any]]:
+    """Return the rows that the values refer to."""
+    found: list[tuple[type[Model], Any]] = []
+    for name, value in values.items():
+        field = fields[name]
+        if isinstance(field, (forms.ModelChoiceField, forms.ModelMultipleChoiceField)) and value not in (None, []):
+            found += [(field.queryset.model, pk) for pk in (value if isinstance(value, list) else [value])]
+    return found

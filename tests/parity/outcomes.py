@@ -1,0 +1,81 @@
+"""What came of an operation: the verdict, the fields that were refused, and every row there is afterwards."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from django.apps import apps
+from django.contrib.admin.models import LogEntry
+from django.db import transaction
+from django.db.models import Model
+from django.utils import timezone
+
+Verdict = Literal["done", "refused", "invalid"]
+Rows = dict[str, list[tuple[Any, ...]]]
+
+# Nothing in the shop touches the places.
+SHOP: list[type[Model]] = list(apps.get_app_config("shop").get_models(include_auto_created=True))
+
+
+@dataclass
+class Outcome:
+    """`errors` are the names of the fields that were not valid; `shown` is what a list or a page showed."""
+
+    verdict: Verdict
+    errors: frozenset[str] = frozenset()
+    shown: Any = None
+    rows: Rows = field(default_factory=dict)
+    history: list[tuple[Any, ...]] = field(default_factory=list)
+
+
+@contextmanager
+def undone() -> Iterator[None]:
+    """Undo what is done within."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+Keys = dict[type[Model], frozenset[Any]]
+
+
+def keys(model: type[Model]) -> Keys:
+    """Return the keys of the rows of the model and of the shop's."""
+    models = dict.fromkeys([model, *SHOP])
+    return {model: frozenset(model._base_manager.values_list("pk", flat=True)) for model in models}
+
+
+def rows(known: Keys) -> Rows:
+    """Return the rows of these models; the key of one that is not among the `known` is no part of it."""
+    found: Rows = {}
+    for model in known:
+        names = [item.attname for item in model._meta.concrete_fields]
+        read = model._base_manager.order_by("pk").values_list("pk", *names)
+        found[model._meta.label] = [_plain(pk if pk in known[model] else "new", pk, values) for pk, *values in read]
+    return found
+
+
+def _plain(shown: Any, pk: Any, values: list[Any]) -> tuple[Any, ...]:
+    return shown, *(shown if value == pk else _rounded(value) for value in values)
+
+
+def _rounded(value: Any) -> Any:
+    """Return a time without what no page shows of it; one that was set just now is the same for both sides."""
+    if not isinstance(value, datetime):
+        return value
+    return "now" if abs(timezone.now() - value) < timedelta(hours=1) else value.replace(microsecond=0)
+
+
+def history() -> list[tuple[Any, ...]]:
+    """Return what the admin's history says, without the note that it came through the endpoint."""
+    entries = LogEntry.objects.order_by("pk").values_list("user_id", "action_flag", "object_repr", "change_message")
+    return [(user, flag, text, _unmarked(message)) for user, flag, text, message in entries]
+
+
+def _unmarked(message: str) -> str:
+    parts = json.loads(message) if message.startswith("[") else message
+    kept = [part for part in parts if "via MCP" not in json.dumps(part)]
+    return json.dumps(kept) if kept else ""

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class RestAppConfig(AppConfig):
+    name = "tests.restapp"

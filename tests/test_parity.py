@@ -1,0 +1,192 @@
+"""The admin and the endpoint give the same verdicts: whatever the user, the permissions, the rows and the operation.
+
+Every case is done in the admin's own views, undone, and done again through the endpoint. A caller may name
+the rows that he may see and no others, which the admin's own forms do not look at: a case with another row is refused.
+"""
+
+import io
+import logging
+import os
+from typing import Any
+
+import pytest
+from django import forms
+from django.apps import apps
+from django.conf import settings
+from django.contrib import admin
+from django.core.management import call_command
+from django.db import transaction
+from django.test import override_settings
+from hypothesis import HealthCheck, Phase, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+if not apps.is_installed("example_project.shop"):
+    pytest.skip("needs the settings of the example project", allow_module_level=True)
+
+from example_project.shop.models import Document, Order
+from tests.parity import outcomes
+from tests.parity.adminside import AdminSide, seen
+from tests.parity.cases import make_person, missing_key, named_rows, value_for
+from tests.parity.mcpside import MCPSide
+from tests.parity.outcomes import Outcome, undone
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.parity.urls")]
+
+QUICK = {
+    "DEBUG": True,
+    "PASSWORD_HASHERS": ["django.contrib.auth.hashers.MD5PasswordHasher"],
+    "STORAGES": settings.STORAGES | {"default": {"BACKEND": "django.core.files.storage.InMemoryStorage"}},
+    "MCP_DJANGO": settings.MCP_DJANGO | {"BASE_URL": "http://testserver", "CALL_RATE": None},
+}
+# Of 2,000 cases in all.
+CASES = int(os.environ.get("PARITY_CASES", "2000"))
+MODELS = sorted(
+    (model for model in admin.site._registry if model._meta.app_label in ("shop", "places")),
+    key=lambda model: model._meta.label,
+)
+ACTIONS = ["mark_shipped", "cancel_orders", "recalculate_totals", "export_csv", "refund", "nothing"]
+WORDS = ["", "a", "DE", "an er", "'", "100", "%", "ship", '"new york"', "x" * 30]
+
+
+def load(name: str, **options: Any) -> None:
+    call_command(name, stdout=io.StringIO(), stderr=io.StringIO(), **options)
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Refusals are what this is about."""
+    caplog.set_level(logging.CRITICAL)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def example(django_db_setup: None, django_db_blocker: Any) -> Any:
+    with override_settings(**QUICK), django_db_blocker.unblock(), transaction.atomic():
+        load("load_places", min_population=3_000_000)
+        load("load_shop", orders=20)
+        yield
+        transaction.set_rollback(True)
+
+
+def cases(share: float) -> Any:
+    """Draw so many of all cases, always the same ones."""
+
+    def decorate(test: Any) -> Any:
+        drawn = given(st.data())(test)
+        return hypothesis_settings(
+            max_examples=max(5, int(CASES * share)),
+            deadline=None,
+            derandomize=True,
+            database=None,
+            # A case is small as it is drawn, and each step of making it smaller would take as long as the case.
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )(drawn)
+
+    return decorate
+
+
+def both(user: Any, name: str, *arguments: Any) -> tuple[Outcome, Outcome]:
+    """Do it on both sides, each of them undone afterwards."""
+    found = []
+    for side in (AdminSide, MCPSide):
+        with undone():
+            known = outcomes.keys(arguments[0])
+            outcome = getattr(side(user), name)(*arguments)
+            outcome.rows, outcome.history = outcomes.rows(known), outcomes.history()
+            found.append(outcome)
+    return found[0], found[1]
+
+
+def some_pk(draw: Any, model: Any) -> Any:
+    keys = list(model._base_manager.order_by("pk").values_list("pk", flat=True))
+    return draw(st.sampled_from([*keys[:30], missing_key(model)]))
+
+
+def some_values(draw: Any, model: Any, fields: Any) -> dict[str, Any]:
+    # A file is no text, and a row does not change its primary key: the admin would leave the old row and add another.
+    closed = (forms.FileField,)
+    names = sorted(n for n, field in fields.items() if not isinstance(field, closed) and n != model._meta.pk.name)
+    chosen = draw(st.lists(st.sampled_from(names), max_size=3, unique=True)) if names else []
+    return {name: value_for(draw, fields[name]) for name in chosen}
+
+
+@cases(0.2)
+def test_a_row_is_shown_to_the_same_people(data: st.DataObject) -> None:
+    draw = data.draw
+    with undone():
+        model = draw(st.sampled_from(MODELS))
+        user, pk = make_person(draw, model, []), some_pk(draw, model)
+        theirs, ours = both(user, "view", model, pk)
+        assert ours.verdict == theirs.verdict, ours.shown
+
+
+@cases(0.15)
+def test_a_list_has_the_same_rows_in_the_same_order(data: st.DataObject) -> None:
+    draw = data.draw
+    with undone():
+        model = draw(st.sampled_from(MODELS))
+        user = make_person(draw, model, [])
+        search = draw(st.sampled_from(WORDS)) if admin.site.get_model_admin(model).search_fields else ""
+        theirs, ours = both(user, "list", model, search, {}, "")
+        assert (ours.verdict, ours.shown if theirs.shown is not None else None) == (theirs.verdict, theirs.shown)
+
+
+def check_write(theirs: Outcome, ours: Outcome, is_nameable: bool) -> None:
+    if not is_nameable:
+        assert ours.verdict != "done", ours.shown
+        return
+    assert (ours.verdict, ours.errors) == (theirs.verdict, theirs.errors), ours.shown
+    assert ours.rows == theirs.rows
+    assert ours.history == theirs.history
+
+
+@cases(0.25)
+def test_a_row_is_added_or_refused_alike(data: st.DataObject) -> None:
+    draw = data.draw
+    with undone():
+        model = draw(st.sampled_from([model for model in MODELS if model is not Document]))
+        user = make_person(draw, model, [])
+        fields = AdminSide(user).fields(model, None)
+        values = {name: value_for(draw, field) for name, field in sorted(fields.items()) if draw(st.integers(0, 4))}
+        values = {name: value for name, value in values.items() if "image" not in name}
+        theirs, ours = both(user, "add", model, values)
+        sees = seen(user)
+        check_write(theirs, ours, all(sees(*row) for row in named_rows(fields, values)))
+
+
+@cases(0.2)
+def test_a_row_is_changed_or_refused_alike(data: st.DataObject) -> None:
+    draw = data.draw
+    with undone():
+        model = draw(st.sampled_from(MODELS))
+        user, pk = make_person(draw, model, []), some_pk(draw, model)
+        fields = AdminSide(user).fields(model, pk)
+        values = some_values(draw, model, fields)
+        theirs, ours = both(user, "change", model, pk, values)
+        sees = seen(user)
+        check_write(theirs, ours, all(sees(*row) for row in named_rows(fields, values)))
+
+
+@cases(0.1)
+def test_a_row_is_deleted_or_refused_alike(data: st.DataObject) -> None:
+    draw = data.draw
+    with undone():
+        model = draw(st.sampled_from(MODELS))
+        user = make_person(draw, model, ["delete_orderline", "delete_shipment", "delete_review"])
+        pk = some_pk(draw, model)
+        check_write(*both(user, "delete", model, pk), True)
+
+
+@cases(0.1)
+def test_an_action_does_the_same_or_nothing(data: st.DataObject) -> None:
+    draw = data.draw
+    with undone():
+        user = make_person(draw, Order, ["refund_order"])
+        sees = seen(user)
+        keys = [pk for pk in Order.objects.order_by("pk").values_list("pk", flat=True) if sees(Order, pk)]
+        picked = draw(st.lists(st.sampled_from(keys or [1]), min_size=1, max_size=4, unique=True))
+        form = {"reason": draw(st.sampled_from(["late", "goodwill", "weather"])), "comment": "", "amount": "1.50"}
+        name = draw(st.sampled_from(ACTIONS))
+        theirs, ours = both(user, "act", Order, name, picked, form)
+        assert ours.rows == theirs.rows, ours.shown

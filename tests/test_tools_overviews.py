@@ -1,0 +1,116 @@
+"""A model in few words: all that is needed to use it, and no more than the caller may see."""
+
+import json
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.db import models
+from django.test import override_settings
+from django.test.utils import isolate_apps
+
+from mcp_django import MCPSite, ModelExposure
+from mcp_django.tools.models import DescribeModel
+from mcp_django.tools.overviews import may_words, overview, writable_fields
+from tests.factories import make_superuser, make_user
+from tests.reading import reader, site_with
+from tests.testapp.models import Author, Book, Loan, Note, Tag
+from tests.writing import call, request_of
+
+pytestmark = pytest.mark.django_db
+DESCRIBE = DescribeModel()
+
+
+def test_an_overview_names_types_targets_choices_and_what_is_required() -> None:
+    names = ["title", "author", "tags", "price", "status", "published", "data", "uuid", "active"]
+    site = site_with(Book, Author, Tag, fields=names, search_fields=["title"], description="All books.\nMore of them.")
+    site.unregister(Author)
+    site.unregister(Tag)
+    site.register(Author, ModelExposure)
+    site.register(Tag, ModelExposure)
+    assert call(DESCRIBE, reader(make_superuser(), site), model="testapp.book") == {
+        "model": "testapp.book",
+        "may": "write search",
+        "description": "All books.",
+        "fields": "id, title*, author* testapp.author, tags list testapp.tag, price* decimal, "
+        "status draft|published|withdrawn, published date, data json, uuid uuid ro, active boolean",
+    }
+
+
+def test_who_may_only_read_is_told_nothing_of_writing() -> None:
+    site = site_with(Book, fields=["title", "author", "uuid"])
+    found = call(DESCRIBE, reader(make_user("u", "testapp.view_book"), site), model="testapp.book")
+    assert found == {"model": "testapp.book", "may": "view", "fields": "id, title, author key, uuid uuid"}
+
+
+def test_row_125_a_relation_to_an_invisible_model_does_not_name_it() -> None:
+    site = site_with(Book, Author, fields=["author"])
+    assert "testapp.author" not in json.dumps(
+        call(DESCRIBE, reader(make_user("u", "testapp.view_book"), site), model="testapp.book")
+    )
+
+
+def test_filters_are_named_where_they_are_not_the_fields() -> None:
+    site = MCPSite()
+    site.register(Author, ModelExposure, fields=["name"])
+    site.register(
+        Book, ModelExposure, fields=["title", "author"], filter_fields={"title": ["exact"], "author__name": ["exact"]}
+    )
+    request = reader(make_superuser(), site)
+    assert call(DESCRIBE, request, model="testapp.book")["filters"] == "title, author__name"
+    assert "filters" not in call(DESCRIBE, request, model="testapp.author")
+
+
+def test_the_admins_filters_actions_and_search_are_there() -> None:
+    found = call(DESCRIBE, reader(make_superuser(), MCPSite(admin_site=admin.site)), model="testapp.book")
+    assert "tags__name" in found["filters"]
+    assert found["actions"] == "publish, withdraw, export"
+    assert found["may"].split()[-1] == "search"
+    assert "is_long computed" in found["fields"]
+
+
+def test_actions_show_their_arguments() -> None:
+    import mcp_django as mcp
+
+    class WithAction(ModelExposure):
+        fields = ("title",)
+        actions = ("stamp",)
+
+        @mcp.action(permissions=["change"])
+        def stamp(self, request: Any, queryset: Any, *, text: str, times: int = 1) -> None:
+            """Stamp the books."""
+
+    site = MCPSite()
+    site.register(Book, WithAction)
+    assert call(DESCRIBE, reader(make_superuser(), site), model="testapp.book")["actions"] == "stamp(text*, times)"
+
+
+@isolate_apps("tests.testapp")
+def test_choices_that_do_not_speak_have_their_labels() -> None:
+    class Scale(models.Model):
+        class Meta:
+            app_label = "testapp"
+
+        level = models.IntegerField(choices=[(1, "Low"), (2, "High")])
+        code = models.CharField(max_length=9, choices=[("", "none"), ("d", "Draft"), ("published", "Out"), ("X", "x")])
+        many = models.CharField(max_length=9, choices=[(f"choice{number}", "x") for number in range(20)])
+
+    site = site_with(Scale)
+    found = overview(reader(make_superuser(), site), site.exposures[Scale])["fields"].replace("*", "")
+    assert "level 1=Low|2=High," in found
+    assert "code d=Draft|published|X," in found
+    assert found.endswith("choice10|choice11|…")
+
+
+def test_what_may_be_done_follows_permissions_token_and_site() -> None:
+    site = site_with(Book, Loan, Note)
+    user = make_user("u", "testapp.view_book", "testapp.change_book")
+    exposure = site.exposures[Book]
+    assert may_words(reader(user, site), exposure) == "view change"
+    assert writable_fields(reader(user, site), exposure)["title"] is True
+    assert writable_fields(reader(user, site), exposure)["rating"] is False
+    assert writable_fields(reader(user, site), site.exposures[Loan]) == {}
+    token = request_of(user, site, scopes=frozenset({"mcp:read"}))
+    assert (may_words(token, exposure), writable_fields(token, exposure)) == ("view", {})
+    with override_settings(MCP_DJANGO={"READ_ONLY": True}):
+        assert (may_words(reader(user, site), exposure), writable_fields(reader(user, site), exposure)) == ("view", {})
