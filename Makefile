@@ -7,8 +7,9 @@ PYTEST ?= -n 2 --dist loadfile
 # The example project is tested with its own settings, all else with those of the tests.
 EXAMPLE_TESTS = --ds=example_project.settings tests/test_example_project.py
 # So are the packages of other people, whose migrations take longer than all of their tests.
-PACKAGES_TESTS = --ds=tests.packages_project.settings --nomigrations tests/test_packages.py
-OTHER_TESTS = --ignore=tests/test_example_project.py --ignore=tests/test_packages.py
+PACKAGES_TESTS = --ds=tests.packages_project.settings --nomigrations tests/test_packages.py tests/test_packages_databases.py
+OTHER_TESTS = --ignore=tests/test_example_project.py --ignore=tests/test_packages.py \
+	--ignore=tests/test_packages_databases.py
 
 # The first interpreter of a list that runs, is new enough and can make virtual environments. pyenv's shims exist for
 # versions that do not run, hence the trial; its versions are found although none of them is on the PATH.

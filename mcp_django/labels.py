@@ -5,7 +5,7 @@ import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from django.db import models
+from django.db import connections, models, router
 
 from .lookups import resolve_path
 from .replaced import is_replaced
@@ -14,7 +14,7 @@ from .serializers import clean_text
 if TYPE_CHECKING:
     from .exposures import ModelExposure
 
-__all__ = ["MAX_LABEL", "label_of", "label_relations", "plain_label"]
+__all__ = ["MAX_LABEL", "is_joinable", "label_of", "label_relations", "plain_label"]
 
 logger = logging.getLogger("mcp_django")
 
@@ -55,6 +55,12 @@ def _returned_attribute(method: Any) -> str | None:
     return str(found[1].argval) if own else None
 
 
+def is_joinable(field: Any) -> bool:
+    """Return whether the rows that a relation leads to are in the same database, so that one query reads both."""
+    alone = len(connections.settings) == 1
+    return alone or router.db_for_read(field.model) == router.db_for_read(field.related_model)
+
+
 @lru_cache(maxsize=1024)
 def label_relations(model: type[models.Model], depth: int = 3) -> tuple[str, ...]:
     """Return the relations that ``__str__`` follows, for ``select_related``: a label must not cost a query a row."""
@@ -62,7 +68,8 @@ def label_relations(model: type[models.Model], depth: int = 3) -> tuple[str, ...
     found: list[str] = []
     for name in code.co_names if code is not None and depth else ():
         path = resolve_path(model, name) if "__" not in name else None
-        if path is not None and path.field.is_relation and not path.many and path.field.name == name:
+        followed = path is not None and path.field.is_relation and not path.many and path.field.name == name
+        if followed and path is not None and is_joinable(path.field):
             inner = label_relations(path.field.related_model, depth - 1)
             found += [name, *(f"{name}__{rest}" for rest in inner)]
     return tuple(found)

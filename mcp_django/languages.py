@@ -3,16 +3,19 @@
 Labels, help texts and error messages follow it, as they follow a person's browser in the admin; stored values do not.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from contextvars import copy_context
+from typing import Final, TypeVar
 
 from django.conf import settings as django_settings
 from django.utils import timezone, translation
 
 from .context import MCPRequest
 
-__all__ = ["language_of", "own_locale"]
+__all__ = ["in_own_context", "language_of", "own_locale"]
+
+T = TypeVar("T")
 
 # Longer ones are no client's wish.
 MAX_HEADER: Final = 500
@@ -31,12 +34,25 @@ def language_of(request: MCPRequest) -> str | None:
     return translation.get_language_from_request(request)
 
 
+def in_own_context(request: MCPRequest, work: Callable[[], T]) -> T:
+    """Return what the work gives, in the language of the call.
+
+    What it leaves behind in context variables, which hold the active language and time zone, ends with it.
+    """
+
+    def run() -> T:
+        if language := language_of(request):
+            translation.activate(language)
+        return work()
+
+    return copy_context().run(run)
+
+
 @contextmanager
 def own_locale(request: MCPRequest) -> Iterator[None]:
-    """Run a call in its language; what it leaves active, language or time zone, ends with it."""
+    """Do the same for a coroutine, of which language and time zone are restored."""
     language, zone = translation.get_language(), timezone.get_current_timezone()
-    wanted = language_of(request)
-    if wanted is not None:
+    if wanted := language_of(request):
         translation.activate(wanted)
     try:
         yield

@@ -20,7 +20,7 @@ from .addresses import row_uri
 from .columns import texts
 from .context import MCPRequest
 from .kinds import kind_of
-from .labels import MAX_LABEL, label_of, label_relations
+from .labels import MAX_LABEL, is_joinable, label_of, label_relations
 from .pagination import Segment, segment_values
 from .peers import each_row
 from .plans import Plan, cached_plan, compile_plan, condition_shape, is_plannable
@@ -39,7 +39,7 @@ __all__ = ["Page", "read_instances", "read_page", "show_row", "show_rows"]
 
 logger = logging.getLogger("mcp_django")
 Road = Literal["plan", "tuples", "instances"]
-# What fails so has no value on the admin's page.
+# What fails so on the admin's page, read-only, is shown there as no value.
 EMPTY: Final = (AttributeError, ValueError)
 Renderer = Callable[[Any], Any]
 # Values as they were read, by the column.
@@ -251,7 +251,7 @@ def _with_related(
     elif followed:
         prefixes.update(followed)
     else:
-        prefixes.update(column.name for column in columns if column.kind == "relation")
+        prefixes.update(column.name for column in columns if column.kind == "relation" and is_joinable(column.field))
     if linked := [column.name for column in columns if column.kind == "computed" and column.field is not None]:
         rows = rows.prefetch_related(*linked)
     if prefixes:
@@ -361,7 +361,8 @@ def _compute(work: _Work, column: Column, row: Any) -> Any:
     except ObjectDoesNotExist:
         return None
     except Exception as error:
-        if isinstance(error, EMPTY) and hasattr(work.exposure, "model_admin"):
+        read_only = hasattr(work.exposure, "model_admin") and isinstance(error, EMPTY)
+        if read_only and column.name in work.exposure.get_readonly_fields(work.request):
             return None
         logger.warning("The column %s of %s failed", column.name, work.exposure.label, exc_info=True)
         _note_failure(work, column)

@@ -13,7 +13,7 @@ from django.db.models.functions import RowNumber
 
 from .context import MCPRequest
 from .exceptions import NotFound
-from .labels import MAX_LABEL, label_of, label_relations, plain_label
+from .labels import MAX_LABEL, is_joinable, label_of, label_relations, plain_label
 from .peers import each_row
 from .repairs import LOST, is_unreadable, salvaged_by_key
 from .serializers import clean_text, field_renderer, is_generic_relation, pk_text
@@ -39,7 +39,7 @@ MAX_RELATED: Final = 20
 def joined_label(request: MCPRequest, field: Any) -> str | None:
     """Return the path of the column that is the label of a foreign key, where a join alone can give it."""
     related = related_exposure(request, field)
-    if related is None or not has_every_row(related):
+    if related is None or not has_every_row(related) or not is_joinable(field):
         return None
     label = plain_label(related)
     return f"{field.name}__{label}" if label is not None else None

@@ -22,7 +22,7 @@ from django.core.signals import request_finished, request_started
 from .conf import settings
 from .context import MCPRequest
 from .exceptions import InputRequired, InsufficientScope, NotFound, ToolError
-from .languages import own_locale
+from .languages import in_own_context, own_locale
 from .methods import METHODS
 from .methods.asking import pause, take_answers
 from .methods.base import Asked, Later, Listen, log_failure
@@ -62,14 +62,12 @@ def serve(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
         take_answers(request, call)
         return handler(request, call.params)
 
-    with own_locale(request):
-        return _guarded(request, call, produce)
+    return in_own_context(request, lambda: _guarded(request, call, produce))
 
 
 def resume(request: MCPRequest, call: Call, later: Later) -> Reply | Asked:
     """Do the work of a ``Later`` in this thread and answer the call, or say what the client is asked."""
-    with own_locale(request):
-        return _finished(_guarded(request, call, later.work))
+    return in_own_context(request, lambda: _finished(_guarded(request, call, later.work)))
 
 
 async def resume_async(request: MCPRequest, call: Call, later: Later) -> Reply | Asked:

@@ -4,12 +4,13 @@ import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 import pytest
 from django.utils import timezone
 
+from mcp_django import ModelExposure
 from mcp_django.context import MCPRequest
 from mcp_django.tools.aggregate import AggregateRecords
 from tests.factories import make_author, make_book, make_superuser
@@ -259,6 +260,19 @@ def asked(request: MCPRequest, question: dict[str, Any], **narrowing: Any) -> di
     return call(AggregateRecords(), request, model="testapp.book", **question, **narrowing)
 
 
+class Searchable(ModelExposure):
+    """A search that finds a row once for each of its tags."""
+
+    fields = (*(field.name for field in Book._meta.concrete_fields), "tags")
+    search_fields = ("title", "tags__name")
+    filter_fields: ClassVar = {
+        "pages": ["gte"],
+        "tags": ["exact", "in"],
+        "author__name": ["exact"],
+        "rating": ["exact", "isnull"],
+    }
+
+
 @pytest.fixture(params=SEEDS)
 def rng(request: pytest.FixtureRequest) -> random.Random:
     found = random.Random(request.param)
@@ -267,13 +281,24 @@ def rng(request: pytest.FixtureRequest) -> random.Random:
 
 
 def test_groups_measures_order_and_rest_are_those_of_python(rng: random.Random) -> None:
-    request = reader(make_superuser(), site_with(Book, Author, Tag, search_fields=["title", "tags__name"]))
+    site = site_with(Author, Tag)
+    site.register(Book, Searchable)
+    request = reader(make_superuser(), site)
     books = list(Book.objects.select_related("author"))
+    tags = list(Tag.objects.values_list("pk", flat=True))
     narrowings: list[tuple[dict[str, Any], Callable[[Row], bool]]] = [
         ({}, lambda row: True),
         ({"filters": {"pages__gte": 2}}, lambda row: row.pages >= 2),
         # Joins and subqueries that find a row more than once.
-        ({"filters": {"tags": list(Tag.objects.values_list("pk", flat=True))}}, lambda row: row.tags.exists()),
+        ({"filters": {"tags": tags}}, lambda row: row.tags.exists()),
+        (
+            {"filters": {"or": [{"tags": tags}, {"author__name": "a"}, {"rating": None}]}},
+            lambda row: row.tags.exists() or row.author.name == "a" or row.rating is None,
+        ),
+        (
+            {"filters": {"not": {"tags": tags, "pages__gte": 2}}, "search": "b"},
+            lambda row: not (row.tags.exists() and row.pages >= 2),
+        ),
         ({"search": "t"}, lambda row: row.tags.exists()),
     ]
     with timezone.override(ZONE):

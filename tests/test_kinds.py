@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from mcp_django.kinds import parse_value
+from mcp_django.kinds import kind_of, parse_text, parse_value
+from tests.fieldapp.models import Club, Guest, Remark, Sample, Seat
 from tests.testapp.models import Book
 
 BOOK = Book._meta.get_field
@@ -89,3 +90,40 @@ def test_rows_71_123_132_a_value_that_does_not_fit_is_refused(field: str, given:
 def test_a_wrong_choice_names_the_valid_ones() -> None:
     with pytest.raises(ValueError, match="one of draft, published, withdrawn"):
         parse_value(BOOK("status"), "sold")
+
+
+def test_row_211_half_a_surrogate_pair_is_no_text() -> None:
+    for bad in ("\ud800", "a\udfffb", "é\ud800"):
+        with pytest.raises(ValueError, match="text"):
+            parse_text(None, bad)
+    assert parse_text(None, "🙂é") == "🙂é"
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "word"),
+    [
+        (Sample, "length", "duration"),
+        (Sample, "doubled", "integer"),
+        (Sample, "path", "text"),
+        (Sample, "upper", "text"),
+        (Sample, "point", "value"),
+        (Sample, "document", "file"),
+        (Seat, "pk", "key"),
+        (Remark, "target", "key"),
+        (Guest, "remarks", "integer"),
+        (Guest, "passport", "integer"),
+        (Guest, "seats", "key"),
+        (Guest, "invited", "integer"),
+        (Club, "guests", "integer"),
+    ],
+)
+def test_every_field_and_relation_has_a_word(model: Any, name: str, word: str) -> None:
+    assert kind_of(model._meta.get_field(name)).word == word
+
+
+@pytest.mark.parametrize("name", ["remarks", "passport", "invited", "seats"])
+def test_row_131_relations_without_a_column_have_no_lookups(name: str) -> None:
+    kind = kind_of(Guest._meta.get_field(name))
+    assert (kind.lookups, kind.sortable, kind.summable) == ((), False, False)
+    with pytest.raises(ValueError, match="no value"):
+        kind.parse(None, 1)

@@ -1,9 +1,11 @@
 """The language of a call is the client's, and ends with the call."""
 
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.urls import get_script_prefix, set_script_prefix
 from django.utils import timezone, translation
 
 from mcp_django import MCPSite
@@ -108,12 +110,27 @@ def test_row_155_language_and_time_zone_of_one_call_are_not_those_of_the_next(to
     def seen(request: Any) -> str:
         return f"{translation.get_language()} {timezone.get_current_timezone_name()}"
 
+    async def careless_later(request: Any) -> str:
+        return careless(request)
+
     tools(careless, read_only=True)
+    tools(careless_later, read_only=True)
     tools(seen, read_only=True)
     client = MCPClient(make_superuser())
+    changed: ContextVar[str] = ContextVar("changed", default="as it was")
+
+    def careless_of_variables(request: Any) -> str:
+        set_script_prefix("/elsewhere/")
+        changed.set("by a call")
+        return "done"
+
+    tools(careless_of_variables, read_only=True)
+    assert client.call("careless_of_variables").text == "done"
+    assert (get_script_prefix(), changed.get()) == ("/", "as it was")
     for headers in ({}, {"Accept-Language": "de"}):
         client.headers.update(headers)
         assert client.call("careless").text == "done"
+        assert client.call("careless_later").text == "done"
         assert (translation.get_language(), timezone.get_current_timezone_name()) == ("en-us", "UTC")
     client.headers.pop("Accept-Language")
     assert client.call("seen").text == "en-us UTC"

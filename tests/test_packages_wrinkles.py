@@ -46,14 +46,14 @@ class MovingForm(forms.ModelForm):
         fields = ["name"]
 
     def save(self, commit: bool = True) -> Any:
-        self.instance.bio = f"put {self.cleaned_data['position']}"
+        self.instance.email = f"{self.cleaned_data['position']}@example.com"
         return super().save(commit)
 
 
 class AuthorAdmin(admin.ModelAdmin):
     form = MovingForm
     fields = ["name", "position", "new_token", "gone", "broken"]
-    list_display = ["name", "bio"]
+    list_display = ["name", "email"]
     readonly_fields = ["gone", "broken"]
     actions = ["export", "export_elsewhere", "export_by_django", "purge", "for_two"]
 
@@ -151,7 +151,7 @@ def test_a_field_of_the_form_alone_is_written_and_never_read(root):
     told = call(DescribeModel(), root, model="testapp.author", detail=True)
     assert told["write_only_fields"]["position"]["enum"] == ["first", "last"]
     made = call(CreateRecord(), root, model="testapp.author", values={"name": "Ada", "position": "last"})
-    assert made["fields"]["bio"] == "put last"
+    assert made["fields"]["email"] == "last@example.com"
     assert "position" not in made["fields"]
     assert "'position'" in refusal(QueryRecords(), root, model="testapp.author", fields=["position"])
     assert "position: " in refusal(CreateRecord(), root, model="testapp.author", values={"name": "Bob"})

@@ -8,7 +8,8 @@ from django.contrib.postgres.forms import SimpleArrayField
 from django.core.exceptions import ValidationError
 from django.utils import translation
 
-from mcp_django.tools.forms import bind, error_lines, field_entries, keep, writable_names
+from mcp_django.tools.controls import as_query
+from mcp_django.tools.forms import error_lines, field_entries, filled, keep, page_entries, refuse, writable_names
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Book, Loan, Tag
 from tests.writing import request_of
@@ -121,7 +122,11 @@ def request_(db):
 
 def bound(request, obj, prefix=None, **values):
     made = type("Made", (BookForm,), {"prefix": prefix})
-    return bind(request, made(instance=obj), obj, values)
+    draft = made(instance=obj)
+    data, wrong = page_entries(request, draft, values)
+    form = filled(draft, obj, values, as_query(data), {})
+    refuse(form, wrong)
+    return form
 
 
 @pytest.mark.parametrize("prefix", [None, "p"])

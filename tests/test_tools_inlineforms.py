@@ -9,15 +9,15 @@ from django.db import connection
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from mcp_django.tools.writes import UpdateRecord
+from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.inlineapp.admin import LineInline, OrderAdmin
 from tests.inlineapp.making import ORDER, URLS, make_order, rows_of, shop_request
-from tests.inlineapp.models import Line, Order, Product, Remark, Shipment
+from tests.inlineapp.models import Line, Note, Order, Product, Remark, Shipment
 from tests.writing import call, refusal
 
 pytestmark = pytest.mark.django_db
-UPDATE = UpdateRecord()
+CREATE, UPDATE = CreateRecord(), UpdateRecord()
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_inlines_that_are_not_named_stay_as_they_are(root: Any) -> None:
 
 
 def admin_posts(client: Any, user: User, order: Order, rows: list[dict[str, Any]], initial: int) -> Any:
-    """Post the change page with these rows as its lines, and no rows in its other inlines."""
+    """Post the page of the order with these rows as its lines, and no rows in its other inlines."""
     data: dict[str, Any] = {"number": order.number, "customer": order.customer}
     if order.express:
         data["express"] = "on"
@@ -52,10 +52,11 @@ def admin_posts(client: Any, user: User, order: Order, rows: list[dict[str, Any]
         data |= {f"{name}-TOTAL_FORMS": 0, f"{name}-INITIAL_FORMS": 0}
     data |= {"lines-TOTAL_FORMS": len(rows), "lines-INITIAL_FORMS": initial}
     for index, row in enumerate(rows):
-        data |= {f"lines-{index}-{name}": value for name, value in {"order": order.pk, **row}.items()}
+        data |= {f"lines-{index}-{name}": value for name, value in {"order": order.pk or "", **row}.items()}
     client.force_login(user)
+    page = f"{order.pk}/change/" if order.pk else "add/"
     with override_settings(ROOT_URLCONF=URLS):
-        return client.post(f"/shop/inlineapp/order/{order.pk}/change/", data)
+        return client.post(f"/shop/inlineapp/order/{page}", data)
 
 
 def posted(line: Line, **changes: Any) -> dict[str, Any]:
@@ -100,6 +101,28 @@ def test_G149_the_admins_page_gives_the_same_verdict_rows_and_history(case: str,
     assert len(messages) in (0, 2)
     if messages:
         assert messages[1].removesuffix(" Changed via MCP: Claude (client-1), update_record.") == messages[0]
+
+
+@pytest.mark.parametrize("quantity", [2, 99, 2000, ""])
+def test_G149_the_add_page_gives_the_same_verdict_rows_and_history(quantity: Any, client: Any, root: Any) -> None:
+    first, second = (Product.objects.create(name=name) for name in ("P0", "P1"))
+    lines = [{"product": first.pk, "quantity": quantity}, {"product": second.pk, "quantity": 3}]
+    theirs = Order(number="1", customer="Ada")
+    response = admin_posts(client, root.user, theirs, [{"price": 1, **line} for line in lines], 0)
+    values = {"number": "2", "customer": "Ada", "lines": lines}
+    if response.status_code != 302:
+        formset = response.context["inline_admin_formsets"][0].formset
+        told = [*formset.non_form_errors()]
+        told += [error for errors in formset.errors for found in errors.values() for error in found]
+        text = refusal(CREATE, root, **ORDER, values=values)
+        assert told
+        assert all(error in text for error in told)
+        assert not Order.objects.exists()
+        return
+    call(CREATE, root, **ORDER, values=values)
+    assert rows_of(Order.objects.get(number="2")) == rows_of(Order.objects.get(number="1"))
+    messages = [entry.get_change_message() for entry in LogEntry.objects.order_by("pk")]
+    assert messages[1] == f"{messages[0]} Added via MCP “Claude (client-1), create_record”."
 
 
 def test_errors_bear_the_callers_own_positions(root: Any) -> None:
@@ -193,3 +216,18 @@ def test_row_119_the_queries_of_an_update_do_not_grow_with_the_rows(root: Any) -
 
     count(few)
     assert count(many) == count(few)
+
+
+def test_a_row_that_may_only_be_viewed_takes_no_value_of_a_wrong_type_either(root: Any) -> None:
+    order = make_order("1")
+    note = Note.objects.create(order=order, text="old")
+    text = refusal(UPDATE, root, **ORDER, pk=order.pk, values={"note_set": [{"pk": str(note.pk), "text": ["a"]}]})
+    assert text == "Nothing was saved:\nnote_set[0]: you may not change this row"
+
+
+def test_slugs_of_new_rows_are_filled_in_as_the_page_does(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LineInline, "prepopulated_fields", {"price": ("quantity",)})
+    order = make_order("1")
+    row = {"product": Product.objects.create(name="P").pk, "quantity": 7}
+    call(UPDATE, root, **ORDER, pk=order.pk, values={"lines": [row]})
+    assert rows_of(order) == [("P", 7, 7)]

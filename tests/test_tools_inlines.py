@@ -107,3 +107,17 @@ def test_an_admin_exposure_with_fields_of_its_own_shows_the_inlines_that_it_name
         assert list(read(request, order).get("inlines", {})) == names
         call(UPDATE, request, **ORDER, pk=order.pk, values={"number": f"new {names}"})
         assert rows_of(order) == [("P0", 1, 1)]
+
+
+def test_an_inline_that_is_like_no_other_is_left_out(
+    root: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*args: Any) -> Any:
+        raise RuntimeError("no request of a browser")
+
+    monkeypatch.setattr(LineInline, "get_fieldsets", fail)
+    order = make_order("7", 2)
+    found = read(root, order)
+    assert "lines" not in found["inlines"]
+    assert found["inlines"]["shipments"] == []
+    assert "LineInline of inlineapp.order cannot be shown" in caplog.text

@@ -12,15 +12,17 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django.exceptions import ToolError
 from mcp_django.rows import find_row
+from mcp_django.serializers import pk_text
 from mcp_django.tools.arguments import RECORD_NOT_FOUND
 from mcp_django.tools.record import GetRecord, record_payload
 from mcp_django.tools.versions import CHANGED
 from mcp_django.tools.writes import DeleteRecord, UpdateRecord
 from tests.factories import make_book, make_superuser, make_user
+from tests.fieldapp.models import Restaurant, Seat
 from tests.inlineapp.making import ORDER, make_order, shop_request
 from tests.inlineapp.models import Label, Line, Order, Remark, Shipment
-from tests.testapp.models import Book, Tag
-from tests.writing import call, refusal, request_of
+from tests.testapp.models import Book, PublishedBook, Tag
+from tests.writing import call, refusal, request_of, site_with
 
 pytestmark = pytest.mark.django_db
 GET, UPDATE, DELETE = GetRecord(), UpdateRecord(), DeleteRecord()
@@ -209,3 +211,19 @@ def test_a_record_makes_no_query_for_its_version_where_it_has_no_inlines(
         record_payload(request, request.mcp.site.exposures[Book], row.row, labels=row.labels)
     only_title = call(GET, request, model="testapp.book", pk=book.pk, fields=["title"])
     assert only_title["version"] == shown["version"]
+
+
+def test_H126_child_tables_proxies_and_composite_keys_have_versions_too() -> None:
+    request = request_of(make_superuser(), site_with(Seat, Restaurant, PublishedBook))
+    book = make_book(status="published")
+    rows = [
+        (Seat.objects.create(hall="A/1", number=2), {"note": "window"}),
+        (Restaurant.objects.create(name="Chez", cuisine="new"), {"cuisine": "old"}),
+        (PublishedBook.published_books.get(pk=book.pk), {"pages": 7}),
+    ]
+    for row, values in rows:
+        named = {"model": row._meta.label_lower, "pk": pk_text(row.pk)}
+        read = call(GET, request, **named)["version"]
+        updated = call(UPDATE, request, **named, values=values, version=read)
+        assert updated["version"] == call(GET, request, **named)["version"] != read
+        assert refusal(UPDATE, request, **named, values=values, version=read) == CHANGED

@@ -1,20 +1,13 @@
 import json
 
 import pytest
-from django.contrib.auth.models import User
 from django.http import FileResponse, HttpResponse, HttpResponseRedirect, StreamingHttpResponse
 from django.test import override_settings
-from rest_framework import exceptions, permissions, viewsets
-from rest_framework.decorators import action
 from rest_framework.response import Response
 
-from mcp_django import ToolError
-from mcp_django.exceptions import NotFound
 from tests.factories import make_user
-from tests.restapp import views
-from tests.restapp.calling import fresh_site, make_order, mcp
-from tests.restapp.models import Order
-from tests.writing import call, refusal, request_of, result_of
+from tests.restapp.calling import answering, make_order, mcp
+from tests.writing import call, refusal, result_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.restapp.urls")]
 SMALL = {"BASE_URL": "http://testserver", "RESULT_CHARS": 2_000, "MAX_FILE_BYTES": 100}
@@ -23,27 +16,6 @@ SMALL = {"BASE_URL": "http://testserver", "RESULT_CHARS": 2_000, "MAX_FILE_BYTES
 @pytest.fixture
 def ann():
     return make_user("ann", staff=False)
-
-
-def answering(make, method="get", detail=False):
-    """Return a tool whose view answers with what `make` makes."""
-
-    class Answering(viewsets.ViewSet):
-        permission_classes = [permissions.AllowAny]
-
-        @action(detail=detail, methods=[method])
-        def answer(self, request, pk=None):
-            return make()
-
-    site = fresh_site("things", Answering)
-    return site._tools["answer_things"], request_of(User(pk=1), site)
-
-
-def raising(error):
-    def make():
-        raise error
-
-    return make
 
 
 @pytest.mark.parametrize(
@@ -63,83 +35,17 @@ def raising(error):
     ],
 )
 def test_data_becomes_an_object(data, structured):
-    assert call(*answering(lambda: Response(data))) == structured
+    assert call(*answering(lambda: Response(data), paged=True)) == structured
+
+
+def test_a_row_may_have_a_field_that_is_named_as_a_link():
+    row = {"next": None, "previous": "/things/answer/", "links": {"next": "x"}, "tags": []}
+    assert call(*answering(lambda: Response(row))) == row
 
 
 def test_an_empty_answer_says_what_was_done():
     assert call(*answering(lambda: Response(status=204), "post")) == {"done": True}
     assert call(*answering(lambda: Response(status=204), "post", detail=True), pk=3) == {"done": True, "pk": 3}
-
-
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: Response({"a": ["Wrong.", "Bad."], "b": {"c": ["No."]}}, 400), "Refused:\na: Wrong. Bad.\nb.c: No."),
-        (lambda: Response({"rows": [{}, {"n": ["No."]}]}, 400), "Refused:\nrows[1].n: No."),
-        (lambda: Response({"non_field_errors": ["Both."]}, 400), "Refused:\nBoth."),
-        (lambda: Response(["First.", "Second."], 400), "Refused:\nFirst. Second."),
-        (raising(exceptions.ParseError()), "Refused:\nMalformed request."),
-        (raising(exceptions.PermissionDenied("Not today.")), "You may not do this. Not today."),
-        (raising(exceptions.NotAuthenticated()), "You may not do this. Authentication credentials were not provided."),
-        (raising(exceptions.NotFound("No such page.")), "No such page."),
-        (raising(exceptions.MethodNotAllowed("GET")), 'Refused with HTTP status 405:\nMethod "GET" not allowed.'),
-        (raising(exceptions.Throttled(12)), "Too many calls. Wait 12 seconds, then repeat the call."),
-        (raising(exceptions.Throttled()), "Too many calls. Wait a while, then repeat the call."),
-        (lambda: Response({"trace": "secret"}, 503), "The view failed with HTTP status 503."),
-        (lambda: HttpResponse("<h1>secret</h1>", status=400), "Refused:\n"),
-        (
-            lambda: HttpResponseRedirect("http://internal/"),
-            "The view leads on to another page, which cannot be followed here.",
-        ),
-    ],
-)
-def test_a_refusal_is_told_in_words(make, text):
-    assert refusal(*answering(make)) == text
-
-
-def test_what_is_missing_forbidden_and_filtered_is_one_answer_where_the_url_names_a_row():
-    for make in (raising(exceptions.NotFound("Row 3 of Bob")), lambda: Response({"detail": "secret"}, 404)):
-        tool, request = answering(make, detail=True)
-        with pytest.raises(NotFound):
-            tool.call(request, {"pk": 3})
-
-
-def test_a_refusal_is_bounded():
-    lines = {f"field{number}": ["x" * 5_000] for number in range(100)}
-    text = refusal(*answering(lambda: Response(lines, 400)))
-    assert len(text) < 1_300
-    assert text.count("\n") <= 9
-
-
-def test_a_write_that_leads_on_is_done():
-    found = call(*answering(lambda: HttpResponseRedirect("http://internal/"), "post"))
-    assert found["done"] is True
-    assert "internal" not in json.dumps(found)
-
-
-# What fits
-
-
-@override_settings(MCP_DJANGO=SMALL)
-def test_H83_long_texts_and_then_rows_are_cut_and_it_is_said():
-    rows = [{"id": number, "text": "x" * 1_000} for number in range(3)]
-    found = call(*answering(lambda: Response({"count": 3, "results": rows})))
-    assert list(found)[:2] == ["truncated", "note"]
-    assert [len(row["text"]) for row in found["results"]] == [len("x" * 300 + "…(+700 chars)")] * 3
-    rows = [{"id": number, "text": "x" * 250} for number in range(50)]
-    found = call(*answering(lambda: Response({"count": 50, "results": rows})))
-    assert 0 < len(found["results"]) < 50
-    assert f"Only the first {len(found['results'])} of 50 rows fit" in found["note"]
-    assert len(json.dumps(found)) < 2_100
-
-
-@override_settings(MCP_DJANGO=SMALL)
-def test_what_cannot_be_cut_is_refused_and_a_write_is_not_repeated():
-    wide = {f"key{number}": number for number in range(1_000)}
-    assert refusal(*answering(lambda: Response(wide))).endswith("ask for less.")
-    found = call(*answering(lambda: Response(wide), "post"))
-    assert found["done"] is True
-    assert "do not call it again" in found["note"]
 
 
 def test_links_become_arguments(ann):
@@ -188,21 +94,7 @@ def test_a_page_is_only_its_text():
     assert "token" not in json.dumps(found)
 
 
-def test_rows_that_were_saved_and_an_answer_that_is_too_long(ann):
-    class Wide(views.OrderViewSet):
-        @action(detail=True, methods=["post"])
-        def touch(self, request, pk=None):
-            Order.objects.filter(pk=pk).update(note="touched")
-            return Response({str(number): number for number in range(10_000)})
-
-    order = make_order(ann, "A1")
-    site = fresh_site("orders", Wide)
-    assert call(site._tools["touch_orders"], request_of(ann, site), pk=order.pk)["done"] is True
-    order.refresh_from_db()
-    assert order.note == "touched"
-
-
-def test_problems_are_raised_as_tool_errors():
-    tool, request = answering(raising(exceptions.ValidationError({"a": "Wrong."})))
-    with pytest.raises(ToolError, match="a: Wrong"):
-        tool.call(request, {})
+def test_a_write_that_leads_on_is_done():
+    found = call(*answering(lambda: HttpResponseRedirect("http://internal/"), "post"))
+    assert found["done"] is True
+    assert "internal" not in json.dumps(found)

@@ -114,9 +114,9 @@ def delete_rows(
         asked = _unconfirmed(request, arguments, message, shown, bound)
         if asked is not None:
             return asked
-        log_deletions(request, exposure, rows, tool.name)
         messages: list[dict[str, str]] = []
         with as_page(request, "POST", as_query([*changelist_entries(DELETE, rows), ("post", "yes")]), messages):
+            log_deletions(request, exposure, rows, tool.name)
             exposure.delete_queryset(request, queryset_of(request, exposure, rows))
         return ToolResult(structured={"deleted": True, **shown, **_said(messages)})
 

@@ -29,19 +29,18 @@ from django.forms import (
     SplitDateTimeField,
 )
 from django.utils import timezone
-from django.utils.datastructures import MultiValueDict
 from django.utils.dateparse import parse_datetime
 from django.utils.text import slugify
 
 from ..context import MCPRequest
 from ..exceptions import NotFound
 from ..sensitive import HIDDEN, holds_hidden
-from .controls import Pair, as_query, posted
+from .controls import Pair, posted
 from .inputs import json_or_text, pick_rows
 
 __all__ = [
     "HIDDEN_ERROR",
-    "bind",
+    "compare_whole",
     "error_lines",
     "field_entries",
     "filled",
@@ -207,32 +206,21 @@ def _bare_key(item: Any) -> Any:
     return item[0] if isinstance(item, list) and len(item) == 2 else item
 
 
-def bind(
-    request: MCPRequest, draft: "ModelForm[Any]", obj: Model | None, values: Mapping[str, Any]
-) -> "ModelForm[Any]":
-    """Return the form of an add page (``obj`` None) or a change page, posted with ``values`` and validated.
-
-    ``draft`` is the form as the page shows it at first. ``values`` are JSON by field name, all of them names of its
-    fields. Fields that are not among them post what the page shows; on a change page they keep the values of ``obj``.
-    """
-    data, wrong = page_entries(request, draft, values)
-    form = filled(draft, obj, values, as_query(data), MultiValueDict())
-    form.full_clean()
-    refuse(form, wrong)
-    return form
-
-
 def filled(
     draft: "ModelForm[Any]", obj: Model | None, mentioned: Collection[str], data: Any, files: Any
 ) -> "ModelForm[Any]":
     """Return the form that is posted with ``data``, not validated yet; ``obj`` keeps what is not mentioned."""
     form: ModelForm[Any] = type(draft)(data, files, instance=obj)
-    for field in form.fields.values():
-        # What is entered is not a widget's: it is compared with the whole of what is stored.
-        field.widget.supports_microseconds = True
+    compare_whole(form)
     if obj is not None:
         keep(form, obj, mentioned)
     return form
+
+
+def compare_whole(form: BaseForm) -> None:
+    """Let what is entered be compared with the whole of what is stored: it does not come from a widget."""
+    for field in form.fields.values():
+        field.widget.supports_microseconds = True
 
 
 def page_entries(
@@ -266,8 +254,7 @@ def prepopulated(
     for name, fields in sources.items():
         text = " ".join(str(values[field]) for field in fields if values.get(field))
         if text and name in writable and name not in values:
-            field: Any = form.fields[name]
-            found[name] = slugify(text)[: field.max_length]
+            found[name] = slugify(text)[: getattr(form.fields[name], "max_length", None)]
     return found
 
 

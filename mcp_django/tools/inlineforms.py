@@ -9,7 +9,7 @@ from django.forms import ModelChoiceField
 from django.forms.utils import ErrorDict
 
 from .constraints import duplicate_note
-from .forms import HIDDEN_ERROR, error_lines, keep, refuse
+from .forms import HIDDEN_ERROR, compare_whole, error_lines, keep, refuse
 from .inlinerows import InlinePost, Row
 
 __all__ = ["formset_errors", "is_changed", "prepare"]
@@ -19,13 +19,12 @@ EMPTY: Final = "nothing differs from an empty row, so that there is nothing to a
 
 def prepare(post: InlinePost, formset: Any) -> None:
     """Let every row of the formset, which is not validated yet, keep what was not named."""
-    if post.obj is None:
-        return
     link = getattr(getattr(formset, "fk", None), "name", "")
     rows = formset.get_queryset()
     if rows:
         prefetch_related_objects(list(rows), *_relations(post, formset, link))
     for row, form in zip(post.rows, formset.forms, strict=False):
+        compare_whole(form)
         # Rows that the caller may only view are not validated by the admin either.
         if row.exists and form._errors is None and not form.instance._state.adding:
             _keep_row(form, {link, *row.values}, changed=bool(row.values))

@@ -4,6 +4,7 @@ Callers know an inline by the name of its relation, as in ``order.lines``. What 
 its permissions, its queryset, its fields.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
 __all__ = ["Inline", "inlines_of", "is_djangos", "is_generic", "link_of"]
+
+logger = logging.getLogger("mcp_django.tools")
 
 # The methods that decide which fields an inline shows.
 FIELD_HOOKS: Final = ("get_fields", "get_fieldsets", "get_readonly_fields", "get_exclude", "get_formset")
@@ -47,12 +50,16 @@ def inlines_of(
     found: list[Inline] = []
     taken = {field.name for field in (*exposure.opts.concrete_fields, *exposure.opts.many_to_many)}
     for admin in exposure.get_inlines(request, obj) if shown is None else shown:
-        relation = name = _relation_name(exposure, admin)
-        number = 2
+        try:
+            relation, fields = _relation_name(exposure, admin), _fields(request, exposure, admin, obj)
+        except Exception:
+            logger.warning("The inline %s of %s cannot be shown", type(admin).__name__, exposure.label, exc_info=True)
+            continue
+        name, number = relation, 2
         while name in taken:
             name, number = f"{relation}_{number}", number + 1
         taken.add(name)
-        found.append(Inline(name, admin, _fields(request, exposure, admin, obj)))
+        found.append(Inline(name, admin, fields))
     return found
 
 

@@ -141,6 +141,8 @@ def _save_with_form(
         form.full_clean()
         refuse(form, page.wrong)
         saved = exposure.save_form(request, form, change) if not form.errors else form.instance
+        for post, formset in posted:
+            prepare(post, formset)
         valid = all_valid(formsets) and not form.errors
         lines = error_lines(form, page.writable, partial(duplicate_note, request))
         lines += [line for post, formset in posted for line in formset_errors(post, formset)]
@@ -166,12 +168,9 @@ def _inline_posts(request: MCPRequest, exposure: "ModelExposure", obj: Model | N
 def _posted(
     request: MCPRequest, exposure: "ModelExposure", form: Any, posts: Sequence[InlinePost], change: bool
 ) -> list[tuple[InlinePost, Any]]:
-    """Return the formsets that get what was posted, prepared for validation."""
+    """Return the formsets that get what was posted."""
     pairs = zip(posts, exposure.get_formsets(request, form.instance, change), strict=True)
-    posted = [(post, formset) for post, (_, formset) in pairs if not post.is_left_out]
-    for post, formset in posted:
-        prepare(post, formset)
-    return posted
+    return [(post, formset) for post, (_, formset) in pairs if not post.is_left_out]
 
 
 # Serializers

@@ -1,38 +1,31 @@
 """What a ViewSet answered, for a model: rows, one row, a file, or why not."""
 
 import json
-import math
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NoReturn
+from collections.abc import Mapping
+from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-import orjson
-from django.http import HttpResponseBase, StreamingHttpResponse
-from rest_framework.settings import api_settings
+from django.http import HttpResponseBase
 
 from ..conf import settings
-from ..exceptions import NotFound, ToolError
+from ..exceptions import ToolError
 from ..protocol.content import EmbeddedResource
 from ..schemas.jsonable import to_jsonable
-from ..serializers import clean_text
 from ..tools.base import ToolResult
 from ..tools.responses import read_response
+from .fitting import fitting
 from .inputs import Inputs
+from .refusals import ELSEWHERE, is_json, refuse, render
 from .requests import RestRequest
 from .routes import Route
 
-__all__ = ["read_answer", "read_payload", "refuse"]
+__all__ = ["read_answer", "read_payload"]
 
 ROWS: Final = "results"
 # As paginators of REST framework call them, and what projects have beside them.
 LINKS: Final = ("next", "previous", "prev", "first", "last")
-# Characters of one text of an answer that does not fit as it is.
-MAX_TEXT: Final = 300
-MAX_LINES: Final = 8
 # Of integers that every client reads exactly.
 MAX_DIGITS: Final = 15
-ELSEWHERE: Final = "The view leads on to another page, which cannot be followed here."
-MAX_LINE: Final = 300
 
 
 def read_answer(
@@ -48,14 +41,14 @@ def read_answer(
         return ToolResult(structured={"done": True, "note": ELSEWHERE})
     if response.status_code >= 300:
         refuse(route, response)
-    _render(response)
-    if not _is_json(response):
+    render(response)
+    if not is_json(response):
         return _file_result(route, request, response)
     content: bytes = getattr(response, "content", b"")
     if not content:
         given = {name: arguments[name] for name in route.parameters if name in arguments}
         return ToolResult(structured={"deleted" if route.method == "delete" else "done": True, **given})
-    return ToolResult(structured=_fitting(route, read_payload(request, content, inputs), inputs))
+    return ToolResult(structured=fitting(route, read_payload(request, content, inputs)))
 
 
 def read_payload(request: RestRequest, content: bytes, inputs: Inputs) -> dict[str, Any]:
@@ -65,7 +58,8 @@ def read_payload(request: RestRequest, content: bytes, inputs: Inputs) -> dict[s
         return {ROWS: data}
     if not isinstance(data, dict):
         return {"result": data}
-    if not any(isinstance(value, list) for value in data.values()):
+    if not inputs.query or not any(isinstance(value, list) for value in data.values()):
+        # No page: a row may have a field of that name.
         return data
     path = urlsplit(request.get_full_path()).path
     found: dict[str, Any] = {}
@@ -98,64 +92,7 @@ def _argument(values: list[str], kind: Any) -> Any:
     return int(text) if kind == "integer" and text.isdecimal() and len(text) <= MAX_DIGITS else text
 
 
-# What fits
-
-
-def _size(data: Any) -> int:
-    return len(orjson.dumps(data))
-
-
-def _fitting(route: Route, payload: dict[str, Any], inputs: Inputs) -> dict[str, Any]:
-    """Return the answer, its long texts and then its last rows cut off if it does not fit into ``RESULT_CHARS``."""
-    if _size(payload) <= settings.RESULT_CHARS:
-        return payload
-    payload = _shortened(payload)
-    head: dict[str, Any] = {"truncated": True, "note": f"Texts are cut after {MAX_TEXT} characters."}
-    lists = {name: value for name, value in payload.items() if isinstance(value, list)}
-    if _size({**head, **payload}) > settings.RESULT_CHARS and lists:
-        longest = max(lists, key=lambda name: _size(lists[name]))
-        rows = lists[longest]
-        head["note"] += f" Only the first {len(rows)} of {len(rows)} rows fit: ask for smaller pages or narrow it."
-        room = settings.RESULT_CHARS - _size({**head, **payload, longest: []})
-        kept = _first_rows(rows, room)
-        head["note"] = head["note"].replace(f"first {len(rows)} of", f"first {len(kept)} of")
-        payload = {**payload, longest: kept}
-    if _size({**head, **payload}) <= settings.RESULT_CHARS:
-        return {**head, **payload}
-    bound = f"The answer has more than {settings.RESULT_CHARS} characters, which is the most that is sent"
-    if route.method == "get":
-        raise ToolError(f"{bound}: ask for less.")
-    return {"done": True, "note": f"The work is done; do not call it again. {bound}."}
-
-
-def _first_rows(rows: list[Any], room: int) -> list[Any]:
-    kept = []
-    for row in rows:
-        room -= _size(row) + 1
-        if room < 0:
-            break
-        kept.append(row)
-    return kept
-
-
-def _shortened(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _shortened(member) for name, member in value.items()}
-    if isinstance(value, list):
-        return [_shortened(member) for member in value]
-    return clean_text(value, MAX_TEXT) if isinstance(value, str) else value
-
-
 # Files
-
-
-def _is_json(response: HttpResponseBase) -> bool:
-    if isinstance(response, StreamingHttpResponse):
-        return False
-    mime_type = response.headers.get("Content-Type", "").split(";")[0].strip().lower()
-    attached = response.headers.get("Content-Disposition", "").startswith("attachment")
-    is_empty = not getattr(response, "content", b"")
-    return not attached and (is_empty or mime_type == "application/json" or mime_type.endswith("+json"))
 
 
 def _file_result(route: Route, request: RestRequest, response: HttpResponseBase) -> ToolResult:
@@ -169,63 +106,3 @@ def _file_result(route: Route, request: RestRequest, response: HttpResponseBase)
     uri = f"attachment:{route.name}/{answer.file.name}"
     block = EmbeddedResource(uri, answer.file.body, answer.file.mime_type)
     return ToolResult(structured={"file": answer.file.described()}, content=[block])
-
-
-def _render(response: Any) -> None:
-    if not getattr(response, "is_rendered", True):
-        response.render()
-
-
-# Refusals
-
-
-def refuse(route: Route, response: HttpResponseBase) -> NoReturn:
-    """Raise what a response that is an error, or leads elsewhere, means to a model.
-
-    Raises:
-        NotFound: 404 of a view whose URL names a row.
-        ToolError: anything else.
-    """
-    _render(response)
-    status, text = response.status_code, "\n".join(_lines(_data(response)))[:1_200]
-    if status < 400:
-        raise ToolError(ELSEWHERE)
-    if status in (401, 403):
-        raise ToolError(f"You may not do this. {text}".strip())
-    if status == 404:
-        # One text for rows that are missing, filtered out and forbidden.
-        raise NotFound if route.parameters or not text else ToolError(text)
-    if status == 429:
-        wait = response.headers.get("Retry-After", "")
-        after = f"Wait {math.ceil(float(wait))} seconds" if wait.isdecimal() else "Wait a while"
-        raise ToolError(f"Too many calls. {after}, then repeat the call.")
-    if status >= 500:
-        raise ToolError(f"The view failed with HTTP status {status}.")
-    raise ToolError(f"Refused with HTTP status {status}:\n{text}" if status != 400 else f"Refused:\n{text}")
-
-
-def _data(response: HttpResponseBase) -> Any:
-    try:
-        return json.loads(getattr(response, "content", b"")) if _is_json(response) else None
-    except ValueError:
-        return None
-
-
-def _lines(data: Any) -> list[str]:
-    found = list(_problems(data, ""))
-    more = [f"and {len(found) - MAX_LINES} more"] if len(found) > MAX_LINES else []
-    return [*found[:MAX_LINES], *more]
-
-
-def _problems(data: Any, path: str) -> Iterator[str]:
-    """Yield a line for each thing that is wrong: ``items[0].quantity: A valid integer is required.``"""
-    if isinstance(data, dict):
-        for name, value in data.items():
-            unnamed = name in ("detail", api_settings.NON_FIELD_ERRORS_KEY)
-            yield from _problems(value, path if unnamed else f"{path}.{name}".lstrip("."))
-    elif isinstance(data, list) and not all(isinstance(item, str) for item in data):
-        for index, item in enumerate(data):
-            yield from _problems(item, f"{path}[{index}]")
-    elif data:
-        text = clean_text(" ".join(data) if isinstance(data, list) else str(data), MAX_LINE)
-        yield f"{path}: {text}" if path else text

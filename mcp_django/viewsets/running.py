@@ -16,8 +16,8 @@ from rest_framework.response import Response
 from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..schemas.jsonable import to_jsonable
-from .answers import refuse
 from .probing import view_for
+from .refusals import refuse
 from .requests import RestRequest, rest_request
 from .routes import Route
 

@@ -1,6 +1,7 @@
 """Settings of a project full of other people's admins, all of them as their packages ship them.
 
-Its own app, `shelf`, uses them as projects do. Tables are made without migrations, which are the packages' own affair.
+Its own app, `shelf`, uses them as projects do; `archive` has a database, an admin and an endpoint to itself. Tables
+are made without migrations, which are the packages' own affair.
 """
 
 import importlib.util
@@ -55,6 +56,7 @@ INSTALLED_APPS = [
     "treebeard",
     "waffle",
     *OPTIONAL,
+    "tests.packages_project.archive",
     "tests.packages_project.shelf",
 ]
 
@@ -75,7 +77,11 @@ AUTHENTICATION_BACKENDS = [
 
 ROOT_URLCONF = "tests.packages_project.urls"
 SITE_ID = 1
-DATABASES = {"default": {**DATABASES["default"]}}  # noqa: F405
+DATABASES = {
+    "default": {**DATABASES["default"]},  # noqa: F405
+    "archive": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"},
+}
+DATABASE_ROUTERS = ["tests.packages_project.archive.routers.ArchiveRouter"]
 MEDIA_ROOT = BASE_DIR / "media"
 STATIC_ROOT = BASE_DIR / "static"
 TEMPLATES = TEMPLATES

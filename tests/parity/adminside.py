@@ -16,7 +16,9 @@ from mcp_django.tools.controls import HtmlForm, read_forms
 from .outcomes import Outcome
 from .urls import site
 
-NON_FIELD = "__all__"
+# The inline whose rows are written, and what may be set of them.
+LINES = "lines"
+LINE_FIELDS = frozenset({"product", "quantity", "unit_price"})
 
 
 class AdminSide:
@@ -26,11 +28,15 @@ class AdminSide:
         self.client = Client()
         self.client.force_login(user)
 
-    def list(self, model: type[Model], search: str, filters: Mapping[str, Any], ordering: str) -> Outcome:
-        response = self.client.get(_url(model, "changelist"), {"q": search, **filters, "o": ordering})
-        if response.status_code != 200 or "cl" not in response.context:
+    def list(self, model: type[Model], search: str, filters: Mapping[str, Any], order: str) -> Outcome:
+        url, asked = _url(model, "changelist"), {"q": search, **filters}
+        page = self.client.get(url, asked)
+        if page.status_code == 200 and order and "cl" in page.context:
+            column = page.context["cl"].list_display.index(order.lstrip("-"))
+            page = self.client.get(url, {**asked, "o": f"{'-' if order[0] == '-' else ''}{column}"})
+        if page.status_code != 200 or "cl" not in page.context:
             return Outcome("refused")
-        return Outcome("done", shown=[str(pk) for pk in response.context["cl"].queryset.values_list("pk", flat=True)])
+        return Outcome("done", shown=[str(pk) for pk in page.context["cl"].queryset.values_list("pk", flat=True)])
 
     def view(self, model: type[Model], pk: Any) -> Outcome:
         response = self.client.get(_url(model, "change", pk))
@@ -74,12 +80,50 @@ class AdminSide:
         data = QueryDict(mutable=True)
         for name, text in form.entries:
             data.appendlist(name, text)
+        places: dict[int, int] = {}
         for name, value in values.items():
-            _fill(data, fields[name], name, value)
+            if name == LINES:
+                if not all(fill_line(data, page, line, places, index) for index, line in enumerate(value)):
+                    return Outcome("refused")
+            else:
+                _fill(data, fields[name], name, value)
         sent = self.client.post(url, {name: data.getlist(name) for name in data})
         if sent.status_code == 200:
-            return Outcome("invalid", frozenset(sent.context["adminform"].form.errors))
+            return Outcome("invalid", _errors(sent.context, places))
         return Outcome("done" if sent.status_code == 302 else "refused")
+
+
+def fill_line(data: QueryDict, page: Any, line: Mapping[str, Any], places: dict[int, int], index: int) -> bool:
+    """Fill in one row of the inline; return whether the page has controls for that. `places` are noted by the form."""
+    total = int(data.get(f"{LINES}-TOTAL_FORMS") or 0)
+    if "pk" in line:
+        known = [number for number in range(total) if data.get(f"{LINES}-{number}-id") == str(line["pk"])]
+        if not known or (line.get("delete") and f'name="{LINES}-{known[0]}-DELETE"' not in page.text):
+            return False
+        number = known[0]
+    else:
+        if total >= int(data.get(f"{LINES}-MAX_NUM_FORMS") or 0):
+            return False
+        number = total
+        data[f"{LINES}-TOTAL_FORMS"] = str(total + 1)
+    places[number] = index
+    if line.get("delete"):
+        data[f"{LINES}-{number}-DELETE"] = "on"
+    for name in LINE_FIELDS & line.keys():
+        if "pk" in line and f"{LINES}-{number}-{name}" not in data:
+            return False
+        data[f"{LINES}-{number}-{name}"] = str(line[name])
+    return True
+
+
+def _errors(context: Any, places: Mapping[int, int]) -> frozenset[str]:
+    found = set(context["adminform"].form.errors)
+    for inline in context["inline_admin_formsets"]:
+        for number, errors in enumerate(inline.formset.errors):
+            found |= {f"{inline.formset.prefix}[{places.get(number, '?')}].{name}" for name in errors}
+        if inline.formset.non_form_errors():
+            found.add(inline.formset.prefix)
+    return frozenset(found)
 
 
 def _url(model: type[Model], view: str, *args: Any) -> str:

@@ -10,7 +10,7 @@ from django.db.models import Model, UUIDField
 from hypothesis import strategies as st
 
 from example_project.places.models import Country
-from example_project.shop.models import StaffProfile
+from example_project.shop.models import OrderLine, Product, StaffProfile
 
 MOSTLY = st.sampled_from([True] * 9 + [False])
 SELDOM = st.sampled_from([False] * 9 + [True])
@@ -74,7 +74,27 @@ def named_rows(fields: Any, values: dict[str, Any]) -> list[tuple[type[Model], A
     """Return the rows that the values refer to."""
     found: list[tuple[type[Model], Any]] = []
     for name, value in values.items():
+        if name not in fields:
+            found += [(Product, line["product"]) for line in value if "product" in line]
+            continue
         field = fields[name]
         if isinstance(field, (forms.ModelChoiceField, forms.ModelMultipleChoiceField)) and value not in (None, []):
             found += [(field.queryset.model, pk) for pk in (value if isinstance(value, list) else [value])]
+    return found
+
+
+def lines_for(draw: Any, order: Any) -> list[dict[str, Any]]:
+    """Return changes to the lines of an order: rows of it, seldom of another one, and new ones."""
+    own = list(OrderLine.objects.filter(order=order).order_by("pk").values_list("pk", flat=True)) if order else []
+    other = list(OrderLine.objects.exclude(order=order).order_by("pk").values_list("pk", flat=True)[:1])
+    products = [str(pk) for pk in Product.objects.order_by("pk").values_list("pk", flat=True)[:3]]
+    found: list[dict[str, Any]] = []
+    for pk in draw(st.lists(st.sampled_from([*own, *own, *other]), max_size=2, unique=True)):
+        change = draw(st.sampled_from([{"delete": True}, {"quantity": 3}, {"quantity": 0}, {"unit_price": "2.50"}]))
+        found.append({"pk": pk, **change})
+    if draw(st.booleans()):
+        price = draw(st.sampled_from(["1.00", "abc"]))
+        found.append(
+            {"product": draw(st.sampled_from(products)), "quantity": draw(st.sampled_from([1, 0])), "unit_price": price}
+        )
     return found

@@ -19,7 +19,8 @@ class MCPSide:
     def __init__(self, user: Any) -> None:
         self.client = MCPClient(user)
 
-    def list(self, model: type[Model], search: str, filters: Mapping[str, Any], ordering: Sequence[str]) -> Outcome:
+    def list(self, model: type[Model], search: str, filters: Mapping[str, Any], order: str) -> Outcome:
+        ordering = [order] if order else None
         asked = {"search": search, "filters": filters, "ordering": ordering, "limit": PAGE, "fields": ["pk"]}
         found: list[str] = []
         cursor = None

@@ -3,6 +3,8 @@
 from typing import Any
 
 from django.contrib.auth.models import User
+from rest_framework import permissions, viewsets
+from rest_framework.decorators import action
 from rest_framework.test import APIClient
 
 from mcp_django import MCPSite
@@ -73,12 +75,38 @@ def tool_of(site: MCPSite, name: str, user: Any) -> Any:
     return site.get_tool(request, name), request
 
 
+def answering(make: Any, method: str = "get", detail: bool = False, paged: bool = False) -> Any:
+    """Return a tool whose view answers with what `make` makes."""
+
+    class Answering(viewsets.ViewSet):
+        permission_classes = [permissions.AllowAny]
+
+        @action(detail=detail, methods=[method])
+        def answer(self, request, pk=None):
+            return make()
+
+    paged = {"page": {"type": "integer"}} if paged else {}
+    site = fresh_site("things", Answering, parameters={"answer": paged})
+    return site._tools["answer_things"], request_of(User(pk=1), site)
+
+
+def raising(error: Exception) -> Any:
+    """Return what makes no response, but raises."""
+
+    def make():
+        raise error
+
+    return make
+
+
 __all__ = [
+    "answering",
     "confirmed",
     "fresh_site",
     "make_order",
     "mcp",
     "names",
+    "raising",
     "registration",
     "rest",
     "route_of",
