@@ -110,10 +110,11 @@ class AdminExposure(ModelExposure):
     def get_computed(self, name: str) -> Callable[[Model], Any] | None:
         """Return the method of the ``ModelAdmin``, or the function in ``list_display``, that makes the column."""
         try:
-            self.opts.get_field(name)
+            field: Any = self.opts.get_field(name)
         except FieldDoesNotExist:
-            pass
-        else:
+            field = None
+        # A method comes before a relation of many rows, and before a generic one, as in the admin's list.
+        if field is not None and not field.one_to_many and (field.concrete or field.related_model is not None):
             return None
         for item in (*self.model_admin.list_display, *self.model_admin.readonly_fields):
             if callable(item) and item.__name__ == name:

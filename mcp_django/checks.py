@@ -293,7 +293,7 @@ def check_limits(**kwargs: Any) -> list[CheckMessage]:
 
 def check_bulk(**kwargs: Any) -> list[CheckMessage]:
     """Check what bounds calls that write: more keys than this do not fit into one query on every database."""
-    found = []
+    found: list[CheckMessage] = []
     for name, most in (("MAX_BULK_ROWS", MOST_ROWS), ("IDEMPOTENCY_MAX_AGE", MOST_SECONDS)):
         value = getattr(settings, name)
         if type(value) is not int or not 1 <= value <= most:

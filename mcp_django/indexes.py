@@ -56,9 +56,9 @@ def _declared(model: type[Model]) -> Iterator[Sequence[Any]]:
     for index in opts.indexes:
         if index.suffix in SORTED and index.condition is None and not index.opclasses:
             yield index.expressions or index.fields
-    constraint: Any
-    for constraint in opts.constraints:
-        if isinstance(constraint, UniqueConstraint) and constraint.condition is None and not constraint.opclasses:
+    unique: list[Any] = [found for found in opts.constraints if isinstance(found, UniqueConstraint)]
+    for constraint in unique:
+        if constraint.condition is None and not constraint.opclasses:
             yield constraint.expressions or constraint.fields
 
 
@@ -73,7 +73,7 @@ def _parts(model: type[Model], declared: Sequence[Any]) -> tuple[Part, ...]:
         if isinstance(item, OrderBy):
             descending, item = item.descending, item.expression
         if isinstance(item, F):
-            item = item.name
+            item = getattr(item, "name", None)
         if isinstance(item, str) and item[:1] == "-":
             descending, item = True, item[1:]
         if item not in names:

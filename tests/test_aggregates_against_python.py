@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -265,7 +265,7 @@ class Searchable(ModelExposure):
 
     fields = (*(field.name for field in Book._meta.concrete_fields), "tags")
     search_fields = ("title", "tags__name")
-    filter_fields: ClassVar = {
+    filter_fields = {
         "pages": ["gte"],
         "tags": ["exact", "in"],
         "author__name": ["exact"],

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import User
 from django.contrib.contenttypes.models import ContentType
 from django.db import connection
@@ -244,3 +245,34 @@ def test_what_relations_are_is_said_in_words() -> None:
     assert words["seats"] == "list of key → fieldapp.seat, read-only"
     assert words["remarks"] == "list of integer → fieldapp.remark, read-only"
     assert words["target"].startswith("[key, label, model] of any record, read-only")
+
+
+def test_a_method_of_the_admin_comes_before_a_relation_of_its_name() -> None:
+    class GuestAdmin(admin.ModelAdmin):
+        list_display = ("name", "invited", "remarks", "passport")
+
+        @admin.display
+        def invited(self, guest: Guest) -> str:
+            return "a method"
+
+        @admin.display
+        def remarks(self, guest: Guest) -> str:
+            return "another one"
+
+    class RemarkAdmin(admin.ModelAdmin):
+        list_display = ("text", "target")
+        readonly_fields = ("target",)
+
+        @admin.display
+        def target(self, remark: Remark) -> str:
+            return "hidden"
+
+    people()
+    own = admin.AdminSite("relations")
+    own.register(Guest, GuestAdmin)
+    own.register(Remark, RemarkAdmin)
+    request = reader(make_superuser(), MCPSite(admin_site=own))
+    page = call(QUERY, request, model="fieldapp.guest", fields=["name", "invited", "remarks"])
+    assert [row[1:] for row in page["rows"]] == [[name, "a method", "another one"] for name in ("Ada", "Bob")]
+    page = call(QUERY, request, model="fieldapp.remark", fields=["target"])
+    assert [row[1] for row in page["rows"]] == ["hidden"]

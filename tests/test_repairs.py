@@ -1,9 +1,11 @@
 """One value that cannot be read costs one value: never the row, the page, or a write that would lose it."""
 
+import json
 from typing import Any
 
 import pytest
 from django.db import DataError, OperationalError, connection, transaction
+from django.db.models import F
 from rest_framework import serializers
 
 import mcp_django as mcp
@@ -11,6 +13,7 @@ from mcp_django import ModelExposure
 from mcp_django.completions.fields import complete_field
 from mcp_django.pages import read_page
 from mcp_django.repairs import LOST, is_unreadable, salvaged
+from mcp_django.resources.orm import ModelResources
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.actiontools import RunAction
 from mcp_django.tools.aggregate import AggregateRecords
@@ -332,3 +335,33 @@ def test_row_133_what_the_database_says_never_reaches_the_client() -> None:
         assert failed
         for word in ("SELECT", "FROM", "testapp_note", "no such table", "does not exist", "Traceback"):
             assert word not in said, said
+
+
+def test_pages_and_rows_as_resources_are_there_as_well(asking: Any, samples: list[Sample]) -> None:
+    name, sql = BAD[0]
+    spoil(name, sql, samples[1])
+    resources = ModelResources()
+    (page,) = resources.read(asking, f"django://fieldapp/sample?fields=name,{name}")
+    assert [row[1:] for row in json.loads(page["text"])["rows"]] == [[f"s{i}", None] for i in range(5)]
+    (row,) = resources.read(asking, f"django://fieldapp/sample/{samples[1].pk}")
+    assert json.loads(row["text"])["fields"]["name"] == "s1"
+
+
+def test_a_queryset_of_the_projects_own_keeps_what_it_adds_to_good_rows(samples: list[Sample]) -> None:
+    class Adding(ModelExposure):
+        fields = ["name", "added", "day", "moment"]
+
+        def get_queryset(self, request: Any) -> Any:
+            return super().get_queryset(request).annotate(twice=F("integer") * 2)
+
+        def added(self, sample: Any) -> int:
+            return int(sample.twice)
+
+    spoil(*BAD[0], samples[1])
+    site = site_with()
+    site.register(Sample, Adding)
+    asking = reader(make_superuser(), site)
+    page = call(QUERY, asking, model=LABEL)
+    assert [row[2] for row in page["rows"]] == [0, None, 4, 6, 8]
+    assert [row[1] for row in page["rows"]] == [f"s{i}" for i in range(5)]
+    assert call(GET, asking, model=LABEL, pk=samples[1].pk)["fields"]["name"] == "s1"

@@ -50,12 +50,8 @@ VALUES: Final = {
 }
 CHANGES: Final = {
     **VALUES,
-    "description": (
-        'As in create_record. In an inline {"pk":1,"qty":2} changes a row, {"pk":1,"delete":true} deletes it, '
-        "without pk one is added, others stay"
-    ),
+    "description": 'As in create_record; row of an inline: {"pk":1,"qty":2}, {"pk":1,"delete":true}, new without pk',
 }
-CHANGES: Final = {"type": "object", "properties": {}, "description": "As in create_record"}
 VERSION: Final = {"type": "string", "description": "From get_record: refuse if changed since"}
 CONFIRM_TOKEN: Final = {"type": "string", "description": "From its preview"}
 NEXT: Final = "Nothing has been deleted yet. If it is right, call again with the same arguments and confirm_token."

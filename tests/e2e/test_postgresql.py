@@ -5,23 +5,29 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODULES = (
     "aggregates_against_python columns composite_keys costs every_field every_postgres_field every_relation "
     "expressions filtering kinds labels languages lookups methods_once namedfilters narrowing oauth_bearer "
-    "oauth_tokenplan oauth_validator ordering pages pagination peers permissions plans queries relations "
-    "relativedates repairs resources_orm rows serialized serializers tools_actions tools_actiontools "
-    "tools_adminfilters tools_aggregate tools_bulk tools_constraints tools_deletion tools_filters "
-    "tools_filtersets tools_groups tools_history tools_inlinerows tools_inlines tools_measures tools_overviews "
-    "tools_query tools_record tools_redirects tools_running tools_saving tools_selection tools_targets "
-    "tools_versions tools_writes viewsets_inputs viewsets_parameters viewsets_resources viewsets_running "
-    "viewsets_tools visibility"
+    "oauth_tokenplan oauth_validator ordering packages_wrinkles pages pagination peers permissions plans queries "
+    "relations relativedates repairs replaced resources_orm rows serialized serializers tools_actions "
+    "tools_actiontools tools_adminfilters tools_aggregate tools_bulk tools_constraints tools_deletion "
+    "tools_filters tools_filtersets tools_groups tools_history tools_inlineforms tools_inlinereading "
+    "tools_inlinerows tools_inlines tools_measures tools_overviews tools_query tools_record tools_redirects "
+    "tools_running tools_saving tools_selection tools_targets tools_versions tools_writes viewsets_inputs "
+    "viewsets_parameters viewsets_resources viewsets_running viewsets_tools visibility"
 )
+PACKAGES = "--ds=tests.packages_project.settings --nomigrations tests/test_packages.py tests/test_packages_databases.py"
 
 
-def test_the_data_side_behaves_on_postgresql_as_on_sqlite(postgres_database: str) -> None:
+@pytest.mark.parametrize(
+    "arguments", [[f"tests/test_{name}.py" for name in MODULES.split()], PACKAGES.split()], ids=["data", "packages"]
+)
+def test_the_data_side_behaves_on_postgresql_as_on_sqlite(postgres_database: str, arguments: list[str]) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
-    command += [f"tests/test_{name}.py" for name in MODULES.split()]
+    command += arguments
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
         command, cwd=ROOT, env=environment | {"TEST_DATABASE_URL": postgres_database}, capture_output=True, text=True
