@@ -5,13 +5,13 @@ unchanged. The endpoints are those that ``urls.py`` mounts; a site that ``needs_
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from django.core.asgi import get_asgi_application as django_asgi_application
-from django.urls import set_script_prefix
+from django.urls import ResolverMatch, set_script_prefix
 
-from .mounts import mounted_endpoints
+from .mounts import endpoint_match
 
 __all__ = ["get_asgi_application"]
 
@@ -27,15 +27,17 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
     # Django is set up by now; before that the models behind the transport cannot be imported.
     from .transports.http import as_application
 
-    application_of = cache(as_application)
+    @lru_cache(maxsize=256)
+    def application_of(match: ResolverMatch) -> Any:
+        return as_application(match.func.mcp_site, {"resolver_match": match})  # type: ignore[attr-defined]
 
     async def application(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             root = scope.get("root_path", "")
-            site = mounted_endpoints().get(scope["path"].removeprefix(root).removesuffix("/"))
-            if site is not None and not site.needs_middleware:
+            match = endpoint_match(scope["path"].removeprefix(root))
+            if match is not None and not match.func.mcp_site.needs_middleware:  # type: ignore[attr-defined]
                 set_script_prefix(f"{root}/")
-                await application_of(site)(scope, receive, send)
+                await application_of(match)(scope, receive, send)
                 return
         await fallback(scope, receive, send)
 

@@ -15,7 +15,7 @@ from rest_framework.authentication import SessionAuthentication
 from .conf import DEFAULTS, settings
 from .exposures import ModelExposure
 from .indexes import is_served
-from .mounts import mounted_endpoints, mounted_prefixes
+from .mounts import mounted_prefixes, mounted_sites
 from .oauth.checks import CHECKS as OAUTH_CHECKS
 from .ordering import declared_ordering
 from .rates import parse_rate
@@ -40,7 +40,7 @@ MOST_SECONDS: Final = 30 * 24 * 3600
 def all_sites() -> list[MCPSite]:
     """Return the default site and every site that the URLconf mounts."""
     try:
-        mounted = list(mounted_endpoints().values())
+        mounted = mounted_sites()
     except ImproperlyConfigured:
         # There is no URLconf, or it is broken: Django's own checks say so.
         mounted = []

@@ -66,7 +66,7 @@ class OrderKey:
 
 
 def _salt(request: MCPRequest, purpose: str) -> str:
-    return SEPARATOR.join([SALT, request.mcp.site.name, str(request.user.pk), purpose])
+    return SEPARATOR.join([SALT, request.mcp.site.name, request.mcp.resource.removesuffix("/"), str(request.user.pk), purpose])
 
 
 def _seal(request: MCPRequest, purpose: str, data: bytes) -> str:

@@ -12,8 +12,9 @@ from django.urls import reverse
 from oauth2_provider.settings import oauth2_settings
 
 from ..conf import settings
+from ..mounts import mounted_sites
 from .cors import cors
-from .resource import endpoints, origin, resource_url
+from .resource import endpoints, is_endpoint, origin, resource_url
 from .scopes import default_scopes, join
 
 __all__ = ["resource_document", "server_document", "well_known"]
@@ -30,7 +31,7 @@ def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
     "" and "/" stand for the first endpoint where none is mounted there.
     """
     known = endpoints()
-    if path.removesuffix("/") not in known:
+    if path.removesuffix("/") not in known and not is_endpoint(path):
         if path not in ("", "/") or not known:
             return None
         path = next(iter(known))
@@ -45,7 +46,7 @@ def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
 
 def used_scopes() -> set[str]:
     """Return the scopes that something here needs: some clients ask for every scope that is listed."""
-    tools = (tool for site in endpoints().values() for tool in site.function_tools())
+    tools = (tool for site in mounted_sites() for tool in site.function_tools())
     needed = {scope for tool in tools for scope in tool.scopes}
     return {*default_scopes(), *needed} & oauth2_settings.SCOPES.keys()
 
@@ -53,7 +54,7 @@ def used_scopes() -> set[str]:
 def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | None:
     """Return the metadata of the authorization server, or None when ``path`` is nothing a client could ask it of."""
     asked = path.removesuffix("/")
-    if asked and asked not in endpoints() and asked not in TOKEN_PATHS:
+    if asked and asked not in TOKEN_PATHS and asked not in endpoints() and not is_endpoint(asked):
         return None
     methods = list(oauth2_settings.OAUTH2_TOKEN_ENDPOINT_AUTH_METHODS_SUPPORTED)
     document = {

@@ -1,6 +1,6 @@
 """The version of a row: a short text that changes when what the caller sees of the row, or of its inlines, is changed.
 
-It is a keyed digest (HMAC with ``SECRET_KEY``), bound to the row, of the values as they are stored: it tells nothing of
+It is a keyed digest (HMAC with ``SECRET_KEY``), bound to the endpoint and the row, of the values as they are stored: it tells nothing of
 them. What the caller does not see has no part in it, so that it does not tell of changes there either.
 """
 
@@ -50,7 +50,8 @@ def version_of(
     ``inlines`` are what :func:`~.inlinereading.read_inlines` gives for it; ``shown`` are values that are read already.
     """
     columns = columns_of(exposure, visible_fields(request, exposure, row))
-    stored: list[Any] = [exposure.label, pk_text(row.pk), *_values(row, columns)]
+    stored: list[Any] = [request.mcp.site.name, request.mcp.resource.removesuffix("/")]
+    stored += [exposure.label, pk_text(row.pk), *_values(row, columns)]
     for column in columns:
         if column.kind == "many" and column.field in row._meta.many_to_many:
             stored.append([column.name, _linked(request, column, row, shown.get(column.name))])

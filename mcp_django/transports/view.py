@@ -36,8 +36,8 @@ ASGI_ATTRIBUTES = frozenset({"scope", "environ", "script_name", "headers", "enco
 def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
     """Return the view of a site's endpoint. Its ``mcp_site`` is how the fast road finds it."""
 
-    async def view(request: HttpRequest) -> HttpResponseBase:
-        attributes = middleware_attributes(request)
+    async def view(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
+        attributes = hook_attributes(request)
         if isinstance(request, ASGIRequest):
             return await run_consumer(as_application(site, attributes), request)
         return await sync_to_async(answer_wsgi)(site, request, attributes)
@@ -49,9 +49,9 @@ def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBas
 def sse_endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
     """Return the view of a site's mount for HTTP with SSE, which a WSGI server cannot serve."""
 
-    async def view(request: HttpRequest) -> HttpResponseBase:
+    async def view(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
         if isinstance(request, ASGIRequest):
-            return await run_consumer(legacy_sse.as_application(site, middleware_attributes(request)), request)
+            return await run_consumer(legacy_sse.as_application(site, hook_attributes(request)), request)
         return HttpResponse("This server cannot stream.", status=405, content_type="text/plain")
 
     view.mcp_sse_site = site  # type: ignore[attr-defined]
@@ -63,6 +63,11 @@ def _exempt(view: Callable[[HttpRequest], Awaitable[HttpResponseBase]]) -> Any:
     for alias in connections:
         view = transaction.non_atomic_requests(using=alias)(view)
     return csrf_exempt(login_not_required(view))
+
+
+def hook_attributes(request: HttpRequest) -> Mapping[str, Any]:
+    """Return what hooks find on their request beside its own: what middleware added, and the match of its URL."""
+    return {**middleware_attributes(request), "resolver_match": request.resolver_match}
 
 
 def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from django.db.backends.signals import connection_created
 from oauth2_provider.settings import oauth2_settings
 
 from ...events import hub
-from ...mounts import mounted_endpoints
+from ...mounts import mounted_sites
 from ...oauth.scopes import HIERARCHY
 from ...sites import MCPSite
 from ...sites import site as default_site
@@ -71,7 +71,7 @@ def find_site(name: str | None) -> MCPSite:
     Raises:
         CommandError: there is none, or it needs middleware, which there is none of here.
     """
-    known = {default_site.name: default_site, **{item.name: item for item in mounted_endpoints().values()}}
+    known = {default_site.name: default_site, **{item.name: item for item in mounted_sites()}}
     found = known.get(name or default_site.name)
     if found is None:
         raise CommandError(f"There is no site {name!r}. There are {', '.join(sorted(known))}.")

@@ -6,7 +6,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from oauth2_provider.settings import oauth2_settings
 
-from ...oauth.resource import endpoints, origin, resource_url, same_resource
+from ...oauth.resource import canonical, endpoints, origin, resource_url
 from ...oauth.tokens import create_token
 from ..accounts import find_scopes, find_user
 
@@ -51,7 +51,8 @@ def _resources(asked: str | None) -> list[str]:
         found = mounted
     else:
         url = base + asked if asked.startswith("/") else asked
-        found = [known for known in mounted if same_resource(known, url)]
+        known = canonical(None, url)
+        found = [] if known is None else [known]
     if not found:
         raise CommandError(f"No such endpoint. Mounted are: {' '.join(mounted) or 'none'}.")
     return found

@@ -1,0 +1,84 @@
+"""Saving a row through the serializer of its exposure."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import ValidationError
+from django.db.models import Model
+from rest_framework.relations import ManyRelatedField, PrimaryKeyRelatedField
+
+from ..context import MCPRequest
+from ..exceptions import NotFound, ToolError
+from .history import log_addition, log_change
+from .inputs import pick_rows
+from .naming import NOT_SAVED, nameable, named_values
+
+if TYPE_CHECKING:
+    from ..exposures import ModelExposure
+
+__all__ = ["save_with_serializer"]
+
+
+def save_with_serializer(
+    request: MCPRequest, exposure: "ModelExposure", obj: Model | None, values: Mapping[str, Any], tool: str
+) -> tuple[Model, list[str]]:
+    """Save the values through the exposure's serializer: see :func:`~.saving.save_row`."""
+    assert exposure.serializer_class is not None
+    change, context = obj is not None, {"request": request}
+    visible = nameable(request, exposure, obj) - set(exposure.get_readonly_fields(request, obj))
+    shown: Any = exposure.serializer_class(obj, context=context)
+    writable = [name for name, field in shown.fields.items() if name in visible and not field.read_only]
+    named = named_values(exposure, values, writable)
+    before = dict(shown.data) if change else {}
+    serializer: Any = exposure.serializer_class(obj, data=named, partial=change, context=context)
+    wrong = list(_invisible_rows(request, serializer, named))
+    if wrong or not serializer.is_valid():
+        raise ToolError("\n".join([NOT_SAVED, *(wrong or _serializer_lines(serializer.errors))]))
+    saved: Model = serializer.save()
+    _validate(saved)
+    after = exposure.serializer_class(saved, context=context).data
+    changed = [name for name in writable if name in after and (name not in before or before[name] != after[name])]
+    if change:
+        log_change(request, exposure, saved, [{"changed": {"fields": changed}}] if changed else [], tool)
+    else:
+        log_addition(request, exposure, saved, [{"added": {}}], tool)
+    return saved, changed
+
+
+def _invisible_rows(request: MCPRequest, serializer: Any, values: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in values.items():
+        field = serializer.fields[name]
+        related: Any = field.child_relation if isinstance(field, ManyRelatedField) else field
+        if value is None or not isinstance(related, PrimaryKeyRelatedField):
+            continue
+        rows: Any = related.get_queryset()
+        exposure = request.mcp.site.exposures.get(rows.model)
+        if exposure is None:
+            continue
+        try:
+            given = value if isinstance(value, list) else [value]
+            if exposure.has_view_permission(request) and pick_rows(request, exposure, given):
+                continue
+        except NotFound:
+            pass
+        yield f"{name}: No {exposure.label} has this primary key."
+
+
+def _serializer_lines(errors: Any, path: str = "") -> Iterator[str]:
+    if isinstance(errors, Mapping):
+        for name, found in errors.items():
+            yield from _serializer_lines(found, f"{path}.{name}".lstrip("."))
+    elif isinstance(errors, (list, tuple)):
+        for found in errors:
+            yield from _serializer_lines(found, path)
+    else:
+        yield f"{'(row)' if path == 'non_field_errors' else path}: {errors}"
+
+
+def _validate(saved: Model) -> None:
+    """Run the validation of the model too, which serializers leave out; the caller's transaction undoes the write."""
+    try:
+        saved.full_clean()
+    except ValidationError as error:
+        lines = [f"{name}: {' '.join(messages)}" for name, messages in error.message_dict.items()]
+        raise ToolError("\n".join([NOT_SAVED, *lines])) from None
