@@ -6,9 +6,12 @@ MESSAGES ?= 50000
 PYTEST ?= -n 2 --dist loadfile
 # The example project is tested with its own settings, all else with those of the tests.
 EXAMPLE_TESTS = --ds=example_project.settings tests/test_example_project.py
+# The admin's verdicts and the endpoint's are compared there too, in so many cases.
+PARITY_CASES ?= 2000
+PARITY_TESTS = -n 2 --ds=example_project.settings tests/test_parity.py
 # So are the packages of other people, whose migrations take longer than all of their tests.
 PACKAGES_TESTS = --ds=tests.packages_project.settings --nomigrations tests/test_packages.py tests/test_packages_databases.py
-OTHER_TESTS = --ignore=tests/test_example_project.py --ignore=tests/test_packages.py \
+OTHER_TESTS = --ignore=tests/test_example_project.py --ignore=tests/test_parity.py --ignore=tests/test_packages.py \
 	--ignore=tests/test_packages_databases.py
 
 # The first interpreter of a list that runs, is new enough and can make virtual environments. pyenv's shims exist for
@@ -47,6 +50,7 @@ test-main: .venv/.installed tests/node_modules/.installed
 	@echo "== $$(.venv/bin/python --version), Django $$(.venv/bin/django-admin --version)"
 	@failed=; \
 	.venv/bin/python -m pytest $(EXAMPLE_TESTS) || failed=1; \
+	PARITY_CASES=$(PARITY_CASES) .venv/bin/python -m pytest $(PARITY_TESTS) || failed=1; \
 	.venv/bin/python -m pytest $(PACKAGES_TESTS) || failed=1; \
 	.venv/bin/python -m pytest $(PYTEST) $(OTHER_TESTS) || failed=1; \
 	test -z "$$failed"
@@ -57,6 +61,7 @@ test-django6:
 		$(MAKE) --no-print-directory PYTHON_DJANGO6="$$python" .venv-django6/.installed && \
 		echo "== $$(.venv-django6/bin/python --version), Django $$(.venv-django6/bin/django-admin --version)" && \
 		.venv-django6/bin/python -m pytest $(EXAMPLE_TESTS) && \
+		PARITY_CASES=400 .venv-django6/bin/python -m pytest $(PARITY_TESTS) && \
 		.venv-django6/bin/python -m pytest $(PACKAGES_TESTS) && \
 		.venv-django6/bin/python -m pytest $(PYTEST) $(OTHER_TESTS) -m "not e2e"; \
 	elif [ -n "$$CI" ]; then \

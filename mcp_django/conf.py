@@ -45,6 +45,11 @@ DEFAULTS: Final[dict[str, Any]] = {
     "MAX_QUERY_COST": None,
     # Bytes of a file that a file resource returns.
     "MAX_FILE_BYTES": 5 * 1024 * 1024,
+    # Bytes of a file that is written; it is held in memory. Files of one user at upload URLs, as "number/period".
+    "MAX_UPLOAD_BYTES": 5 * 1024 * 1024,
+    "UPLOAD_RATE": "120/h",
+    # Give URLs by which the user's own files can be downloaded for ten minutes.
+    "DOWNLOAD_LINKS": True,
     # Seconds that a cursor and a confirmation token stay valid.
     "CURSOR_MAX_AGE": 24 * 3600,
     "CONFIRMATION_MAX_AGE": 600,

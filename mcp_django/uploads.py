@@ -7,7 +7,7 @@ the user, the client, the site and a handle, so that a handle is good for nobody
 import logging
 import secrets
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from django.core.files.storage import Storage, storages
@@ -98,6 +98,4 @@ def clear_uploads() -> int:
 
 
 def _is_old(storage: Storage, name: str) -> bool:
-    modified = storage.get_modified_time(name)
-    now = timezone.now() if timezone.is_aware(modified) else datetime.now(UTC).replace(tzinfo=None)
-    return now - modified > timedelta(seconds=KEPT)
+    return timezone.now() - storage.get_modified_time(name) > timedelta(seconds=KEPT)

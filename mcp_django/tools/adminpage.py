@@ -15,9 +15,13 @@ __all__ = ["as_page"]
 
 @contextmanager
 def as_page(
-    request: MCPRequest, method: str, data: QueryDict | None = None, messages: list[dict[str, str]] | None = None
+    request: MCPRequest,
+    method: str,
+    data: QueryDict | None = None,
+    messages: list[dict[str, str]] | None = None,
+    files: "MultiValueDict[str, Any] | None" = None,
 ) -> Iterator[None]:
-    """Let the request be what a page of the admin gets: without a query, and with ``data`` where it posts.
+    """Let the request be what a page of the admin gets: no query, and ``data`` and ``files`` where it posts.
 
     It has a session of its own, which is never stored; ``messages`` takes what hooks said to its user.
     """
@@ -25,7 +29,7 @@ def as_page(
         "method": method,
         "GET": QueryDict(),
         "POST": QueryDict() if data is None else data,
-        "FILES": MultiValueDict(),
+        "FILES": MultiValueDict() if files is None else files,
         "session": MemorySession(),
         "_messages": MemoryMessages(request),
     }

@@ -11,13 +11,16 @@ from html.parser import HTMLParser
 from typing import Any, Final
 
 from django.contrib.admin.widgets import ForeignKeyRawIdWidget
+from django.core.files.uploadedfile import UploadedFile
 from django.forms import CheckboxInput, FileInput, MultiWidget, Widget
 from django.forms.widgets import ChoiceWidget
 from django.http import QueryDict
+from django.utils.datastructures import MultiValueDict
 
-__all__ = ["Button", "Control", "HtmlForm", "Pair", "as_query", "posted", "read_forms", "unwrapped"]
+__all__ = ["Button", "Control", "HtmlForm", "Pair", "as_files", "as_query", "posted", "read_forms", "unwrapped"]
 
-Pair = tuple[str, str]
+# A file is posted as an ``UploadedFile``.
+Pair = tuple[str, Any]
 Attrs = dict[str, str | None]
 # Text inside these is no part of what a page says.
 SILENT: Final = frozenset(
@@ -168,11 +171,21 @@ def read_forms(html: str) -> list[HtmlForm]:
 
 
 def as_query(entries: Iterable[Pair]) -> QueryDict:
-    """Return the entries as Django reads them from a request."""
+    """Return the entries as Django reads them from a request, but for its files."""
     data = QueryDict(mutable=True)
     for name, value in entries:
-        data.appendlist(name, value)
+        if not isinstance(value, UploadedFile):
+            data.appendlist(name, value)
     return data
+
+
+def as_files(entries: Iterable[Pair]) -> "MultiValueDict[str, UploadedFile]":
+    """Return the files among the entries as Django reads them from a request."""
+    files: MultiValueDict[str, UploadedFile] = MultiValueDict()
+    for name, value in entries:
+        if isinstance(value, UploadedFile):
+            files.appendlist(name, value)
+    return files
 
 
 def unwrapped(widget: Widget) -> Widget:

@@ -36,6 +36,7 @@ from ..context import MCPRequest
 from ..exceptions import NotFound
 from ..sensitive import HIDDEN, holds_hidden
 from .controls import Pair, posted
+from .filevalues import file_entries, is_bomb
 from .inputs import json_or_text, pick_rows
 
 __all__ = [
@@ -59,12 +60,8 @@ TRUTH: Final = {"true": True, "false": False, "1": True, "0": False, 1: True, 0:
 
 
 def writable_names(form: BaseForm, visible: Collection[str]) -> list[str]:
-    """Return the fields of the form that a caller who sees ``visible`` may set; files cannot be written."""
-    return [
-        name
-        for name, field in form.fields.items()
-        if name in visible and not field.disabled and not isinstance(field, FileField)
-    ]
+    """Return the fields of the form that a caller who sees ``visible`` may set."""
+    return [name for name, field in form.fields.items() if name in visible and not field.disabled]
 
 
 def field_entries(request: MCPRequest, field: Field, html_name: str, value: Any) -> list[Pair]:
@@ -73,10 +70,12 @@ def field_entries(request: MCPRequest, field: Field, html_name: str, value: Any)
     Raises:
         ValidationError: the JSON is of a type that the field does not take, or a row that the caller may not see.
     """
+    if isinstance(field, FileField):
+        return file_entries(request, field, html_name, value)
     value = _incoming(request, field, value)
     if isinstance(value, list) and hasattr(field, "base_field") and _is_written_as_text(field, value):
         # The field takes the list too, and its text would lose which comma is one of an item.
-        return [(html_name, value)]  # type: ignore[list-item]
+        return [(html_name, value)]
     return posted(field.widget, html_name, field.prepare_value(value))
 
 

@@ -16,8 +16,8 @@ MODULES = (
     "tools_actiontools tools_adminfilters tools_aggregate tools_bulk tools_constraints tools_deletion "
     "tools_filters tools_filtersets tools_groups tools_history tools_inlineforms tools_inlinereading "
     "tools_inlinerows tools_inlines tools_measures tools_overviews tools_query tools_record tools_redirects "
-    "tools_running tools_saving tools_serialsaving tools_selection tools_targets tools_versions tools_writes viewsets_inputs "
-    "viewsets_parameters viewsets_resources viewsets_running viewsets_tools visibility"
+    "tools_running tools_saving tools_selection tools_serialsaving tools_targets tools_versions tools_writes "
+    "viewsets_inputs viewsets_parameters viewsets_resources viewsets_running viewsets_tools visibility"
 )
 PACKAGES = "--ds=tests.packages_project.settings --nomigrations tests/test_packages.py tests/test_packages_databases.py"
 
