@@ -1,7 +1,7 @@
-"""The measured calls: as request bytes for each contender, and what a right answer holds."""
+"""A measured call: as request bytes for each contender, and what a right answer holds."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,17 +13,13 @@ OK = 200
 # The answers to one request differ in the time within a cursor, and in no more.
 SLACK = 0.02
 
-ROWS = 50
-STATUS = "published"
-MODEL = "bench.article"
-
 
 @dataclass(frozen=True)
 class Call:
     """One call, the same for all contenders that have it.
 
     ``method`` and ``params`` are what MCP servers get, ``path`` is what bare views get. ``essence`` takes from a result
-    what has to be the same for every contender.
+    what has to be the same for every contender, and for every call of one ``essence_of``.
     """
 
     name: str
@@ -35,19 +31,41 @@ class Call:
     sdk: bool = True
     # Calls of one group are compared with each other, and so measured in turns.
     group: str = ""
+    essence_of: str = ""
+    # The contenders that are asked; none: all that can be.
+    only: frozenset[str] = frozenset()
+    # Of a write, one request after the other, so that each changes something.
+    values: Sequence[Mapping[str, Any]] = ()
 
     def has(self, contender: Contender) -> bool:
         """Return whether the contender can be asked."""
+        if self.only and contender.name not in self.only:
+            return False
         if not contender.speaks_mcp:
             return self.path is not None
         return self.sdk or contender.application != "sdk"
 
-    def request(self, contender: Contender, port: int, token: str, revision: str) -> bytes:
-        """Return the bytes of the request."""
+    def requests(self, contender: Contender, port: int, token: str, revision: str) -> list[bytes]:
+        """Return the bytes of the requests, which are sent in turns."""
         if contender.speaks_mcp:
-            return mcp_request(port, self.method, self.params, token=token, revision=revision)
+            return [
+                mcp_request(port, self.method, params, token=token, revision=revision) for params in self.all_params()
+            ]
         assert self.path is not None
-        return http_request("GET", self.path, {"Host": f"127.0.0.1:{port}", "Authorization": f"Bearer {token}"})
+        headers = {"Host": f"127.0.0.1:{port}", "Authorization": f"Bearer {token}"}
+        if not self.values:
+            return [http_request("GET", self.path, headers)]
+        headers["Content-Type"] = "application/json"
+        bodies = [json.dumps(values).encode() for values in self.values]
+        return [
+            http_request("POST", self.path, headers | {"Content-Length": str(len(body))}, body) for body in bodies
+        ]
+
+    def all_params(self) -> list[Mapping[str, Any]]:
+        """Return the params of the requests of MCP."""
+        arguments = self.params.get("arguments", {})
+        changed = [{**self.params, "arguments": {**arguments, "values": values}} for values in self.values]
+        return changed or [self.params]
 
     def read(self, contender: Contender, answer: Answer) -> Any:
         """Return the essence of an answer.
@@ -104,80 +122,3 @@ def checker(model_answer: Answer) -> Check:
             raise BadAnswer(f"{answer.status} {answer.body[:500]!r}")
 
     return check
-
-
-# What has to be the same
-
-
-def _tools(result: Mapping[str, Any]) -> int:
-    return len(result["tools"])
-
-
-def _page(result: Mapping[str, Any]) -> list[Any]:
-    """Return the keys of the rows and the authors' labels."""
-    author = result["columns"].index("author")
-    found = [(row[0], row[author][1]) for row in result["rows"]]
-    assert found, "no rows"
-    return found
-
-
-def _record(result: Mapping[str, Any]) -> Any:
-    fields = result["fields"]
-    return fields["id"], fields["title"], fields["author"][1]
-
-
-def _events_after(number: int) -> Callable[[Mapping[str, Any]], list[Any]]:
-    """Return what gives the keys of a page and requires them to be those that follow ``number``."""
-
-    def read(result: Mapping[str, Any]) -> list[Any]:
-        found = [row[0] for row in json.loads(result["contents"][0]["text"])["rows"]]
-        assert found == list(range(number + 1, number + 1 + len(found))), "not the rows that follow"
-        assert found, "no rows"
-        return found
-
-    return read
-
-
-def calls(rows: int, deep_uri: str, deep_row: int) -> list[Call]:
-    """Return the measured calls for a table of ``rows`` articles; ``deep_uri`` is the page at event ``deep_row``."""
-    query = {"model": MODEL, "filters": {"status": STATUS}, "ordering": ["-published"], "limit": ROWS}
-    pk = rows // 2
-    return [
-        Call("tools_list", "tools/list", "tools/list", {}, None, _tools),
-        Call(
-            "query_records",
-            f"query_records: {ROWS} of {rows:,} rows, one relation label",
-            "tools/call",
-            {"name": "query_records", "arguments": query},
-            f"/bare/articles?status={STATUS}&limit={ROWS}",
-            _page,
-        ),
-        Call(
-            "get_record",
-            "get_record",
-            "tools/call",
-            {"name": "get_record", "arguments": {"model": MODEL, "pk": pk}},
-            f"/bare/articles/{pk}",
-            _record,
-        ),
-        Call(
-            "first_page",
-            "resources/read: the first page of a table",
-            "resources/read",
-            {"uri": "django://bench/event"},
-            None,
-            _events_after(0),
-            sdk=False,
-            group="pages",
-        ),
-        Call(
-            "deep_page",
-            f"resources/read: the page after row {deep_row:,}",
-            "resources/read",
-            {"uri": deep_uri},
-            None,
-            _events_after(deep_row),
-            sdk=False,
-            group="pages",
-        ),
-    ]

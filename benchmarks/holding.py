@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import cycle, islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ class Holding:
     def __init__(
         self,
         start: Start,
-        database: Path,
+        database: str,
         tokens: Sequence[str],
         call: Call,
         contenders: Iterable[Contender],
@@ -109,7 +109,7 @@ class Holding:
 
     def request(self, server: Server) -> bytes:
         """Return the call that is made beside the streams."""
-        return self.call.request(server.contender, server.port, self.tokens[0], MODERN)
+        return self.call.requests(server.contender, server.port, self.tokens[0], MODERN)[0]
 
     # Memory
 
@@ -137,7 +137,7 @@ class Holding:
 
     def connections(self, server: Server) -> int:
         """Return how often the server has the database file open."""
-        return sum(target == str(self.database) for target in descriptors(server))
+        return sum(target == self.database for target in descriptors(server))
 
     # One change
 
@@ -223,7 +223,7 @@ class Holding:
     async def rate(self, server: Server, check: load.Check, connections: int, seconds: float) -> float:
         """Return the calls a second under load."""
         request = self.request(server)
-        sample = await load.run(server.port, request, check, connections=connections, seconds=seconds)
+        sample = await load.run(server.port, repeat(request), check, connections=connections, seconds=seconds)
         return sample.rate
 
 

@@ -1,8 +1,8 @@
-"""A load generator: keep-alive connections that send one prepared request over and over and check each answer."""
+"""A load generator: keep-alive connections that send prepared requests one after the other and check each answer."""
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 SETTLE_SECONDS = 30
@@ -77,10 +77,10 @@ def _join_chunks(data: bytes | bytearray, position: int) -> tuple[bytes, int] | 
 
 
 class Connection(asyncio.Protocol):
-    """Sends the request again as soon as it is answered, until it is told to stop."""
+    """Sends the next request as soon as the last is answered, until there is none or it is told to stop."""
 
-    def __init__(self, request: bytes, check: Check, done: "asyncio.Future[None]") -> None:
-        self.request, self.check, self.done = request, check, done
+    def __init__(self, requests: Iterator[bytes], check: Check, done: "asyncio.Future[None]") -> None:
+        self.requests, self.check, self.done = requests, check, done
         self.latencies: list[float] = []
         self.stopping = False
         self.buffer = bytearray()
@@ -92,9 +92,13 @@ class Connection(asyncio.Protocol):
         self.send()
 
     def send(self) -> None:
-        """Send the request."""
+        """Send the next request, or end where there is none."""
+        request = next(self.requests, None)
+        if request is None:
+            self.finish(None)
+            return
         self.sent = time.perf_counter()
-        self.transport.write(self.request)
+        self.transport.write(request)
 
     def data_received(self, data: bytes) -> None:
         self.buffer += data
@@ -129,8 +133,10 @@ class Connection(asyncio.Protocol):
         self.transport.close()
 
 
-async def run(port: int, request: bytes, check: Check, *, connections: int, seconds: float) -> Sample:
-    """Put load on a server of this machine for a time.
+async def run(
+    port: int, requests: Iterator[bytes], check: Check, *, connections: int, seconds: float | None = None
+) -> Sample:
+    """Put load on a server of this machine: for a time, or until each request was answered.
 
     Raises:
         BadAnswer: ``check`` refused an answer, or none came.
@@ -139,7 +145,7 @@ async def run(port: int, request: bytes, check: Check, *, connections: int, seco
     open_ones: list[Connection] = []
     begin = time.perf_counter()
     for _ in range(connections):
-        connection = Connection(request, check, loop.create_future())
+        connection = Connection(requests, check, loop.create_future())
         await loop.create_connection(lambda connection=connection: connection, "127.0.0.1", port)  # type: ignore[misc]
         open_ones.append(connection)
     waiting = [connection.done for connection in open_ones]

@@ -62,7 +62,7 @@ class Server:
 
 @contextmanager
 def running(
-    contender: Contender, database: Path, *, cpu: int | None = None, counting: bool = False
+    contender: Contender, database: str, *, cpu: int | None = None, counting: bool = False
 ) -> Iterator[Server]:
     """Run a contender.
 
@@ -74,7 +74,7 @@ def running(
     command += ["--count-queries"] if counting else []
     environment = os.environ | {
         "DJANGO_SETTINGS_MODULE": "benchmarks.project.settings",
-        "BENCH_DATABASE": str(database),
+        "BENCH_DATABASE": database,
         "BENCH_MIDDLEWARE": "default" if contender.middleware else "none",
     }
     process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

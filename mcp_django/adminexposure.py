@@ -13,10 +13,12 @@ from django.forms import ModelForm
 
 from .context import MCPRequest
 from .exposures import ModelExposure
+from .lookups import resolve_path
+from .managers import filterable
 from .namedfilters import NamedFilter
+from .sensitive import is_sensitive
 from .tools.actions import Action, AdminAction, takes_selection
 from .tools.adminfilters import admin_filters, allows
-from .sensitive import is_sensitive
 
 if TYPE_CHECKING:
     from .sites import MCPSite
@@ -126,7 +128,7 @@ class AdminExposure(ModelExposure):
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
         """Return the rows of the admin's list for this caller."""
-        return self.model_admin.get_queryset(request)
+        return filterable(self.model_admin.get_queryset(request))
 
     @cached_property
     def has_stable_queryset(self) -> bool:
@@ -157,14 +159,23 @@ class AdminExposure(ModelExposure):
         return [*super().get_named_filters(request), *admin_filters(request, self)]
 
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
-        """Return the admin's ``search_fields``."""
-        return self.search_fields or self.model_admin.get_search_fields(request)
+        """Return the admin's ``search_fields``, but none that is sensitive: it could be guessed letter by letter."""
+        if self.search_fields:
+            return self.search_fields
+        return [name for name in self.model_admin.get_search_fields(request) if not self._is_sensitive_path(name)]
+
+    def _is_sensitive_path(self, text: str) -> bool:
+        name = text.lstrip("^=@")
+        path = resolve_path(self.model, name)
+        return any(map(is_sensitive, name.split("__"))) or (
+            path is not None and is_sensitive(path.field.name, path.field.model)
+        )
 
     def get_search_results(
         self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         """Search as the admin does, its own override included."""
-        if self.search_fields:
+        if self.search_fields or any(map(self._is_sensitive_path, self.model_admin.get_search_fields(request))):
             return super().get_search_results(request, queryset, search_term)
         return self.model_admin.get_search_results(request, queryset, search_term)
 

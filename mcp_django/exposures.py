@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib.admin.utils import construct_change_message
 from django.contrib.auth import get_permission_codename
-from django.db.models import BinaryField, JSONField, Manager, Model, QuerySet, TextField
+from django.db.models import BinaryField, JSONField, Model, QuerySet, TextField
 from django.forms import ModelForm, modelform_factory
 
 from .conf import settings
 from .context import MCPRequest
+from .managers import filterable, gives_every_row
 from .namedfilters import NamedFilter
 from .tools.actions import Action, FunctionAction
 from .tools.deletion import deleted_objects
@@ -134,7 +135,7 @@ class ModelExposure:
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
         """Return the rows that this caller may know of. Every read, write and action starts from it."""
-        return self.model._default_manager.get_queryset()
+        return filterable(self.model._default_manager.get_queryset())
 
     def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
         """Return the order of pages; the primary key is added, so that it is total."""
@@ -185,7 +186,7 @@ class ModelExposure:
     @property
     def has_plain_manager(self) -> bool:
         """Whether the default manager gives all rows of the table."""
-        return type(self.model._default_manager).get_queryset is Manager.get_queryset
+        return gives_every_row(self.model)
 
     # Permissions
 

@@ -8,7 +8,7 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db.models import ForeignObjectRel, Model
 
 from .context import MCPRequest
-from .lookups import Path, declared_lookups, resolve_path, usual_lookups
+from .lookups import Path, declared_lookups, is_joinable, resolve_path, usual_lookups
 from .narrowing import leads_to_hidden_model, leads_to_hidden_rows
 from .serializers import resolve_column
 from .visibility import MAX_NAME, is_sensitive, related_exposure, visible_fields, visible_name
@@ -122,6 +122,8 @@ def _filter(
     field: Any = exposure.opts.pk if root == "pk" else exposure.opts.get_field(root)
     leads_to_many = bool(field.many_to_many or field.one_to_many)
     if path.many and (not leads_to_many or (rest and _is_many(field.related_model, rest))):
+        return None
+    if path.field.many_to_many and not is_joinable(path.field):
         return None
     if rest and leads_to_hidden_rows(request, exposure.model, path.column):
         if leads_to_hidden_model(request, exposure.model, path.column):

@@ -5,16 +5,16 @@ import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from django.db import connections, models, router
+from django.db import models
 
-from .lookups import resolve_path
+from .lookups import is_joinable, resolve_path
 from .replaced import is_replaced
 from .serializers import clean_text
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure
 
-__all__ = ["MAX_LABEL", "is_joinable", "label_of", "label_relations", "plain_label"]
+__all__ = ["MAX_LABEL", "label_of", "label_relations", "plain_label"]
 
 logger = logging.getLogger("mcp_django")
 
@@ -53,12 +53,6 @@ def _returned_attribute(method: Any) -> str | None:
         return None
     own = method.__code__.co_varnames[:1] == (found[0].argval,) and method.__code__.co_argcount == 1
     return str(found[1].argval) if own else None
-
-
-def is_joinable(field: Any) -> bool:
-    """Return whether the rows that a relation leads to are in the same database, so that one query reads both."""
-    alone = len(connections.settings) == 1
-    return alone or router.db_for_read(field.model) == router.db_for_read(field.related_model)
 
 
 @lru_cache(maxsize=1024)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from django.core.exceptions import FieldDoesNotExist
-from django.db import models
+from django.db import connections, models, router
 from django.utils import timezone
 
 from .kinds import TEXTUAL, kind_of, parse_boolean, parse_integer, parse_text, parse_value
@@ -23,6 +23,7 @@ __all__ = [
     "Condition",
     "Path",
     "declared_lookups",
+    "is_joinable",
     "parse_condition",
     "resolve_path",
     "usual_lookups",
@@ -84,31 +85,49 @@ class Condition:
     given: Any = None
 
 
-@lru_cache(maxsize=4096)
+def is_joinable(field: Any) -> bool:
+    """Return whether the rows that a relation leads to are in the same database, so that one query reads both."""
+    alone = len(connections.settings) == 1
+    return alone or router.db_for_read(field.model) == router.db_for_read(field.related_model)
+
+
 def resolve_path(model: type[models.Model], text: str) -> Path | None:
-    """Return the concrete column that a path of field names leads to, or None: no such field, or a generic relation."""
+    """Return the concrete column that a path of field names leads to.
+
+    None stands for no such field, a generic relation, or a path into another database, which no query can follow.
+    """
+    path, followed = _resolved(model, text)
+    return path if all(map(is_joinable, followed)) else None
+
+
+@lru_cache(maxsize=4096)
+def _resolved(model: type[models.Model], text: str) -> tuple[Path | None, tuple[Any, ...]]:
+    """Return the path and the relations that it follows."""
     opts, names, many, nullable = model._meta, text.split("__"), False, False
     column: list[str] = []
+    followed: list[Any] = []
     for position, name in enumerate(names):
         try:
             field: Any = opts.pk if name == "pk" else opts.get_field(name)
         except FieldDoesNotExist:
-            return None
+            return None, ()
         if not isinstance(field, (models.Field, models.ForeignObjectRel)):
-            return None
+            return None, ()
         last = position == len(names) - 1
         if last:
             if not isinstance(field, models.Field) or not (field.concrete or field.many_to_many):
-                return None
+                return None, ()
             column.append(field.name if field.many_to_many else field.attname)
-            return Path("__".join(column), field, many or bool(field.many_to_many), nullable or bool(field.null))
+            many, nullable = many or bool(field.many_to_many), nullable or bool(field.null)
+            return Path("__".join(column), field, many, nullable), tuple(followed)
         if not field.is_relation or field.related_model is None:
-            return None
+            return None, ()
         column.append(field.name)
+        followed.append(field)
         many = many or bool(field.many_to_many or field.one_to_many)
         nullable = nullable or not isinstance(field, models.Field) or bool(field.null)
         opts = field.related_model._meta
-    return None
+    return None, ()
 
 
 def _values(value: Any) -> Sequence[Any]:

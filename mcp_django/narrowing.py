@@ -120,7 +120,7 @@ def _through_many(request: MCPRequest, exposure: "ModelExposure", condition: Con
         return Q(pk__in=[])
     inner = _guarded(request, related.model, condition, rest) if rest else _plain(condition, "pk")
     targets = related.get_queryset(request).order_by().filter(inner)
-    sources = exposure.model._base_manager.filter(Q((f"{root}__in", targets.values("pk"))))
+    sources = exposure.model._base_manager.using(targets.db).filter(Q((f"{root}__in", targets.values("pk"))))
     return Q(pk__in=sources.values("pk"))
 
 

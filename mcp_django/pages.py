@@ -11,22 +11,23 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from itertools import chain, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model, QuerySet
 
 from .addresses import row_uri
 from .columns import texts
 from .context import MCPRequest
 from .kinds import kind_of
-from .labels import MAX_LABEL, is_joinable, label_of, label_relations
+from .labels import MAX_LABEL, label_of, label_relations
+from .lookups import is_joinable
+from .managers import with_loaded
 from .pagination import Segment, segment_values
 from .peers import each_row
 from .plans import Plan, cached_plan, compile_plan, condition_shape, is_plannable
 from .queries import PageQuery, matching_rows, params_of, rows_of, segment_rows, segments_of, slots_of, using_of
 from .relations import MAX_RELATED, generic_paths, generic_values, joined_label, labels_for, linked_values
-from .repairs import LOST, is_unreadable, salvaged_columns, salvaged_keys, salvaged_rows
+from .repairs import LOST, is_no_value, is_unreadable, salvaged_columns, salvaged_keys, salvaged_rows
 from .replaced import is_replaced, plain_rows
 from .serialized import represented
 from .serializers import Column, clean_text, field_renderer, pk_text, render, render_column
@@ -39,8 +40,6 @@ __all__ = ["Page", "read_instances", "read_page", "show_row", "show_rows"]
 
 logger = logging.getLogger("mcp_django")
 Road = Literal["plan", "tuples", "instances"]
-# What fails so on the admin's page, read-only, is shown there as no value.
-EMPTY: Final = (AttributeError, ValueError)
 Renderer = Callable[[Any], Any]
 # Values as they were read, by the column.
 Columns = list[Sequence[Any]]
@@ -254,6 +253,7 @@ def _with_related(
         prefixes.update(column.name for column in columns if column.kind == "relation" and is_joinable(column.field))
     if linked := [column.name for column in columns if column.kind == "computed" and column.field is not None]:
         rows = rows.prefetch_related(*linked)
+    rows = with_loaded(rows, {*layout.paths, *prefixes})
     if prefixes:
         rows = rows.select_related(*sorted(prefixes))
     shown = visible_fields(request, exposure)
@@ -358,11 +358,8 @@ def _compute(work: _Work, column: Column, row: Any) -> Any:
     assert column.compute is not None
     try:
         return column.compute(row)
-    except ObjectDoesNotExist:
-        return None
     except Exception as error:
-        read_only = hasattr(work.exposure, "model_admin") and isinstance(error, EMPTY)
-        if read_only and column.name in work.exposure.get_readonly_fields(work.request):
+        if is_no_value(work.request, work.exposure, column.name, error):
             return None
         logger.warning("The column %s of %s failed", column.name, work.exposure.label, exc_info=True)
         _note_failure(work, column)

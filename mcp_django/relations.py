@@ -13,7 +13,8 @@ from django.db.models.functions import RowNumber
 
 from .context import MCPRequest
 from .exceptions import NotFound
-from .labels import MAX_LABEL, is_joinable, label_of, label_relations, plain_label
+from .labels import MAX_LABEL, label_of, label_relations, plain_label
+from .lookups import is_joinable
 from .peers import each_row
 from .repairs import LOST, is_unreadable, salvaged_by_key
 from .serializers import clean_text, field_renderer, is_generic_relation, pk_text
@@ -181,7 +182,10 @@ def _links(request: MCPRequest, related: "ModelExposure", field: Any, pks: Seque
     source, target = (through._meta.get_field(name).attname for name in (names if forward else reversed(names)))
     links = through._default_manager.filter(**{f"{source}__in": pks}).order_by()
     if not has_every_row(related):
-        links = links.filter(**{f"{target}__in": related.get_queryset(request).order_by().values("pk")})
+        visible = related.get_queryset(request).order_by()
+        # Rows of another database are sorted out with their labels.
+        if visible.db == links.db:
+            links = links.filter(**{f"{target}__in": visible.values("pk")})
     return _ranked(links, source, [target])
 
 
@@ -191,7 +195,8 @@ def _pointing(
     """Return pairs of what the column ``source`` of the related model holds and the key of the row, for these keys."""
     rows = related.model._base_manager.filter(**{f"{source}__in": keys}, **also).order_by()
     if not has_every_row(related):
-        rows = rows.filter(pk__in=related.get_queryset(request).order_by().values("pk"))
+        visible = related.get_queryset(request).order_by()
+        rows = rows.using(visible.db).filter(pk__in=visible.values("pk"))
     return _ranked(rows, source, [part.attname for part in related.opts.pk_fields])
 
 

@@ -8,17 +8,22 @@ alone. That costs queries only where such a value is.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from django.core.exceptions import ValidationError
+from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db import DatabaseError, DataError
 from django.db.models import Model, QuerySet
 
+from .context import MCPRequest
 from .exceptions import Unreadable
+
+if TYPE_CHECKING:
+    from .exposures import ModelExposure
 
 __all__ = [
     "LOST",
     "all_readable",
+    "is_no_value",
     "is_unreadable",
     "lost_row",
     "salvaged",
@@ -154,3 +159,15 @@ def lost_row(rows: QuerySet[Any], key: Any) -> Model:
     columns = salvaged_columns(rows, [key], names)
     row: Model = rows.model.from_db(rows.db, names, [values[0] for values in columns])
     return row
+
+
+def is_no_value(request: MCPRequest, exposure: "ModelExposure", name: str, error: Exception) -> bool:
+    """Return whether a computed column that fails so has no value, and is no failure.
+
+    So it is where a row that it follows is not there, and, as on the admin's page, where a read-only field finds no
+    attribute or cannot make its value.
+    """
+    if isinstance(error, ObjectDoesNotExist):
+        return True
+    shown = hasattr(exposure, "model_admin") and isinstance(error, (AttributeError, ValueError))
+    return shown and name in exposure.get_readonly_fields(request)

@@ -27,6 +27,7 @@ from .tools.functions import FunctionTool
 from .tools.models import DescribeModel, ListModels
 from .tools.query import QueryRecords
 from .tools.record import GetRecord
+from .tools.uploads import CreateUpload
 from .tools.writes import CreateRecord, DeleteRecord, UpdateRecord
 from .visibility import caller_actions, get_row, visible_exposures
 
@@ -46,6 +47,7 @@ GENERIC_TOOLS: tuple[type[Tool], ...] = (
     CreateRecord,
     UpdateRecord,
     DeleteRecord,
+    CreateUpload,
     RunAction,
 )
 RECIPE = (
@@ -358,9 +360,10 @@ class MCPSite:
         """Return the URL patterns of the endpoint, or of the older transport, relative to where they are mounted."""
         from .transports import view
 
+        files = view.file_urls(self)
         if sse:
-            return [re_path(r"^(?:/messages|/)?$", view.sse_endpoint(self), name="sse")]  # type: ignore[arg-type]
-        return [re_path(r"^(?:/)?$", view.endpoint(self), name="endpoint")]  # type: ignore[arg-type]
+            return [re_path(r"^(?:/messages|/)?$", view.sse_endpoint(self), name="sse"), *files]  # type: ignore[arg-type]
+        return [re_path(r"^(?:/)?$", view.endpoint(self), name="endpoint"), *files]  # type: ignore[arg-type]
 
 
 class DefaultMCPSite(MCPSite):

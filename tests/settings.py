@@ -27,8 +27,10 @@ INSTALLED_APPS = [
     "tests.testapp",
     "tests.inlineapp",
     "tests.fieldapp",
+    "tests.fileapp",
     "tests.filterapp",
     "tests.restapp",
+    "tests.sitesapp",
 ]
 
 MIDDLEWARE = [

@@ -30,7 +30,7 @@ def test_only_what_is_over_is_deleted() -> None:
         KeyedCall.objects.create(id=tool, tool=tool, created=timezone.now() - age)
     out = StringIO()
     call_command("clear_mcp_sessions", stdout=out)
-    assert out.getvalue() == "Deleted 2 sessions, 2 streams and 1 calls.\n"
+    assert out.getvalue() == "Deleted 2 sessions, 2 streams, 1 calls and 0 uploads.\n"
     assert list(KeyedCall.objects.values_list("tool", flat=True)) == ["new"]
     assert set(Session.objects.all()) == {ended, live}
     assert list(Stream.objects.all()) == [kept]

@@ -6,6 +6,7 @@ only look, and compared with what the same user's browser shows.
 
 import json
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -168,6 +169,25 @@ def test_resources_can_be_read(user, label):
             if isinstance(value, str) and value.startswith(f"{base}/"):
                 client.read(value)
     assert exposure.model
+
+
+@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.usefixtures("quiet")
+def test_arguments_of_templates_are_completed(label, client_of):
+    client, (app, model) = client_of("viewer"), label.split(".")
+    arguments = {"app_label": app, "model_name": model}
+    completed = 0
+    for template in client.request("resources/templates/list")["resourceTemplates"]:
+        for name in ("app_label", "model_name", "pk", "field", "ordering", "fields"):
+            if re.search(rf"\b{name}\b", template["uriTemplate"]):
+                found = client.request(
+                    "completion/complete",
+                    ref={"type": "ref/resource", "uri": template["uriTemplate"]},
+                    argument={"name": name, "value": ""},
+                    context={"arguments": arguments},
+                )
+                completed += bool(found["completion"]["values"])
+    assert completed > len(arguments)
 
 
 @pytest.mark.usefixtures("quiet")

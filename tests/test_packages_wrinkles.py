@@ -54,6 +54,7 @@ class AuthorAdmin(admin.ModelAdmin):
     form = MovingForm
     fields = ["name", "position", "new_token", "gone", "broken"]
     list_display = ["name", "email"]
+    search_fields = ["name", "^secret_token", "secret_token__icontains"]
     readonly_fields = ["gone", "broken"]
     actions = ["export", "export_elsewhere", "export_by_django", "purge", "for_two"]
 
@@ -170,6 +171,14 @@ def test_a_value_that_the_admin_shows_as_none_is_null_and_no_failure(root, caplo
     assert (shown["fields"]["gone"], shown["fields"]["broken"]) == (None, None)
     assert "hint" not in shown
     assert not caplog.records
+
+
+def test_row_129_a_secret_cannot_be_guessed_by_searching_for_its_letters(root):
+    make_author("Ada", secret_token="s3cret")
+    query = {"model": "testapp.author", "fields": ["name"]}
+    assert len(call(QueryRecords(), root, **query, search="Ad")["rows"]) == 1
+    for letters in ("s", "s3", "3cr", "s3cret"):
+        assert call(QueryRecords(), root, **query, search=letters)["rows"] == []
 
 
 # Actions

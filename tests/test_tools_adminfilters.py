@@ -124,6 +124,11 @@ def test_row_121_no_filter_reaches_beyond_the_callers_rows(member: Any) -> None:
     assert titles(member, {"first": "2", "rating__gte": 3}) == "b"
 
 
+def test_the_choice_that_sets_no_parameter_is_none(root: Any) -> None:
+    offers = {offer.name: offer for offer in named_filters_of(root, root.mcp.site.exposures[Film])}
+    assert [value for value, _ in offers["note__isempty"].choices] == ["1", "0"]
+
+
 def test_row_112_a_filter_without_output_for_the_caller_is_not_there(root: Any, member: Any) -> None:
     hidden = refusal(QUERY, member, model="filterapp.film", filters={"mine": "yes"})
     missing = refusal(QUERY, member, model="filterapp.film", filters={"wine": "yes"})

@@ -20,16 +20,18 @@ def root() -> Any:
 def test_a_model_is_described_with_its_inlines(root: Any) -> None:
     described = {"model": "inlineapp.order"}
     assert call(DescribeModel(), root, **described)["inlines"].startswith(
-        "lines(product*, quantity, price, total, updated), shipments(code*, lines), returns(code*, order*), "
+        "lines(product* inlineapp.product, quantity integer, price decimal, total computed, updated datetime ro), "
+        "shipments(code*, lines list inlineapp.line), returns(code*, order* inlineapp.order), "
     )
     writer = shop_request(root.user, scopes=frozenset({"mcp:read", "mcp:write"}))
     lines = call(DescribeModel(), writer, **described, detail=True)["inlines"]
     assert lines[0] == (
-        "lines: rows of inlineapp.line, may view add change delete: product integer required, "
+        "lines: rows of inlineapp.line, may view add change delete: product inlineapp.product required, "
         "quantity integer optional, price decimal optional, total computed read-only, updated datetime read-only"
     )
     assert lines[1].startswith(
-        "shipments: rows of inlineapp.shipment, may view add change delete: code required in a new row, lines integer"
+        "shipments: rows of inlineapp.shipment, may view add change delete: code required in a new row, "
+        "lines list inlineapp.line"
     )
     assert lines[-1] == "note_set: rows of inlineapp.note, may view add delete: text text required"
     assert "may view:" in call(DescribeModel(), root, **described, detail=True)["inlines"][0]

@@ -88,6 +88,7 @@ def test_row_125_one_model_that_is_not_there_refuses_the_call() -> None:
     request = reader(make_user("u", "testapp.view_book"), site_with(Book, Author))
     hidden = refusal(DESCRIBE, request, model="testapp.book,testapp.author")
     assert hidden == refusal(DESCRIBE, request, model="testapp.book,testapp.nothin")
+    assert hidden.startswith("Name 2 of 2: No such model.")
 
 
 @pytest.mark.parametrize("model", [None, "", ",", [], {}, 5, ["testapp.book", 5], ["testapp.book"] * 51, "x" * 100_000])

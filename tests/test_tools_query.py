@@ -13,7 +13,7 @@ from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from tests.factories import make_author, make_book, make_superuser
 from tests.reading import make_library, reader, site_with
-from tests.testapp.models import Author, Book, Profile, Shelf, Tag
+from tests.testapp.models import Author, Book, Placement, Profile, Shelf, Tag
 from tests.writing import call, refusal, result_of
 
 pytestmark = pytest.mark.django_db
@@ -89,6 +89,18 @@ def test_a_slow_page_whose_order_no_index_serves_says_so(request_: Any, monkeypa
     assert "hint" not in call(QUERY, request_, model="testapp.book", filters={"pages": 1}, fields=["isbn"])
     monkeypatch.undo()
     assert "hint" not in call(QUERY, request_, model="testapp.book", ordering="title", fields=["isbn"])
+
+
+def test_where_nothing_has_a_key_that_is_a_text_labels_are_told_from_keys(db: None) -> None:
+    request = reader(make_superuser(), site_with(Placement, Shelf, Book))
+    make_library(1)
+    query = {"model": "testapp.placement", "count": True}
+    hint = "shelf is compared with primary keys of testapp.shelf, not with labels"
+    assert call(QUERY, request, **query, filters={"shelf": "The shelf"})["hint"] == hint
+    assert "hint" not in call(QUERY, request, **query, filters={"shelf": Shelf.objects.get().pk})
+    assert "hint" not in call(QUERY, request, **query, filters={"book": 0})
+    alone = reader(make_superuser(), site_with(Placement))
+    assert "hint" not in call(QUERY, alone, **query, filters={"shelf": "The shelf"})
 
 
 @pytest.mark.parametrize(

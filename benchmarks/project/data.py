@@ -18,6 +18,8 @@ from .settings import ENDPOINT
 
 TOKEN: Final = "benchmark-token-0123456789abcdefghijklmnopqrstuvwxyz"
 SCOPE: Final = "mcp:read mcp:write"
+# Of the account that the token belongs to, the first one.
+READER_PK: Final = 1
 AUTHORS: Final = 1_000
 START: Final = datetime(2020, 1, 1, tzinfo=UTC)
 WORDS: Final = (

@@ -1,4 +1,4 @@
-"""A table of some width with one relation, and a long one."""
+"""A table of some width with one relation, and long ones."""
 
 from django.db import models
 
@@ -45,6 +45,30 @@ class Article(models.Model):
         return self.title
 
 
+class OwnArticle(Article):
+    """The same rows, of an exposure with a queryset of its own."""
+
+    class Meta:
+        app_label = "bench"
+        proxy = True
+
+
+class ComputedArticle(Article):
+    """The same rows, of an exposure with a computed column."""
+
+    class Meta:
+        app_label = "bench"
+        proxy = True
+
+
+class SerializedArticle(Article):
+    """The same rows, of an exposure with a serializer of REST framework."""
+
+    class Meta:
+        app_label = "bench"
+        proxy = True
+
+
 class Event(models.Model):
     """A row of a table that is long."""
 
@@ -54,6 +78,24 @@ class Event(models.Model):
 
     class Meta:
         app_label = "bench"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.pk}"
+
+
+class Visit(models.Model):
+    """A row of the table that is ten times as long, on PostgreSQL."""
+
+    created = models.DateTimeField()
+    kind = models.CharField(max_length=20)
+    amount = models.DecimalField(max_digits=10, decimal_places=2)
+
+    class Meta:
+        app_label = "bench"
+        indexes = (
+            models.Index(fields=("created",), name="bench_visit_created"),
+            models.Index(fields=("kind", "-created", "-id"), name="bench_visit_listing"),
+        )
 
     def __str__(self) -> str:
         return f"{self.kind} {self.pk}"

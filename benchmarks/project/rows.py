@@ -2,16 +2,23 @@
 
 from typing import Any
 
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.db import transaction
+from django.db.models import Count, Sum
+from django.db.models.functions import TruncMonth
+
 from .models import Article, Author
 
-COLUMNS = [field.name for field in Article._meta.concrete_fields]
+# Of a page: its long text is left to a single article, as the endpoint leaves it.
+PAGE_COLUMNS = [field.name for field in Article._meta.concrete_fields if field.name != "summary"]
+TOTALS_COLUMNS = ["status", "month", "count", "sum"]
 
 
 def page(status: str, limit: int) -> dict[str, Any]:
     """Return the newest articles of a status: ``columns`` and ``rows``, the author with pk and label."""
     articles = Article.objects.filter(status=status).select_related("author").order_by("-published", "-pk")[:limit]
     rows = [values(article) for article in articles]
-    return {"model": "bench.article", "returned": len(rows), "columns": COLUMNS, "rows": rows}
+    return {"model": "bench.article", "returned": len(rows), "columns": PAGE_COLUMNS, "rows": rows}
 
 
 def record(pk: int) -> dict[str, Any]:
@@ -20,18 +27,21 @@ def record(pk: int) -> dict[str, Any]:
     Raises:
         Article.DoesNotExist: there is none.
     """
-    article = Article.objects.select_related("author").get(pk=pk)
-    fields = dict(zip(COLUMNS, values(article), strict=True))
+    return shown(Article.objects.select_related("author").get(pk=pk))
+
+
+def shown(article: Article) -> dict[str, Any]:
+    """Return all of an article."""
+    fields = dict(zip(PAGE_COLUMNS, values(article), strict=True)) | {"summary": article.summary}
     return {"model": "bench.article", "pk": article.pk, "label": str(article), "fields": fields}
 
 
 def values(article: Article) -> list[Any]:
-    """Return the values of a row in the order of ``COLUMNS``: exact decimals and ISO dates, as text."""
+    """Return the values of a row in the order of ``PAGE_COLUMNS``: exact decimals and ISO dates, as text."""
     return [
         article.pk,
         article.title,
         article.slug,
-        article.summary,
         [article.author_id, str(article.author)],
         article.status,
         article.language,
@@ -44,8 +54,39 @@ def values(article: Article) -> list[Any]:
     ]
 
 
-def change(pk: int, fields: dict[str, Any]) -> None:
-    """Set fields of an author.
+def totals(since: str) -> dict[str, Any]:
+    """Return how many articles were published since a day, and what they cost, by status and month."""
+    grouped = (
+        Article.objects.filter(published__gte=f"{since}T00:00Z")
+        .annotate(month=TruncMonth("published"))
+        .values_list("status", "month")
+        .annotate(count=Count("pk"), total=Sum("price"))
+        .order_by("status", "month")
+    )
+    rows = [[status, f"{month:%Y-%m}", count, f"{total:.2f}"] for status, month, count, total in grouped]
+    return {"model": "bench.article", "returned": len(rows), "columns": TOTALS_COLUMNS, "rows": rows}
+
+
+def change_article(user_pk: int, pk: int, fields: dict[str, Any]) -> dict[str, Any]:
+    """Set fields of an article, validated and with the entry of the admin's history; return it as it is then.
+
+    Raises:
+        Article.DoesNotExist: there is none.
+        ValidationError: a value is none that its field takes.
+    """
+    with transaction.atomic():
+        article = Article.objects.select_for_update(of=("self",)).select_related("author").get(pk=pk)
+        for name, value in fields.items():
+            setattr(article, name, value)
+        article.full_clean()
+        article.save()
+        message = [{"changed": {"fields": list(fields)}}]
+        LogEntry.objects.log_actions(user_pk, [article], CHANGE, message, single_object=True)
+    return shown(article)
+
+
+def change_author(pk: int, fields: dict[str, Any]) -> dict[str, Any]:
+    """Set fields of an author; return which one.
 
     Raises:
         Author.DoesNotExist: there is none.
@@ -54,3 +95,4 @@ def change(pk: int, fields: dict[str, Any]) -> None:
     for name, value in fields.items():
         setattr(author, name, value)
     author.save()
+    return {"model": "bench.author", "pk": pk}

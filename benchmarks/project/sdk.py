@@ -13,6 +13,7 @@ from pydantic import Field
 from starlette.applications import Starlette
 
 from . import rows
+from .data import READER_PK
 
 READ = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 WRITE = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False)
@@ -65,10 +66,10 @@ def get_record(model: Model, pk: Pk, fields: list[str] | None = None) -> dict[st
 
 @server.tool(annotations=READ)
 def aggregate_records(
-    model: Model, aggregates: dict[str, str], group_by: list[str] | None = None, filters: dict[str, Any] | None = None
+    model: Model, aggregates: list[str], group_by: list[str] | None = None, filters: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Count, sum and average records, in groups."""
-    return {"model": model}
+    return rows.totals(str((filters or {})["published__gte"]))
 
 
 @server.tool(annotations=WRITE)
@@ -80,9 +81,12 @@ def create_record(model: Model, values: Values) -> dict[str, Any]:
 @server.tool(annotations=WRITE)
 async def update_record(model: Model, pk: Pk, values: Values, context: Context) -> dict[str, Any]:
     """Change fields of a record."""
-    await sync_to_async(rows.change, thread_sensitive=False)(pk, values)
-    await context.notify_resource_updated(f"django://bench/author/{pk}")
-    return {"model": model}
+    if model == "bench.article":
+        saved = await sync_to_async(rows.change_article, thread_sensitive=False)(READER_PK, pk, values)
+    else:
+        saved = await sync_to_async(rows.change_author, thread_sensitive=False)(pk, values)
+    await context.notify_resource_updated(f"django://{model.replace('.', '/')}/{pk}")
+    return saved
 
 
 @server.tool(annotations=WRITE)

@@ -1,10 +1,12 @@
 """Settings of the measured project.
 
-`BENCH_DATABASE` names the SQLite file, `BENCH_MIDDLEWARE=default` puts Django's default middleware in front.
+`BENCH_DATABASE` is the name of an SQLite file or the URL of a PostgreSQL database, `BENCH_MIDDLEWARE=default` puts
+Django's default middleware in front.
 """
 
 import os
 
+from example_project.databases import database_from
 from mcp_django.oauth.settings import provider_settings
 
 BASE_URL = "https://bench.example"
@@ -54,19 +56,7 @@ TEMPLATES = [
     },
 ]
 
-DATABASES = {
-    "default": {
-        "ENGINE": "django.db.backends.sqlite3",
-        "NAME": os.environ.get("BENCH_DATABASE", ":memory:"),
-        "CONN_MAX_AGE": 60,
-        "OPTIONS": {
-            # A writer waits for its turn instead of failing halfway, and never blocks readers.
-            "transaction_mode": "IMMEDIATE",
-            "timeout": 20,
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
-        },
-    }
-}
+DATABASES = {"default": database_from(os.environ.get("BENCH_DATABASE", ":memory:"))}
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 
 TIME_ZONE = "UTC"

@@ -12,4 +12,5 @@ urlpatterns = [
     path("mcp", mcp_django.site.urls),
     path("bare/articles", views.articles),
     path("bare/articles/<int:pk>", views.article),
+    path("bare/totals", views.totals),
 ]

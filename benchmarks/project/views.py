@@ -5,11 +5,14 @@ would open a new one.
 """
 
 import hashlib
+import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
 from oauth2_provider.models import get_access_token_model
 
 from . import rows
@@ -18,26 +21,44 @@ from .settings import ENDPOINT
 UNAUTHORIZED, FORBIDDEN = 401, 403
 
 
-def guarded(request: HttpRequest, read: Callable[[], dict[str, Any]]) -> HttpResponse:
-    """Answer with what ``read`` gives if the bearer token is good for the endpoint and its user may view articles."""
+def guarded(request: HttpRequest, answer: Callable[[int], dict[str, Any]], write: bool = False) -> HttpResponse:
+    """Answer with what ``answer`` gives for the key of the user of the bearer token, if the token is good for it.
+
+    It has to be good for the endpoint, and its user may view, or change, articles.
+    """
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     checksum = hashlib.sha256(token.encode()).hexdigest()
     found = get_access_token_model().objects.select_related("user").filter(token_checksum=checksum).first()
-    if scheme != "Bearer" or found is None or found.user is None or not found.is_valid(["mcp:read"]):
+    if scheme != "Bearer" or found is None or found.user is None:
+        return HttpResponse(status=UNAUTHORIZED)
+    if not found.is_valid(["mcp:write" if write else "mcp:read"]):
         return HttpResponse(status=UNAUTHORIZED)
     if not found.user.is_active or ENDPOINT not in found.resource:
         return HttpResponse(status=UNAUTHORIZED)
-    if not found.user.has_perm("bench.view_article"):
+    if not found.user.has_perm("bench.change_article" if write else "bench.view_article"):
         return HttpResponse(status=FORBIDDEN)
-    return JsonResponse(read())
+    return JsonResponse(answer(found.user.pk))
+
+
+in_thread = partial(sync_to_async, thread_sensitive=False)
 
 
 async def articles(request: HttpRequest) -> HttpResponse:
     """Answer with the newest articles of ``status``, ``limit`` of them."""
     status, limit = request.GET["status"], int(request.GET["limit"])
-    return await sync_to_async(guarded, thread_sensitive=False)(request, lambda: rows.page(status, limit))
+    return await in_thread(guarded)(request, lambda user_pk: rows.page(status, limit))
 
 
+@csrf_exempt
 async def article(request: HttpRequest, pk: int) -> HttpResponse:
-    """Answer with one article."""
-    return await sync_to_async(guarded, thread_sensitive=False)(request, lambda: rows.record(pk))
+    """Answer with one article; POST changes fields of it first."""
+    if request.method == "POST":
+        values = json.loads(request.body)
+        return await in_thread(guarded)(request, lambda user_pk: rows.change_article(user_pk, pk, values), write=True)
+    return await in_thread(guarded)(request, lambda user_pk: rows.record(pk))
+
+
+async def totals(request: HttpRequest) -> HttpResponse:
+    """Answer with the totals ``since`` a day."""
+    since = request.GET["since"]
+    return await in_thread(guarded)(request, lambda user_pk: rows.totals(since))

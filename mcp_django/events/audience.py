@@ -5,8 +5,9 @@ Subscriptions of one user with one authority are one caller: what they may see i
 
 import threading
 from collections import defaultdict
-from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Hashable, Mapping
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..context import MCPContext, MCPRequest
 from .outbox import Changes
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Audience", "Caller", "Entries"]
 
+T = TypeVar("T")
 # What one subscription watches, as keys in order.
 Entries = dict[tuple["Subscription", Watch], None]
 # Headers that differ between requests of one client and say nothing of its authority.
@@ -62,6 +64,8 @@ class Caller:
         self.pages: dict[str, int] = {}
         self.subscriptions: dict[Subscription, None] = {}
         self._kind = type(request)
+        # What middleware left there, such as a tenant: hooks are asked about rows in other threads.
+        self._variables = copy_context()
         self._attributes = {
             name: value
             for name, value in vars(request).items()
@@ -77,6 +81,10 @@ class Caller:
             capabilities=request.mcp.capabilities,
             scopes=request.mcp.scopes,
         )
+
+    def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Return what ``work`` gives with the context variables of the request that the caller came by."""
+        return self._variables.copy().run(work, *arguments)
 
     def request(self, user: Any) -> MCPRequest:
         """Return a new request of the caller, who is ``user`` by now; nothing is remembered from another one."""

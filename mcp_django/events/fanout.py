@@ -121,8 +121,11 @@ class Fanout:
         rows = Rows(_wanted(concerned))
         failed = []
         for caller in callers:
+            entries = concerned.get(caller, {})
+            # What middleware decides, such as a tenant's database, is not known to be the same for two callers.
+            mine = Rows(_wanted({caller: entries})) if caller.site.needs_middleware else rows
             try:
-                self._tell_caller(caller, people[identity(caller.user)], concerned.get(caller, {}), changes, rows)
+                caller.run(self._tell_caller, caller, people[identity(caller.user)], entries, changes, mine)
             except (OperationalError, InterfaceError) as error:
                 logger.error("The check of a subscriber failed", exc_info=error)
                 failed.append(caller)

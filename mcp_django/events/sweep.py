@@ -85,7 +85,7 @@ class Sweep:
                     subscription.end("the account is not active any more")
             elif person.digest != caller.digest:
                 caller.digest = person.digest
-                self._check_caller(caller, person)
+                caller.run(self._check_caller, caller, person)
 
     def _check_caller(self, caller: Caller, person: Person) -> None:
         """End what the caller may not watch any more, and tell which lists are others now."""

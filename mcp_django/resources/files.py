@@ -17,6 +17,7 @@ from ..exceptions import NotFound
 from ..kinds import kind_of
 from ..protocol.errors import InvalidParams
 from ..serializers import resolve_column
+from ..tickets import MAX_AGE, can_link, ticket_url
 from ..visibility import get_exposure, get_row, visible_fields
 
 if TYPE_CHECKING:
@@ -24,12 +25,20 @@ if TYPE_CHECKING:
 
     from ..exposures import ModelExposure
 
-__all__ = ["file_type", "is_file", "read_file"]
+__all__ = ["DOWNLOADS", "download_url", "file_type", "find_file", "is_file", "open_file", "read_file"]
 
 BINARY: Final = "application/octet-stream"
 # What a browser would run, or a viewer would fetch from, is handed out as plain text.
 ACTIVE: Final = ("html", "xml", "svg", "javascript", "ecmascript", "x-sh", "x-python")
 MAX_NAME: Final = 1024
+# What storages raise for what is not there.
+MISSING: Final = (OSError, SuspiciousOperation, ValueError, NotImplementedError)
+# The use of the tickets, and the part of the path.
+DOWNLOADS: Final = "files"
+
+
+class FileTooLong(Exception):
+    """The file has more than ``MAX_FILE_BYTES``; the text is for the caller."""
 
 
 def file_type(name: str) -> str:
@@ -53,13 +62,11 @@ def read_file(request: MCPRequest, uri: str, address: Address) -> dict[str, Any]
         NotFound: there is no such row, field or file for this caller.
         InvalidParams: the file is longer than ``MAX_FILE_BYTES``.
     """
-    exposure = get_exposure(request, address.label)
-    row = get_row(request, exposure, address.pk)
-    name = address.field_name or ""
-    if name not in visible_fields(request, exposure, row) or not is_file(exposure, name):
-        raise NotFound
-    file = getattr(row, name)
-    data = _read(file)
+    file = find_file(request, address)
+    try:
+        data = _read(file)
+    except FileTooLong as error:
+        raise InvalidParams(f"{error} {_elsewhere(request, address)}".strip()) from None
     kind = file_type(file.name or "")
     contents: dict[str, Any] = {"uri": uri, "mimeType": kind}
     text = _as_text(data) if kind.startswith("text/") or kind == "application/json" else None
@@ -69,6 +76,48 @@ def read_file(request: MCPRequest, uri: str, address: Address) -> dict[str, Any]
         contents["mimeType"] = BINARY if kind == "text/plain" else kind
         contents["blob"] = base64.b64encode(data).decode("ascii")
     return contents
+
+
+def find_file(request: MCPRequest, address: Address) -> "FieldFile":
+    """Return the file that a row's field names; that there is one is not said.
+
+    Raises:
+        NotFound: there is no such row or field for this caller.
+    """
+    exposure = get_exposure(request, address.label)
+    row = get_row(request, exposure, address.pk)
+    name = address.field_name or ""
+    if name not in visible_fields(request, exposure, row) or not is_file(exposure, name):
+        raise NotFound
+    file: FieldFile = getattr(row, name)
+    return file
+
+
+def open_file(file: "FieldFile") -> Any:
+    """Return the file, open for reading.
+
+    Raises:
+        NotFound: there is no file of that name within its storage.
+    """
+    try:
+        return file.storage.open(_checked_name(file), "rb")
+    except MISSING:
+        raise NotFound from None
+
+
+def download_url(request: MCPRequest, address: Address) -> str | None:
+    """Return a URL that is good for this file and caller for some minutes, None where there are none.
+
+    It leads to this server, which asks again who may have the file: never to the storage itself.
+    """
+    if not settings.DOWNLOAD_LINKS or not can_link(request) or address.pk is None or address.field_name is None:
+        return None
+    return ticket_url(request, DOWNLOADS, address.label, address.pk, address.field_name)
+
+
+def _elsewhere(request: MCPRequest, address: Address) -> str:
+    url = download_url(request, address)
+    return "" if url is None else f"It can be downloaded for {MAX_AGE // 60} minutes from {url}"
 
 
 def _as_text(data: bytes) -> str | None:
@@ -83,20 +132,20 @@ def _read(file: "FieldFile") -> bytes:
 
     Raises:
         NotFound: there is no file of that name within its storage.
-        InvalidParams: it is too long.
+        FileTooLong: it is.
     """
     most = settings.MAX_FILE_BYTES
     try:
         name = _checked_name(file)
         size = file.storage.size(name)
         if size > most:
-            raise InvalidParams(f"The file is too long: {size} bytes, of which at most {most} can be read.")
+            raise FileTooLong(f"The file is too long: {size} bytes, of which at most {most} can be read.")
         with file.storage.open(name, "rb") as stream:
             data: bytes = stream.read(most + 1)
-    except (OSError, SuspiciousOperation, ValueError, NotImplementedError):
+    except MISSING:
         raise NotFound from None
     if len(data) > most:
-        raise InvalidParams(f"The file is too long: at most {most} bytes can be read.")
+        raise FileTooLong(f"The file is too long: at most {most} bytes can be read.")
     return data
 
 

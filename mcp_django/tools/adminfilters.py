@@ -52,7 +52,9 @@ class _Links:
 
     def get_query_string(self, new_params: Mapping[str, Any] | None = None, remove: Any = None) -> str:
         """Return the parameters that the choice sets."""
-        return "?" + urlencode(new_params or {}, doseq=True)
+        return "?" + urlencode(
+            {name: value for name, value in (new_params or {}).items() if value is not None}, doseq=True
+        )
 
 
 class SidebarFilter(NamedFilter):

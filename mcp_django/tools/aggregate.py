@@ -138,7 +138,7 @@ def _base(request: MCPRequest, exposure: "ModelExposure", arguments: Mapping[str
     query = rows.query
     joined = sum(1 for alias in query.alias_map if query.alias_refcount.get(alias)) > 1
     if joined or query.annotations or query.distinct or query.combinator or query.is_sliced or query.extra:
-        return exposure.model._base_manager.filter(pk__in=rows.values("pk"))
+        return exposure.model._base_manager.using(rows.db).filter(pk__in=rows.values("pk"))
     return rows
 
 
@@ -241,7 +241,9 @@ def _shown_rest(request: MCPRequest, question: Question, rest: Mapping[str, Any]
 
 def _hints(question: Question, answer: Answer) -> Iterator[str]:
     if answer.more:
-        yield f"There are more than {question.limit} groups: narrow the filters, group more coarsely, or use top."
+        ways = ["raise limit"] * (question.limit < MAX_GROUPS) + ["narrow the filters", "group more coarsely"]
+        ways += ["use top"] * (not question.top)
+        yield f"There are more than {question.limit} groups: {', '.join(ways[:-1])} or {ways[-1]}."
     hidden = {label: None for term in question.terms for label in term.narrowed}
     if hidden:
         yield f"Records of {', '.join(hidden)} that you may not see count as null."

@@ -12,6 +12,7 @@ from ..filtering import filters_of, find_filter
 from ..lookups import MAX_VALUES, Condition, parse_condition
 from ..namedfilters import NamedFilter, Offer, named_filters_of
 from ..relativedates import local_now
+from ..visibility import related_exposure
 from .wording import alternatives, is_short_text, json_or_text
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ class _Reader:
         # Testing for null by another word needs no declaration of its own.
         wanted = "isnull" if value is None and lookup == "exact" else lookup
         if wanted not in lookups:
-            raise ToolError(f"The filter {name[:60]!r} takes other lookups. {alternatives(lookup, lookups)}")
+            known = alternatives(lookup, lookups)
+            raise ToolError(f"The filter {name[:60]!r} takes other lookups. {known}{self._by_key(name)}")
         try:
             condition = parse_condition(path, lookup, value, self.now)
         except ValueError as error:
@@ -122,7 +124,18 @@ class _Reader:
     def _unknown(self, name: str) -> str:
         known = [known for known, _, _ in filters_of(self.request, self.exposure)]
         known += [offer.name for offer in named_filters_of(self.request, self.exposure)]
-        return f"{self.exposure.label} has no filter {name[:60]!r}. {alternatives(name, dict.fromkeys(known))}"
+        known += ["or", "and", "not"]
+        names = alternatives(name, dict.fromkeys(known))
+        return f"{self.exposure.label} has no filter {name[:60]!r}. {names}{self._by_key(name)}"
+
+    def _by_key(self, name: str) -> str:
+        """Return how to filter by what a relation leads to: by the keys of the rows there."""
+        root, separator, _ = name.partition("__")
+        target = find_filter(self.request, self.exposure, root) if separator else None
+        if target is None or not target[0].field.is_relation:
+            return ""
+        related = related_exposure(self.request, target[0].field)
+        return f" {root} takes primary keys: find them with query_records on {related.label}." if related else ""
 
     # Named filters
 

@@ -36,7 +36,7 @@ from ..context import MCPRequest
 from ..exceptions import NotFound
 from ..sensitive import HIDDEN, holds_hidden
 from .controls import Pair, posted
-from .filevalues import file_entries, is_bomb
+from .filevalues import BOMB, file_entries, is_bomb
 from .inputs import json_or_text, pick_rows
 
 __all__ = [
@@ -297,7 +297,7 @@ def error_lines(
     lines: list[str] = []
     for name, errors in form.errors.as_data().items():
         for error in errors:
-            text = " ".join(str(message) for message in error.messages)
+            text = BOMB if is_bomb(error) else " ".join(str(message) for message in error.messages)
             if explain is not None and (name == NON_FIELD_ERRORS or name in writable):
                 text += explain(form, error)
             if name == NON_FIELD_ERRORS:

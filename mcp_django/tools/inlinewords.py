@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..conf import settings
 from ..context import MCPRequest
-from ..kinds import kind_of
 from ..visibility import columns_of
 from .base import WRITE
 from .inlines import Inline, inlines_of
+from .typewords import type_words
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
@@ -18,12 +18,15 @@ __all__ = ["inline_lines", "inline_names"]
 
 
 def inline_names(request: MCPRequest, exposure: "ModelExposure") -> str:
-    """Return the inlines with the fields of their rows in few words: ``*`` is required."""
+    """Return the inlines with the fields of their rows in few words, as :func:`~.overviews.overview` puts them."""
     texts = []
     for inline in inlines_of(request, exposure, None):
         fields = _form_fields(request, inline)
-        keys = [inline.admin.opts.pk.name] if inline.admin.opts.pk.name in fields else []
-        names = [name + "*" * _is_required(fields.get(name)) for name in [*keys, *inline.fields]]
+        names = [f"{inline.admin.opts.pk.name}*"] if inline.admin.opts.pk.name in fields else []
+        for column in columns_of(exposure.exposure_of_inline(inline.admin), inline.fields):
+            field = fields.get(column.name)
+            words = [column.name + "*" * _is_required(field), *type_words(request, column)]
+            names.append(" ".join([*words, "ro"] if field is None and words[-1] != "computed" else words))
         texts.append(f"{inline.name}({', '.join(names)})")
     return ", ".join(texts)
 
@@ -48,8 +51,7 @@ def _described(request: MCPRequest, exposure: "ModelExposure", inline: Inline) -
     for column in columns_of(rows, inline.fields):
         field = fields.get(column.name)
         use = "read-only" if field is None else "required" if _is_required(field) else "optional"
-        kind = kind_of(column.field).word if column.field is not None and column.kind != "computed" else "computed"
-        words.append(f"{column.name} {kind} {use}")
+        words.append(" ".join([column.name, *(type_words(request, column) or ["text"]), use]))
     return f"{inline.name}: rows of {rows.label}, may {verbs or 'nothing'}: {', '.join(words)}"
 
 

@@ -1,9 +1,10 @@
 """``list_models`` and ``describe_model``: what there is, in as few words as a model needs to use it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
+from django.forms import FileField
 
 from ..addresses import page_uri, row_uri_pattern
 from ..conf import settings
@@ -14,11 +15,13 @@ from ..kinds import kind_of
 from ..lookups import usual_lookups
 from ..namedfilters import Offer, named_filters_of
 from ..ordering import default_ordering
+from ..resources.files import is_file
 from ..schemas import form_schema
 from ..serializers import Column, clean_text
 from ..visibility import caller_actions, columns_of, page_fields, related_exposure, visible_exposures, visible_fields
 from .arguments import check_names, exposure_argument, flag_argument, json_or_text
 from .base import RecordTool, ToolResult
+from .filevalues import FILE_SCHEMA, FILE_WORDS
 from .inlinewords import inline_lines
 from .overviews import may_words, may_write, overview, writable_fields, writing_form
 from .query import ALWAYS_LOAD
@@ -123,7 +126,7 @@ def _form_only(request: MCPRequest, exposure: "ModelExposure") -> Mapping[str, A
     """Return the schemas of the fields that only the form has."""
     form, names = writing_form(request, exposure)
     extra = {*names} & {*exposure.get_form_only_fields(request)}
-    schemas: Mapping[str, Any] = form_schema(form, exclude=form.fields.keys() - extra)["properties"] if extra else {}
+    schemas: Mapping[str, Any] = _input_schema(form, extra)["properties"] if extra else {}
     return schemas
 
 
@@ -139,6 +142,7 @@ def _line(
         words.append("pk")
     if column.name in writable:
         words.append("required" if writable[column.name] else "optional")
+        words += [FILE_WORDS] if is_file(exposure, column.name) else []
     else:
         words.append("read-only")
     words += _filter_words(column, lookups)
@@ -207,8 +211,18 @@ def describe_fully(request: MCPRequest, exposure: "ModelExposure") -> dict[str, 
     payload = describe(request, exposure)
     form, names = writing_form(request, exposure)
     if names:
-        payload["input_schema"] = form_schema(form, exclude=form.fields.keys() - set(names))
+        payload["input_schema"] = _input_schema(form, names)
     return payload
+
+
+def _input_schema(form: Any, names: Iterable[str]) -> Mapping[str, Any]:
+    """Return the schema of the fields, with those that take files."""
+    schema = form_schema(form, exclude=form.fields.keys() - set(names))
+    files = {name: form.fields[name] for name in names if isinstance(form.fields[name], FileField)}
+    schema["properties"].update(dict.fromkeys(files, FILE_SCHEMA))
+    if required := [name for name, field in files.items() if field.required]:
+        schema["required"] = [*schema.get("required", ()), *required]
+    return schema
 
 
 class DescribeModel(RecordTool):
@@ -236,13 +250,22 @@ class DescribeModel(RecordTool):
         given = check_names(arguments, self.input_schema["properties"])
         detail = flag_argument(given.get("detail"), "detail")
         labels = _labels(given.get("model"))
-        exposures = [exposure_argument(request, label) for label in labels]
+        exposures = [_exposure(request, labels, number) for number in range(len(labels))]
         described = [
             describe_fully(request, exposure) if detail else overview(request, exposure) for exposure in exposures
         ]
         if len(described) == 1:
             return ToolResult(structured=described[0])
         return ToolResult(structured=_bounded(described))
+
+
+def _exposure(request: MCPRequest, labels: Sequence[Any], number: int) -> "ModelExposure":
+    """Return the exposure of one of the labels; an error says which, in the same words whatever was written."""
+    try:
+        return exposure_argument(request, labels[number])
+    except ToolError as error:
+        which = f"Name {number + 1} of {len(labels)}: " if len(labels) > 1 else ""
+        raise ToolError(f"{which}{error.message}") from None
 
 
 def _labels(value: Any) -> list[Any]:

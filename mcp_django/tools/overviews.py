@@ -1,18 +1,18 @@
 """A model in few words: what a language model needs to query and write its records, and no more."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ..conf import settings
 from ..context import MCPRequest
 from ..filtering import filters_of
-from ..kinds import kind_of
 from ..namedfilters import Offer, named_filters_of
 from ..serializers import Column, clean_text
-from ..visibility import caller_actions, columns_of, related_exposure, visible_fields
+from ..visibility import caller_actions, columns_of, visible_fields
 from .base import WRITE
 from .forms import writable_names
 from .inlinewords import inline_names
+from .typewords import choice_words, type_words
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["may_words", "may_write", "overview", "writable_fields", "writing_form"]
 
 MAX_LINE: Final = 120
-MAX_CHOICES: Final = 12
-# A stored value of as many characters says what it means.
-SPEAKING: Final = 4
 
 
 def may_write(request: MCPRequest) -> bool:
@@ -92,39 +89,12 @@ def overview(request: MCPRequest, exposure: "ModelExposure") -> dict[str, Any]:
 
 def _field(request: MCPRequest, exposure: "ModelExposure", column: Column, writable: Mapping[str, bool]) -> str:
     required = "*" if writable.get(column.name) else ""
-    words = [column.name + required, *_type(request, column)]
+    words = [column.name + required, *type_words(request, column)]
     if column.name == exposure.opts.pk.name:
         return words[0] if words[1:] == ["integer"] else " ".join(words)
     if writable and column.name not in writable and column.kind != "computed":
         words.append("ro")
     return " ".join(words)
-
-
-def _type(request: MCPRequest, column: Column) -> Sequence[str]:
-    """Return the words for the type of a column, none for a text."""
-    if column.field is None or column.kind in ("computed", "serialized"):
-        return ["computed"]
-    if column.kind == "generic":
-        return ["any record"]
-    word = kind_of(column.field).word
-    if column.kind != "field":
-        related = related_exposure(request, column.field)
-        single = column.kind == "relation" or column.field.one_to_one
-        return [*([] if single else ["list"]), related.label if related is not None else "key"]
-    if getattr(column.field, "choices", None):
-        pairs = [(str(stored), str(label)) for stored, label in column.field.flatchoices if stored not in (None, "")]
-        return [_choices(pairs)]
-    return [] if word == "text" else [word]
-
-
-def _choices(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return values, with their labels where they do not speak for themselves."""
-    shown = [value if _speaks(value, label) else f"{value}={label}" for value, label in pairs]
-    return "|".join(shown[:MAX_CHOICES] + ["…"] * (len(shown) > MAX_CHOICES))
-
-
-def _speaks(value: str, label: str) -> bool:
-    return (len(value) >= SPEAKING and not value.isdecimal()) or value.lower() == label.lower()
 
 
 def _filters(request: MCPRequest, exposure: "ModelExposure", columns: Iterable[Column]) -> list[str]:
@@ -136,7 +106,7 @@ def _filters(request: MCPRequest, exposure: "ModelExposure", columns: Iterable[C
 
 
 def _named(offer: Offer) -> str:
-    return f"{offer.name} {_choices(offer.choices)}" if offer.choices else offer.name
+    return f"{offer.name} {choice_words(offer.choices)}" if offer.choices else offer.name
 
 
 def _call(name: str, schema: Mapping[str, Any]) -> str:

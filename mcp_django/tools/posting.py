@@ -1,6 +1,7 @@
 """The request that an admin action gets: that of a person who posts the admin's list, on behalf of the caller."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from html import unescape
 from typing import TYPE_CHECKING, Any, Final
 
@@ -89,12 +90,16 @@ def changelist_request(request: MCPRequest, exposure: "ModelExposure", entries: 
     copy.META.setdefault("SERVER_PORT", "80")
     # There is no cookie that another site could have used.
     copy._dont_enforce_csrf_checks = True
-    copy.path = _changelist_path(exposure)
+    given = request.resolver_match.kwargs if request.resolver_match is not None else {}
+    copy.path = _changelist_path(exposure, given)
     copy.path_info = "/" + copy.path.removeprefix(copy.META["SCRIPT_NAME"]).lstrip("/")
     try:
         copy.resolver_match = resolve(copy.path_info)
     except Resolver404:
-        copy.resolver_match = None
+        copy.resolver_match = request.resolver_match
+    else:
+        # A tenant that the URL of the endpoint names is that of the action too.
+        copy.resolver_match.kwargs = {**given, **copy.resolver_match.kwargs}
     data = as_query(entries)
     data._mutable = False
     copy.POST = data
@@ -105,13 +110,14 @@ def changelist_request(request: MCPRequest, exposure: "ModelExposure", entries: 
     return made
 
 
-def _changelist_path(exposure: "ModelExposure") -> str:
+def _changelist_path(exposure: "ModelExposure", given: Mapping[str, Any]) -> str:
+    """Return the path of the admin's list; below the same prefix as the endpoint, where it is mounted there."""
     admin = getattr(exposure, "model_admin", None)
     site = admin.admin_site.name if admin is not None else "admin"
-    try:
-        return reverse(f"{site}:{exposure.opts.app_label}_{exposure.opts.model_name}_changelist")
-    except NoReverseMatch:
-        return "/"
+    for kwargs in (given, {}):
+        with suppress(NoReverseMatch):
+            return reverse(f"{site}:{exposure.opts.app_label}_{exposure.opts.model_name}_changelist", kwargs=kwargs)
+    return "/"
 
 
 def said(request: Any) -> list[dict[str, str]]:

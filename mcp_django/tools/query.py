@@ -1,6 +1,6 @@
 """``query_records``: rows of a model as columns and rows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import islice
@@ -17,12 +17,15 @@ from ..costs import read_limits
 from ..exceptions import ToolError
 from ..expressions import is_moving, wording
 from ..indexes import is_served
+from ..kinds import kind_of
+from ..lookups import Condition
 from ..ordering import client_order_key, sortable_names
 from ..pages import Page, read_page
 from ..pagination import OrderKey, read_cursor, write_cursor
 from ..queries import COUNT_CAP, PageQuery, count_rows
 from ..relativedates import local_now, seen_from
 from ..serializers import clean_text
+from ..visibility import related_exposure
 from .arguments import (
     check_names,
     exposure_argument,
@@ -106,7 +109,7 @@ def page_payload(request: MCPRequest, query: PageQuery, *, count: bool = False) 
     if count:
         payload["count"] = _count(request, query, page)
     payload["returned"] = kept
-    hints = list(page.notes)
+    hints = [*page.notes, *([] if page.rows else _key_hints(request, query))]
     more = kept < len(page.rows) or page.more
     if more:
         try:
@@ -155,6 +158,19 @@ def _order_hint(request: MCPRequest, query: PageQuery) -> list[str]:
     names = ", ".join(islice(quick, MAX_QUICK))
     instead = f": filters, or ordering by {names}, are faster" if names else ": filters make it faster"
     return [f"no index serves the order by {query.ordering[0].path}, so each page sorts all rows{instead}"]
+
+
+def _key_hints(request: MCPRequest, query: PageQuery) -> Iterator[str]:
+    """Yield what to say where nothing was found by a key that is a text: a label may have been taken for it."""
+    for condition in query.conditions:
+        if (
+            isinstance(condition, Condition)
+            and condition.lookup in ("exact", "in")
+            and condition.path.field.is_relation
+        ):
+            related = related_exposure(request, condition.path.field)
+            if related is not None and kind_of(related.opts.pk).word == "text":
+                yield f"{condition.path.field.name} is compared with primary keys of {related.label}, not with labels"
 
 
 def _fitting(page: Page, limit: int) -> int:

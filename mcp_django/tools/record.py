@@ -1,6 +1,7 @@
 """``get_record``: one row in full."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,10 @@ from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..labels import label_of
 from ..pages import show_row
+from ..resources.files import download_url, is_file
 from ..rows import FoundRow, find_row
 from ..serializers import clean_text
+from ..tickets import MAX_AGE
 from ..visibility import columns_of, get_exposure, visible_fields
 from .arguments import (
     MAX_FIELDS,
@@ -140,6 +143,8 @@ class GetRecord(RecordTool):
         exposure, found = self._find(request, given)
         names, inlines = _chosen(request, exposure, found.row, given.get("fields"))
         payload = full_record(request, exposure, found.row, names, found.labels, inlines)
+        if links := _downloads(request, exposure, payload):
+            payload["downloads"] = {"expires_in": MAX_AGE, **links}
         if flag_argument(given.get("history"), "history"):
             payload["history"] = history_of(request, exposure, found.row)
         return ToolResult(structured=payload)
@@ -161,6 +166,16 @@ class GetRecord(RecordTool):
             return exposure, find_row(request, exposure, given["pk"])
         except NotFound:
             raise ToolError(RECORD_NOT_FOUND) from None
+
+
+def _downloads(request: MCPRequest, exposure: "ModelExposure", payload: Mapping[str, Any]) -> dict[str, str]:
+    """Return a URL for each file of the shown record, where there are such URLs."""
+    links = {}
+    for name, value in payload["fields"].items():
+        if value and is_file(exposure, name):
+            url = download_url(request, replace(parse_uri(payload["uri"]), field_name=name))
+            links |= {name: url} if url is not None else {}
+    return links
 
 
 def _chosen(

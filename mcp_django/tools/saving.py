@@ -6,15 +6,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ValidationError
+from django.db import router
 from django.db.models import Model
 from django.forms import all_valid
 from django.http import QueryDict
+from django.utils.datastructures import MultiValueDict
 
 from ..context import MCPRequest
 from ..exceptions import ToolError
+from ..uploads import uploads_taken
 from .adminpage import as_page
 from .constraints import duplicate_note
-from .controls import as_query
+from .controls import as_files, as_query
 from .forms import HIDDEN_ERROR, error_lines, filled, page_entries, prepopulated, refuse, writable_names
 from .history import log_addition, log_change
 from .inlineforms import formset_errors, is_changed, prepare
@@ -46,8 +49,11 @@ def save_row(
         ToolError: a field is not one that the caller may write, or a value is not valid.
     """
     if exposure.serializer_class is not None:
-        return save_with_serializer(request, exposure, obj, values, tool)
-    return _save_with_form(request, exposure, obj, values, tool, messages)
+        done = save_with_serializer(request, exposure, obj, values, tool)
+    else:
+        done = _save_with_form(request, exposure, obj, values, tool, messages)
+    uploads_taken(request, router.db_for_write(exposure.model))
+    return done
 
 
 def check_values(request: MCPRequest, exposure: "ModelExposure", obj: Model, values: Mapping[str, Any]) -> None:
@@ -73,6 +79,7 @@ class _Page:
     named: Mapping[str, Any]
     wrong: Mapping[str, ValidationError]
     data: QueryDict
+    files: "MultiValueDict[str, Any]"
 
 
 def _filled_page(request: MCPRequest, exposure: "ModelExposure", obj: Model | None, values: Mapping[str, Any]) -> _Page:
@@ -89,8 +96,8 @@ def _filled_page(request: MCPRequest, exposure: "ModelExposure", obj: Model | No
         if not change and hasattr(exposure, "model_admin"):
             named |= prepopulated(exposure.model_admin.get_prepopulated_fields(request), draft, named, writable)
         entries, wrong = page_entries(request, draft, named)
-    data = as_query([*entries, *(entry for post in posts for entry in post.entries)])
-    return _Page(draft, posts, writable, named, wrong, data)
+    entries += [entry for post in posts for entry in post.entries]
+    return _Page(draft, posts, writable, named, wrong, as_query(entries), as_files(entries))
 
 
 def _save_with_form(
@@ -104,7 +111,7 @@ def _save_with_form(
     """Do what ``ModelAdmin.changeform_view`` does with a post, in its order."""
     change = obj is not None
     page = _filled_page(request, exposure, obj, values)
-    with as_page(request, "POST", page.data, messages):
+    with as_page(request, "POST", page.data, messages, page.files):
         form = filled(page.draft, obj, page.named, request.POST, request.FILES)
         posted = _posted(request, exposure, form, page.posts, change)
         formsets = [formset for _, formset in posted]

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ValidationError
 from django.db.models import Model
+from rest_framework.fields import FileField
 from rest_framework.relations import ManyRelatedField, PrimaryKeyRelatedField
 
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
+from .filevalues import read_file_value
 from .history import log_addition, log_change
 from .inputs import pick_rows
 from .naming import NOT_SAVED, nameable, named_values
@@ -28,10 +30,10 @@ def save_with_serializer(
     visible = nameable(request, exposure, obj) - set(exposure.get_readonly_fields(request, obj))
     shown: Any = exposure.serializer_class(obj, context=context)
     writable = [name for name, field in shown.fields.items() if name in visible and not field.read_only]
-    named = named_values(exposure, values, writable)
+    named, wrong = _with_files(request, shown, named_values(exposure, values, writable))
     before = dict(shown.data) if change else {}
     serializer: Any = exposure.serializer_class(obj, data=named, partial=change, context=context)
-    wrong = list(_invisible_rows(request, serializer, named))
+    wrong += _invisible_rows(request, serializer, named)
     if wrong or not serializer.is_valid():
         raise ToolError("\n".join([NOT_SAVED, *(wrong or _serializer_lines(serializer.errors))]))
     saved: Model = serializer.save()
@@ -43,6 +45,18 @@ def save_with_serializer(
     else:
         log_addition(request, exposure, saved, [{"added": {}}], tool)
     return saved, changed
+
+
+def _with_files(request: MCPRequest, serializer: Any, values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the values with the files that some of them are, and what is wrong with those."""
+    found, wrong = dict(values), []
+    for name, value in values.items():
+        if value is not None and isinstance(serializer.fields[name], FileField):
+            try:
+                found[name] = read_file_value(request, value)
+            except ValidationError as error:
+                wrong.append(f"{name}: {' '.join(error.messages)}")
+    return found, wrong
 
 
 def _invisible_rows(request: MCPRequest, serializer: Any, values: Mapping[str, Any]) -> Iterator[str]:

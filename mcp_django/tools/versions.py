@@ -1,7 +1,7 @@
 """The version of a row: a short text that changes when what the caller sees of the row, or of its inlines, is changed.
 
-It is a keyed digest (HMAC with ``SECRET_KEY``), bound to the endpoint and the row, of the values as they are stored: it tells nothing of
-them. What the caller does not see has no part in it, so that it does not tell of changes there either.
+It is a keyed digest (HMAC with ``SECRET_KEY``), bound to the endpoint and the row, of the values as they are stored: it
+tells nothing of them. What the caller does not see has no part in it, so that it does not tell of changes there either.
 """
 
 import base64

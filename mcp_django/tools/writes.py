@@ -45,7 +45,8 @@ VALUES: Final = {
     "type": "object",
     "properties": {},
     "description": (
-        "Values by field name, as describe_model lists them; a relation by primary key, an inline as a list of rows"
+        "Values by field name, as describe_model lists them; a relation by primary key, an inline as a list of rows, "
+        'a file as {"name","base64"}'
     ),
 }
 CHANGES: Final = {

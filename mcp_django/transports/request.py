@@ -11,10 +11,14 @@ from ..context import MCPContext, MCPRequest
 from ..protocol.headers import PARAM_PREFIX
 from ..sites import MCPSite
 
-__all__ = ["build_request", "headers_of", "scope_from_wsgi"]
+__all__ = ["build_request", "headers_of", "middleware_attributes", "scope_from_wsgi"]
 
 # Never given to hooks: no cookie is authority here, and the token belongs to the authenticator alone.
 DROPPED = frozenset({"cookie", "cookie2"})
+# What Django or its middleware puts on a request that is authority or belongs to that request alone.
+WITHHELD = frozenset({"user", "auser", "session", "_cached_user", "_acached_user", "_messages", "csrf_processing_done"})
+# What an ASGI request has of its own.
+ASGI_ATTRIBUTES = frozenset({"scope", "environ", "script_name", "headers", "encoding", "urlconf"})
 
 
 class EmptyRequest(MCPRequest):
@@ -86,8 +90,18 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
     return request
 
 
+def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
+    """Return what the project's middleware added to the request, for hooks to find on theirs."""
+    own = vars(HttpRequest()).keys() | WITHHELD
+    return {
+        name: value
+        for name, value in vars(request).items()
+        if name not in own and not name.startswith("_") and name not in ASGI_ATTRIBUTES
+    }
+
+
 def scope_from_wsgi(original: HttpRequest) -> dict[str, Any]:
-    """Return the scope that a WSGI request amounts to, for the plain road under a WSGI server."""
+    """Return the scope that a request of Django's amounts to, for the plain road under a WSGI server."""
     found = {key[5:]: str(value) for key, value in original.META.items() if key.startswith("HTTP_")}
     found |= {key: original.META[key] for key in ("CONTENT_TYPE", "CONTENT_LENGTH") if original.META.get(key)}
     return {

@@ -22,15 +22,11 @@ from ..sites import MCPSite
 from . import legacy_sse
 from .dispatch import Batched, Pending, conclude, run_batch
 from .exchange import Exchange
+from .files import file_urls
 from .http import as_application
-from .request import scope_from_wsgi
+from .request import middleware_attributes, scope_from_wsgi
 
-__all__ = ["endpoint", "sse_endpoint"]
-
-# What Django or its middleware puts on a request that is authority or belongs to that request alone.
-WITHHELD = frozenset({"user", "auser", "session", "_cached_user", "_acached_user", "_messages", "csrf_processing_done"})
-# What an ASGI request has of its own.
-ASGI_ATTRIBUTES = frozenset({"scope", "environ", "script_name", "headers", "encoding", "urlconf"})
+__all__ = ["endpoint", "file_urls", "sse_endpoint"]
 
 
 def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
@@ -68,16 +64,6 @@ def _exempt(view: Callable[[HttpRequest], Awaitable[HttpResponseBase]]) -> Any:
 def hook_attributes(request: HttpRequest) -> Mapping[str, Any]:
     """Return what hooks find on their request beside its own: what middleware added, and the match of its URL."""
     return {**middleware_attributes(request), "resolver_match": request.resolver_match}
-
-
-def middleware_attributes(request: HttpRequest) -> Mapping[str, Any]:
-    """Return what the project's middleware added to the request, for hooks to find on theirs."""
-    own = vars(HttpRequest()).keys() | WITHHELD
-    return {
-        name: value
-        for name, value in vars(request).items()
-        if name not in own and not name.startswith("_") and name not in ASGI_ATTRIBUTES
-    }
 
 
 # Consumers at work: the event loop itself holds tasks weakly.

@@ -1,4 +1,4 @@
-"""``manage.py clear_mcp_sessions``: delete what is left of sessions, streams and calls that are over."""
+"""``manage.py clear_mcp_sessions``: delete what is left of sessions, streams, calls and uploads that are over."""
 
 from typing import Any
 
@@ -7,14 +7,16 @@ from django.core.management.base import BaseCommand
 from ...methods.once import clear_keyed_calls
 from ...sessions import clear_sessions
 from ...streams import clear_streams
+from ...uploads import clear_uploads
 
 
 class Command(BaseCommand):
-    """Deletes what is older than ``SESSION_IDLE``, ``STREAM_MAX_AGE`` and ``IDEMPOTENCY_MAX_AGE``."""
+    """Deletes what is older than ``SESSION_IDLE``, ``STREAM_MAX_AGE`` and ``IDEMPOTENCY_MAX_AGE``, and old uploads."""
 
-    help = "Delete MCP sessions that were not used for SESSION_IDLE seconds, and streams and calls of no more use."
+    help = "Delete MCP sessions unused for SESSION_IDLE seconds, and streams, calls and uploads of no more use."
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print how many were deleted."""
         streams, sessions, calls = clear_streams(), clear_sessions(), clear_keyed_calls()
-        self.stdout.write(f"Deleted {sessions} sessions, {streams} streams and {calls} calls.")
+        uploads = clear_uploads()
+        self.stdout.write(f"Deleted {sessions} sessions, {streams} streams, {calls} calls and {uploads} uploads.")

@@ -1,0 +1,57 @@
+"""What a project's managers give: whether it is every row of the table, and rows that take filters and an order."""
+
+from functools import lru_cache
+from typing import Any, Final
+
+from django.db.models import Model, QuerySet
+from django.db.models.manager import BaseManager
+
+__all__ = ["filterable", "gives_every_row", "with_loaded"]
+
+# The methods of a queryset by which a class of the project's own could decide which rows there are.
+DECIDING: Final = ("__init__", "_chain", "_clone", "_fetch_all", "_filter_or_exclude", "_iterator", "filter", "query")
+
+
+def gives_every_row(model: type[Model]) -> bool:
+    """Return whether the default manager gives all rows of the table, whoever asks and whenever."""
+    manager: Any = model._default_manager
+    return type(manager).get_queryset is BaseManager.get_queryset and _is_plain(manager._queryset_class)
+
+
+@lru_cache(maxsize=1024)
+def _is_plain(queryset_class: type[QuerySet[Any]]) -> bool:
+    return all(getattr(queryset_class, name) is getattr(QuerySet, name) for name in DECIDING)
+
+
+def filterable(queryset: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the same rows as a queryset of instances that takes filters and an order.
+
+    One that is united, sliced, ``DISTINCT ON`` or of values takes none: its keys become a subquery.
+    """
+    query: Any = queryset.query
+    if not (query.combinator or query.is_sliced or query.distinct_fields or _has_values(queryset)):
+        return queryset
+    keys = (queryset if query.is_sliced or query.distinct_fields else queryset.order_by()).values("pk")
+    return queryset.__class__(queryset.model, using=queryset.db).filter(pk__in=keys)
+
+
+def _has_values(queryset: Any) -> bool:
+    return queryset._fields is not None
+
+
+def with_loaded(queryset: QuerySet[Any], paths: set[str]) -> QuerySet[Any]:
+    """Return the rows with these columns and relations loaded, though ``only()`` or ``defer()`` leave them out.
+
+    They would be fetched for each row by itself otherwise, and a relation could not be followed at all.
+    """
+    query: Any = queryset.query
+    names, is_defer = query.deferred_loading
+    if not is_defer:
+        return queryset.defer(None).only(*sorted({*names, *paths}))
+    needed = {_root(queryset.model, path) for path in paths}
+    left = sorted(name for name in names if "__" in name or _root(queryset.model, name) not in needed)
+    return queryset.defer(None).defer(*left) if len(left) < len(names) else queryset
+
+
+def _root(model: type[Model], path: str) -> str:
+    return str(model._meta.get_field(path.partition("__")[0]).name)
