@@ -8,21 +8,26 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import holding, load, report
-from .calls import LEGACY, MODERN, Call, calls, checker
+from . import depth, endurance, holding, load, report
+from .calls import LEGACY, MODERN, Call, checker
 from .counting import HEADER
 from .servers import CONTENDERS, STREAM_CONTENDERS, Contender, Server, cores, running
+from .suite import CALL_NAMES, calls
 
 WARM_UP_PART = 0.25
 # Rows of the long table after the deep page's beginning.
 BEYOND = 200
-CALL_NAMES = ("tools_list", "query_records", "get_record", "first_page", "deep_page")
+TOKENS = "tokens"
+# All that can be measured.
+NAMES = (*CALL_NAMES, *holding.SCENARIOS, endurance.NAME, depth.NAME, TOKENS)
+# The one whose memory and deep pages are measured.
+OURS = CONTENDERS[0]
 # The call that is made beside streams.
 BESIDE = "get_record"
 # Streams that one user may have open in one worker, as the app's settings have it by default.
@@ -37,13 +42,20 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--rows", type=int, default=100_000, help="articles")
     parser.add_argument("--events", type=int, default=1_000_200, help="rows of the long table")
+    parser.add_argument("--long-rows", type=int, default=10_000_000, help="of the table on PostgreSQL")
+    parser.add_argument(
+        "--postgres",
+        default=os.environ.get("TEST_POSTGRES_URL", depth.DEFAULT_URL),
+        help="URL of a server on which databases can be created (TEST_POSTGRES_URL)",
+    )
+    parser.add_argument("--pages", type=int, default=10_000, help="after which a worker's memory is compared")
     parser.add_argument("--streams", type=int, default=5_000, help="whose memory is measured")
     parser.add_argument("--subscribers", type=int, default=1_000, help="streams that hear of a change, or are idle")
     parser.add_argument("--settle", type=float, default=1, help="seconds between what is done to streams")
     parser.add_argument("--per-user", type=int, default=MAX_STREAMS, help="streams of one user, at most MAX_STREAMS")
     parser.add_argument("--revision", choices=(LEGACY, MODERN), default=MODERN, help="of the protocol")
     parser.add_argument("--json", type=Path, default=Path("build/benchmarks.json"), help="file to write")
-    names = [*CALL_NAMES, *holding.SCENARIOS, *(contender.name for contender in CONTENDERS)]
+    names = [*NAMES, *(contender.name for contender in CONTENDERS)]
     parser.add_argument("--only", nargs="+", choices=names, default=[], help="these measurements and these contenders")
     return parser.parse_args(arguments)
 
@@ -87,54 +99,81 @@ class Harness:
 
     def __init__(self, options: argparse.Namespace, database: Path, known: list[Call], tokens: list[str]) -> None:
         only = set(options.only)
-        self.options, self.database, self.tokens = options, database, tokens
-        everything = not only.intersection([*CALL_NAMES, *holding.SCENARIOS])
-        self.calls = [call for call in known if call.name in only or everything]
-        self.scenarios = [name for name in holding.SCENARIOS if name in only or everything]
+        self.options, self.database, self.tokens = options, str(database), tokens
+        self.chosen = only.intersection(NAMES) or set(NAMES)
+        self.calls = [call for call in known if call.name in self.chosen]
+        self.scenarios = [name for name in holding.SCENARIOS if name in self.chosen]
         self.beside = next(call for call in known if call.name == BESIDE)
-        chosen = {contender.name for contender in CONTENDERS} & only
-        self.contenders = [item for item in CONTENDERS if item.name in chosen or not chosen]
+        contenders = {contender.name for contender in CONTENDERS} & only
+        self.contenders = [item for item in CONTENDERS if item.name in contenders or not contenders]
         self.cells: dict[report.Key, report.Cell] = {}
+        # What was not measured, and why.
+        self.skipped: dict[str, str] = {}
 
-    def request(self, call: Call, server: Server) -> bytes:
-        """Return the bytes of a call to a server."""
-        return call.request(server.contender, server.port, self.tokens[0], self.options.revision)
+    def requests(self, call: Call, server: Server) -> Iterator[bytes]:
+        """Return the bytes of a call to a server, without end."""
+        return itertools.cycle(
+            call.requests(server.contender, server.port, self.tokens[0], self.options.revision),
+        )
 
-    async def count(self, contender: Contender) -> None:
+    async def compare(self, calls: Sequence[Call], contenders: Sequence[Contender], database: str) -> None:
+        """Measure calls, those of one group together."""
+        asked = [contender for contender in contenders if any(call.has(contender) for call in calls)]
+        if not asked:
+            return
+        say("Counting queries ...")
+        for contender in asked:
+            await self.count(calls, contender, database)
+        server_core, load_core = self.cores
+        with ExitStack() as stack:
+            servers = [stack.enter_context(running(contender, database, cpu=server_core)) for contender in asked]
+            if load_core is not None:
+                os.sched_setaffinity(0, {load_core})
+            for _, group in itertools.groupby(calls, key=lambda call: call.group or call.name):
+                together = list(group)
+                say(f"Measuring {' and '.join(call.title for call in together)} ...")
+                await self.measure(together, servers)
+
+    async def count(self, calls: Sequence[Call], contender: Contender, database: str) -> None:
         """Count the queries of each call, in a server that does so."""
-        with running(contender, self.database, counting=True) as server:
-            for call in self.calls:
+        with running(contender, database, counting=True) as server:
+            for call in calls:
                 if call.has(contender):
+                    requests = self.requests(call, server)
                     # The first call of a process fills its caches.
-                    await load.fetch(server.port, self.request(call, server))
-                    answer = await load.fetch(server.port, self.request(call, server))
+                    await load.fetch(server.port, next(requests))
+                    answer = await load.fetch(server.port, next(requests))
                     call.read(contender, answer)
                     cell = self.cells[call.name, contender.name] = report.Cell()
                     cell.queries, cell.size = int(answer.headers[HEADER]), len(answer.body)
 
     async def measure(self, calls: Sequence[Call], servers: Sequence[Server]) -> None:
         """Measure calls that are to be compared: one contender after the other, in rounds."""
-        cells = [(call, server) for server in servers for call in calls if call.has(server.contender)]
+        cells = [
+            (call, server, self.requests(call, server))
+            for server in servers
+            for call in calls
+            if call.has(server.contender)
+        ]
         essences: dict[str, set[str]] = {}
         checks = []
-        for call, server in cells:
-            answer = await load.fetch(server.port, self.request(call, server))
-            essences.setdefault(call.name, set()).add(repr(call.read(server.contender, answer)))
+        for call, server, requests in cells:
+            answer = await load.fetch(server.port, next(requests))
+            essences.setdefault(call.essence_of or call.name, set()).add(repr(call.read(server.contender, answer)))
             checks.append(checker(answer))
         if any(len(found) > 1 for found in essences.values()):
             raise load.BadAnswer(f"the contenders' answers are not the same: {essences}")
-        for (call, server), check in zip(cells, checks, strict=True):
-            await self.press(call, server, check, max(self.options.seconds * WARM_UP_PART, 0.01))
+        for (_, server, requests), check in zip(cells, checks, strict=True):
+            await self.press(server, requests, check, max(self.options.seconds * WARM_UP_PART, 0.01))
         for _ in range(self.options.rounds):
-            for (call, server), check in zip(cells, checks, strict=True):
+            for (call, server, requests), check in zip(cells, checks, strict=True):
                 before = server.cpu_seconds()
-                sample = await self.press(call, server, check, self.options.seconds)
+                sample = await self.press(server, requests, check, self.options.seconds)
                 self.record(self.cells[call.name, server.contender.name], sample, before, server.cpu_seconds())
 
-    async def press(self, call: Call, server: Server, check: load.Check, seconds: float) -> load.Sample:
+    async def press(self, server: Server, requests: Iterator[bytes], check: load.Check, seconds: float) -> load.Sample:
         """Put load on a server."""
-        request, connections = self.request(call, server), self.options.connections
-        return await load.run(server.port, request, check, connections=connections, seconds=seconds)
+        return await load.run(server.port, requests, check, connections=self.options.connections, seconds=seconds)
 
     def record(self, cell: report.Cell, sample: load.Sample, before: float | None, after: float | None) -> None:
         """Add one round."""
@@ -147,33 +186,42 @@ class Harness:
 
     async def run(self) -> dict[str, Any]:
         """Do all of it and return the document."""
-        server_core, load_core = cores()
-        if self.calls:
-            say("Counting queries ...")
-            for contender in self.contenders:
-                await self.count(contender)
-        with ExitStack() as stack:
-            servers = [
-                stack.enter_context(running(contender, self.database, cpu=server_core))
-                for contender in self.contenders
-                if self.calls
-            ]
-            if load_core is not None:
-                os.sched_setaffinity(0, {load_core})
-            for _, group in itertools.groupby(self.calls, key=lambda call: call.group or call.name):
-                together = list(group)
-                say(f"Measuring {' and '.join(call.title for call in together)} ...")
-                await self.measure(together, servers)
-        names = ("seconds", "rounds", "connections", "rows", "events", "streams", "subscribers", "per_user", "revision")
-        streams = await self.streams(server_core)
-        return report.document(self.cells, streams, {name: getattr(self.options, name) for name in names})
+        self.cores = cores()
+        await self.compare(self.calls, self.contenders, self.database)
+        streams = await self.streams()
+        memory = await self.memory()
+        await self.long_pages()
+        shown = {name: value for name, value in vars(self.options).items() if name not in ("json", "only", "postgres")}
+        return report.document(self.cells, streams, memory, self.skipped, shown)
 
-    async def streams(self, server_core: int | None) -> dict[str, Any]:
+    async def long_pages(self) -> None:
+        """Measure the pages of the very long table, where there is a server to make it on."""
+        if depth.NAME not in self.chosen or OURS not in self.contenders:
+            return
+        try:
+            with depth.database(self.options.postgres) as url:
+                calls = depth.prepare(url, self.options.long_rows, say)
+                self.calls += calls
+                await self.compare(calls, [OURS], url)
+        except depth.Unavailable as error:
+            self.skipped[depth.NAME] = f"{error}"
+            say(f"The {self.options.long_rows:,} rows on PostgreSQL are not measured: {error}")
+
+    async def memory(self) -> dict[str, Any]:
+        """Measure the memory of a worker over many pages."""
+        if endurance.NAME not in self.chosen or OURS not in self.contenders:
+            return {}
+        options = self.options
+        say(f"Reading {options.pages:,} pages ...")
+        start = partial(running, OURS, self.database, cpu=self.cores[0])
+        return await endurance.measure(start, self.tokens[0], options.pages, options.rows, options.connections)
+
+    async def streams(self) -> dict[str, Any]:
         """Measure what open streams cost."""
         if not self.scenarios:
             return {}
         holding.allow_files(max(self.options.streams, self.options.subscribers))
-        start = partial(running, database=self.database, cpu=server_core)
+        start = partial(running, database=self.database, cpu=self.cores[0])
         contenders = [item for item in STREAM_CONTENDERS if item.name in {item.name for item in self.contenders}]
         held = holding.Holding(start, self.database, self.tokens[1:], self.beside, contenders, self.options.settle)
         return await held.run(self.scenarios, self.options, say)
@@ -186,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         database = Path(directory) / "db.sqlite3"
         harness = Harness(options, database, *prepare(database, options))
         result = asyncio.run(harness.run())
-        result["tokens"] = count_tokens() if not options.only else []
+        result["tokens"] = count_tokens() if TOKENS in harness.chosen else []
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
     print(report.table(harness.calls, result))

@@ -57,14 +57,14 @@ class Call:
             return [http_request("GET", self.path, headers)]
         headers["Content-Type"] = "application/json"
         bodies = [json.dumps(values).encode() for values in self.values]
-        return [
-            http_request("POST", self.path, headers | {"Content-Length": str(len(body))}, body) for body in bodies
-        ]
+        return [http_request("POST", self.path, headers | {"Content-Length": str(len(body))}, body) for body in bodies]
 
-    def all_params(self) -> list[Mapping[str, Any]]:
+    def all_params(self) -> Sequence[Mapping[str, Any]]:
         """Return the params of the requests of MCP."""
         arguments = self.params.get("arguments", {})
-        changed = [{**self.params, "arguments": {**arguments, "values": values}} for values in self.values]
+        changed: list[Mapping[str, Any]] = [
+            {**self.params, "arguments": {**arguments, "values": values}} for values in self.values
+        ]
         return changed or [self.params]
 
     def read(self, contender: Contender, answer: Answer) -> Any:

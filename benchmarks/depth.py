@@ -21,6 +21,14 @@ FILL_TIMEOUT: Final = 900
 MULTIPLE: Final = 5
 
 
+# The orders of :mod:`benchmarks.project.visits`, by name.
+ORDERS: Final = {
+    "pk": "by primary key",
+    "date": "by indexed date",
+    "composite": "by kind and date",
+}
+
+
 class Unavailable(Exception):
     """There is no server on which the table could be made."""
 
@@ -64,7 +72,7 @@ def prepare(url: str, rows: int, say: Callable[[str], None]) -> list[Call]:
     say(f"Making {rows:,} rows on PostgreSQL ...")
     started = time.perf_counter()
     environment = os.environ | {"BENCH_DATABASE": url, "DJANGO_SETTINGS_MODULE": "benchmarks.project.settings"}
-    command = [sys.executable, "-m", "benchmarks.project.visits", str(rows)]
+    command = [sys.executable, "-m", "benchmarks.fill", str(rows)]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=FILL_TIMEOUT, check=True)
     say(f"... in {time.perf_counter() - started:.1f} s")
     return [call for order in json.loads(done.stdout) for call in calls_of(order, rows)]
@@ -72,11 +80,23 @@ def prepare(url: str, rows: int, say: Callable[[str], None]) -> list[Call]:
 
 def calls_of(order: Mapping[str, Any], rows: int) -> list[Call]:
     """Return the calls of an order, as :mod:`benchmarks.project.visits` describes it."""
-    name, title, arguments = order["name"], order["title"], order["arguments"]
+    name, arguments = order["name"], order["arguments"]
     deeper = {**arguments, "cursor": order["cursor"]}
     return [
-        _call(f"long_first_{name}", f"first of {rows:,} {title}", arguments, order["first"], name),
-        _call(f"long_deep_{name}", f"after {order['depth']:,} {title}", deeper, order["deep"], name),
+        _call(
+            f"long_first_{name}",
+            f"{rows:,} rows {ORDERS[name]}: first page",
+            arguments,
+            order["first"],
+            name,
+        ),
+        _call(
+            f"long_deep_{name}",
+            f"{rows:,} rows {ORDERS[name]}: after {order['depth']:,}",
+            deeper,
+            order["deep"],
+            name,
+        ),
     ]
 
 

@@ -133,10 +133,8 @@ class Connection(asyncio.Protocol):
         self.transport.close()
 
 
-async def run(
-    port: int, requests: Iterator[bytes], check: Check, *, connections: int, seconds: float | None = None
-) -> Sample:
-    """Put load on a server of this machine: for a time, or until each request was answered.
+async def run(port: int, requests: Iterator[bytes], check: Check, *, connections: int, seconds: float) -> Sample:
+    """Put load on a server of this machine: for a time, or until each request is answered.
 
     Raises:
         BadAnswer: ``check`` refused an answer, or none came.

@@ -9,8 +9,11 @@ from importlib.metadata import version
 from typing import Any
 
 from .calls import Call
+from .depth import ORDERS as LONG_ORDERS
+from .endurance import memory_lines
 from .servers import CONTENDERS, load_average
 from .streamreport import stream_lines, stream_targets
+from .suite import ROADS
 
 PACKAGES = ("django", "channels", "django-oauth-toolkit", "mcp", "mcp-types", "orjson", "uvicorn")
 
@@ -55,8 +58,16 @@ class Target:
     least: float | None = None
 
 
+# A time of at most 1.1 is a rate of at least 1 / 1.1.
+DEEP = 1 / 1.1
 TARGETS = (
-    Target("query_records: fast road / official SDK", ("query_records", "fast"), ("query_records", "sdk"), 2.0),
+    Target("query_records: fast road / official SDK", ("query_records", "fast"), ("query_records", "sdk"), 4.0),
+    Target(
+        "query_records of an own get_queryset: fast road / official SDK",
+        ("own_queryset", "fast"),
+        ("query_records", "sdk"),
+        2.0,
+    ),
     Target("tools/list: fast road / official SDK", ("tools_list", "fast"), ("tools_list", "sdk"), 1.0),
     Target(
         "query_records: plain road / bare view, both behind default middleware",
@@ -70,9 +81,38 @@ TARGETS = (
         ("get_record", "bare_mw"),
         1.0,
     ),
-    # A time of at most 1.1 is a rate of at least 1 / 1.1.
-    Target("deep page / first page, fast road", ("deep_page", "fast"), ("first_page", "fast"), 1 / 1.1),
-    Target("get_record: fast road / official SDK", ("get_record", "fast"), ("get_record", "sdk")),
+    Target("deep page / first page, SQLite", ("deep_page", "fast"), ("first_page", "fast"), DEEP),
+    *(
+        Target(
+            f"deep page / first page, PostgreSQL, {what}",
+            (f"long_deep_{name}", "fast"),
+            (f"long_first_{name}", "fast"),
+            DEEP,
+        )
+        for name, what in LONG_ORDERS.items()
+    ),
+    *(
+        Target(f"{name}: fast road / official SDK", (name, "fast"), (name, "sdk"))
+        for name in ("get_record", "aggregate_records", "update_record")
+    ),
+    *(
+        Target(f"{name}: plain road / bare view, both behind default middleware", (name, "plain_mw"), (name, "bare_mw"))
+        for name in ("aggregate_records", "update_record")
+    ),
+    *(
+        Target(f"query_records of {what}: fast road / official SDK", (name, "fast"), ("query_records", "sdk"))
+        for name, (_, what) in ROADS.items()
+        if name != "own_queryset"
+    ),
+    *(
+        Target(f"query_records of {what} / compiled plan, fast road", (name, "fast"), ("query_records", "fast"))
+        for name, (_, what) in ROADS.items()
+    ),
+    Target(
+        "query_records of a serializer_class / of a computed column, fast road",
+        ("serializer", "fast"),
+        ("computed_column", "fast"),
+    ),
     Target("query_records: plain road / official SDK", ("query_records", "plain"), ("query_records", "sdk")),
     Target("query_records: fast road / bare view", ("query_records", "fast"), ("query_records", "bare")),
     Target("query_records: fast road / plain road", ("query_records", "fast"), ("query_records", "plain")),
@@ -116,7 +156,13 @@ def _by_cpu(above: Cell, below: Cell) -> float | None:
     return round(_median_ratio(below.cpu, above.cpu), 3) if above.cpu and below.cpu and all(above.cpu) else None
 
 
-def document(cells: Cells, streams: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def document(
+    cells: Cells,
+    streams: Mapping[str, Any],
+    memory: Mapping[str, Any],
+    skipped: Mapping[str, str],
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
     """Return everything, for JSON."""
     measured: dict[str, dict[str, Any]] = {}
     for (call, contender), cell in cells.items():
@@ -134,6 +180,8 @@ def document(cells: Cells, streams: Mapping[str, Any], options: Mapping[str, Any
         "ratios": ratios(cells),
         "streams": streams,
         "stream_targets": stream_targets(streams),
+        "worker_memory": dict(memory),
+        "skipped": dict(skipped),
     }
 
 
@@ -171,8 +219,10 @@ def table(calls: Sequence[Call], result: Mapping[str, Any]) -> str:
         by_cpu = "-" if ratio["by_cpu"] is None else f"{ratio['by_cpu']:.2f}"
         lines.append(f"  {ratio['ratio']:<72}{ratio['value']:>8.2f}{by_cpu:>8}{mark}")
     lines += stream_lines(result["streams"], result["stream_targets"])
+    lines += memory_lines(result["worker_memory"])
     lines += token_lines(result.get("tokens", ()))
-    return "\n".join(lines)
+    lines += ["", *(f"not measured: {name}: {why}" for name, why in result["skipped"].items())]
+    return "\n".join(lines).rstrip()
 
 
 def token_lines(found: Sequence[Mapping[str, Any]]) -> list[str]:

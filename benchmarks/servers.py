@@ -61,9 +61,7 @@ class Server:
 
 
 @contextmanager
-def running(
-    contender: Contender, database: str, *, cpu: int | None = None, counting: bool = False
-) -> Iterator[Server]:
+def running(contender: Contender, database: str, *, cpu: int | None = None, counting: bool = False) -> Iterator[Server]:
     """Run a contender.
 
     Raises:

@@ -159,23 +159,30 @@ class AdminExposure(ModelExposure):
         return [*super().get_named_filters(request), *admin_filters(request, self)]
 
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
-        """Return the admin's ``search_fields``, but none that is sensitive: it could be guessed letter by letter."""
+        """Return the admin's ``search_fields``, but none that is hidden here: it could be guessed letter by letter."""
         if self.search_fields:
             return self.search_fields
-        return [name for name in self.model_admin.get_search_fields(request) if not self._is_sensitive_path(name)]
+        return [name for name in self.model_admin.get_search_fields(request) if not self._is_hidden_path(name)]
 
-    def _is_sensitive_path(self, text: str) -> bool:
+    def _is_hidden_path(self, text: str) -> bool:
+        """Return whether the path leads through a field that is sensitive, or that an exposure leaves out."""
         name = text.lstrip("^=@")
         path = resolve_path(self.model, name)
-        return any(map(is_sensitive, name.split("__"))) or (
-            path is not None and is_sensitive(path.field.name, path.field.model)
-        )
+        if path is not None and is_sensitive(path.field.name, path.field.model):
+            return True
+        exposure: ModelExposure | None = self
+        for part in name.split("__"):
+            if is_sensitive(part) or (exposure is not None and exposure.leaves_out(part)):
+                return True
+            field = exposure.fields_by_name.get(part) if exposure is not None else None
+            exposure = self.site.exposures.get(field.related_model) if field is not None else None
+        return False
 
     def get_search_results(
         self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         """Search as the admin does, its own override included."""
-        if self.search_fields or any(map(self._is_sensitive_path, self.model_admin.get_search_fields(request))):
+        if self.search_fields or any(map(self._is_hidden_path, self.model_admin.get_search_fields(request))):
             return super().get_search_results(request, queryset, search_term)
         return self.model_admin.get_search_results(request, queryset, search_term)
 

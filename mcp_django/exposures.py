@@ -17,12 +17,13 @@ from .conf import settings
 from .context import MCPRequest
 from .managers import filterable, gives_every_row
 from .namedfilters import NamedFilter
+from .narrowing import search_paths
+from .sensitive import is_sensitive
 from .tools.actions import Action, FunctionAction
 from .tools.deletion import deleted_objects
 from .tools.filtersets import FilterSetFilter
 from .tools.history import log
 from .tools.inlines import is_djangos
-from .sensitive import is_sensitive
 
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin
@@ -96,6 +97,18 @@ class ModelExposure:
             declared = [field.name for field in self.opts.concrete_fields if not is_sensitive(field.name, self.model)]
         return self.with_primary_key(name for name in declared if name not in self.exclude)
 
+    @cached_property
+    def fields_by_name(self) -> Mapping[str, Any]:
+        """The fields of the model, relations from elsewhere included, by the names that paths of the ORM have."""
+        return {field.name: field for field in self.opts.get_fields()}
+
+    def leaves_out(self, name: str) -> bool:
+        """Return whether ``exclude`` or ``fields`` keeps a field of the model from callers."""
+        if name in self.exclude:
+            return True
+        decides = self.fields is not None or not hasattr(self, "model_admin")
+        return decides and name in self.fields_by_name and name not in self.default_fields
+
     def with_primary_key(self, names: Any) -> tuple[str, ...]:
         """Return the names without repetition, the primary key's in front."""
         return tuple(dict.fromkeys([self.opts.pk.name, *names]))
@@ -155,9 +168,14 @@ class ModelExposure:
         """Return the rows that match and whether they may hold duplicates, by the rules of the admin's search."""
         from django.contrib.admin import ModelAdmin, site
 
+        fields = list(self.get_search_fields(request))
+        queryset, visible = search_paths(request, queryset, fields)
+        if fields and not visible:
+            return queryset.none(), False
         searcher = ModelAdmin(self.model, site)
-        searcher.search_fields = list(self.get_search_fields(request))  # type: ignore[misc]
-        return searcher.get_search_results(request, queryset, search_term)
+        searcher.search_fields = visible  # type: ignore[misc]
+        found, may_have_duplicates = searcher.get_search_results(request, queryset, search_term)
+        return found, may_have_duplicates or visible != fields
 
     def get_filter_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]] | None:
         """Return the lookups allowed for each field, or None for those that go with the types of the fields."""

@@ -7,8 +7,8 @@ not be told by which rows are found.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from django.core.exceptions import ValidationError
-from django.db.models import Q, QuerySet
+from django.core.exceptions import FieldDoesNotExist, ValidationError
+from django.db.models import Case, F, Q, QuerySet, When
 from django.db.models.sql.where import AND
 
 from .context import MCPRequest
@@ -21,7 +21,7 @@ from .visibility import has_every_row, related_exposure
 if TYPE_CHECKING:
     from .exposures import ModelExposure
 
-__all__ = ["filtered", "leads_to_hidden_model", "leads_to_hidden_rows", "searched"]
+__all__ = ["filtered", "leads_to_hidden_model", "leads_to_hidden_rows", "search_paths", "searched"]
 
 
 def filtered(
@@ -67,6 +67,50 @@ def searched(request: MCPRequest, exposure: "ModelExposure", queryset: QuerySet[
     if may_have_duplicates or not _is_part_of(found, queryset, joins=True):
         return queryset.filter(pk__in=_keys(found))
     return found
+
+
+def search_paths(
+    request: MCPRequest, queryset: QuerySet[Any], fields: Sequence[str]
+) -> tuple[QuerySet[Any], list[str]]:
+    """Return the rows, and what to search in them: paths through hidden rows become columns that are empty there.
+
+    A path through a model that the caller may not view is left out, and one with a lookup through hidden rows.
+    """
+    found = []
+    for number, text in enumerate(fields):
+        name = text.lstrip("^=@")
+        visible, is_column = _visible_on(request, queryset.model, name)
+        if visible is None:
+            found.append(text)
+        elif visible and is_column:
+            alias = f"mcp_search{number}"
+            queryset = queryset.alias(**{alias: Case(When(Q(*visible), then=F(name)))})
+            found.append(text.removesuffix(name) + alias)
+    return queryset, found
+
+
+def _visible_on(request: MCPRequest, model: Any, path: str) -> tuple[list[Q] | None, bool]:
+    """Return the conditions for visible rows all along the path, and whether it ends at a column.
+
+    There are None where nothing is hidden, and no conditions where all is.
+    """
+    names, found = path.split("__"), []
+    for position, name in enumerate(names):
+        try:
+            field = model._meta.get_field(model._meta.pk.name if name == "pk" else name)
+        except FieldDoesNotExist:
+            return found or None, False
+        if position == len(names) - 1 or field.related_model is None:
+            break
+        if _hides_rows(request, field):
+            related = related_exposure(request, field)
+            if related is None:
+                return [], False
+            key = field.target_field.attname if field.concrete else "pk"
+            rows = related.get_queryset(request).order_by().values(key)
+            found.append(Q(("__".join([*names[: position + 1], "in"]), rows)))
+        model = field.related_model
+    return found or None, True
 
 
 def _keys(queryset: QuerySet[Any]) -> QuerySet[Any]:

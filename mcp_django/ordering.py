@@ -12,6 +12,7 @@ from .context import MCPRequest
 from .kinds import kind_of
 from .lookups import resolve_path
 from .pagination import OrderKey
+from .sensitive import is_sensitive
 from .serializers import Column, resolve_column
 from .visibility import MAX_NAME, has_every_row, related_exposure, visible_fields, visible_name
 
@@ -122,7 +123,13 @@ def client_order_key(
 
 def _column_key(exposure: "ModelExposure", column: Column) -> OrderKey | None:
     order = column.name if column.is_plain else column.order_field
-    return _own_key(exposure.model, order) if order and order != "?" else None
+    key = _own_key(exposure.model, order) if order and order != "?" else None
+    if key is None or column.is_plain:
+        return key
+    # What is hidden must not be told by the order of something that is computed from it.
+    root: Any = exposure.opts.get_field(key.path.partition("__")[0])
+    hidden = root.name in exposure.exclude or is_sensitive(key.field.name, key.field.model)
+    return None if hidden else key
 
 
 def _path_key(request: MCPRequest, exposure: "ModelExposure", text: str, *, is_declared: bool) -> OrderKey | None:

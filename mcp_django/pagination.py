@@ -66,7 +66,9 @@ class OrderKey:
 
 
 def _salt(request: MCPRequest, purpose: str) -> str:
-    return SEPARATOR.join([SALT, request.mcp.site.name, request.mcp.resource.removesuffix("/"), str(request.user.pk), purpose])
+    return SEPARATOR.join(
+        [SALT, request.mcp.site.name, request.mcp.resource.removesuffix("/"), str(request.user.pk), purpose]
+    )
 
 
 def _seal(request: MCPRequest, purpose: str, data: bytes) -> str:
@@ -84,15 +86,14 @@ def write_cursor(request: MCPRequest, purpose: str, keys: Sequence[OrderKey], va
     Raises:
         ToolError: a value is too long to be carried by a cursor, or is none that its column can have.
     """
-    names = ", ".join(key.path for key in keys[:3])
     try:
         plain = [_plain(value) for value in values]
         _read(keys, plain)
     except (ValueError, ValidationError):
-        raise ToolError(f"The order by {names} ends at a value that cannot be read. Choose another ordering.") from None
+        raise ToolError("This order ends at a value that cannot be read. Choose another ordering.") from None
     data = orjson.dumps(plain)
     if len(data) > MAX_KEY_BYTES:
-        raise ToolError(f"The order by {names} cannot be paged: its texts are too long. Choose another ordering.")
+        raise ToolError("This order cannot be paged: its texts are too long. Choose another ordering.")
     return _seal(request, purpose, data)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from rest_framework.fields import SkipField
+from rest_framework.fields import FileField, SkipField
 
 from .context import MCPRequest
 from .peers import each_row
@@ -48,7 +48,20 @@ def represented(request: MCPRequest, exposure: "ModelExposure", rows: Sequence[A
     """Return what the serializer makes of each row, with ``LOST`` for what it fails to make."""
     assert exposure.serializer_class is not None
     serializer = exposure.serializer_class(context={"request": request})
+    _name_files(serializer)
     return each_row(rows, partial(_represented, exposure, serializer))[0]
+
+
+def _name_files(field: Any) -> None:
+    """Let files be written as their names: the URLs of a storage may carry its credentials.
+
+    Not where a field was declared with ``use_url``.
+    """
+    if isinstance(field, FileField) and not hasattr(field, "use_url"):
+        field.use_url = False
+    for inner in (*_fields(field).values(), getattr(field, "child", None)):
+        if inner is not None:
+            _name_files(inner)
 
 
 def _represented(exposure: "ModelExposure", serializer: Any, row: Any) -> Mapping[str, Any]:

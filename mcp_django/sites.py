@@ -47,9 +47,10 @@ GENERIC_TOOLS: tuple[type[Tool], ...] = (
     CreateRecord,
     UpdateRecord,
     DeleteRecord,
-    CreateUpload,
     RunAction,
 )
+# Those that are there whatever the project registers; the last one is offered where there is a storage for it.
+OWN_TOOLS = (*GENERIC_TOOLS, CreateUpload)
 RECIPE = (
     "This server gives access to the records of a Django project, as far as the signed-in user may see and change "
     "them. Start with list_models, look at one with describe_model, then use query_records, aggregate_records and "
@@ -97,7 +98,7 @@ class MCPSite:
         self.prompts: dict[str, Prompt] = {}
         self._registry: dict[type[Model], tuple[type[ModelExposure] | None, Mapping[str, Any]]] = {}
         self._removed: set[type[Model]] = set()
-        self._tools: dict[str, Tool] = {tool.name: tool() for tool in GENERIC_TOOLS}
+        self._tools: dict[str, Tool] = {tool.name: tool() for tool in OWN_TOOLS}
         self._resources: dict[str, FunctionResource] = {}
         self._action_tools: dict[tuple[str, str], ActionTool] = {}
         _sites.add(self)
@@ -245,7 +246,7 @@ class MCPSite:
 
     def function_tools(self) -> list[Tool]:
         """Return the tools that the project registered: its functions and the actions of its ViewSets."""
-        return [tool for tool in self._tools.values() if type(tool) not in GENERIC_TOOLS]
+        return [tool for tool in self._tools.values() if type(tool) not in OWN_TOOLS]
 
     def all_tool_names(self) -> list[str]:
         """Return the name of every tool that any caller may get, for the check that they are unique."""

@@ -1,7 +1,6 @@
 """Two admins and two endpoints for one model: each has its own rules, and nothing of one is good at the other."""
 
 import pytest
-from asgiref.sync import sync_to_async
 from django.contrib.admin.models import LogEntry
 from django.urls import reverse
 
@@ -150,21 +149,20 @@ def test_each_endpoint_has_a_name_of_its_own():
     assert reverse("back:endpoint") == BACK
 
 
-@pytest.mark.django_db(transaction=True)
-async def test_a_session_of_one_endpoint_is_none_at_the_other():
-    root = await sync_to_async(make_superuser)()
-    headers = {path: await sync_to_async(token_of)(root, path) for path in (FRONT, BACK)}
+@pytest.fixture
+def tokens(transactional_db):
+    root = make_superuser()
+    return {path: MCPClient(root, path=path).headers["Authorization"] for path in (FRONT, BACK)}
+
+
+async def test_a_session_of_one_endpoint_is_none_at_the_other(tokens):
     params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
-    _, answered, _ = await posted(FRONT, first, authorization=headers[FRONT], mcp_protocol_version=LEGACY)
+    _, answered, _ = await posted(FRONT, first, authorization=tokens[FRONT], mcp_protocol_version=LEGACY)
     ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
     session = {"mcp_protocol_version": LEGACY, "mcp_session_id": answered["mcp-session-id"]}
-    assert (await posted(FRONT, ping, authorization=headers[FRONT], **session))[0] == 200
-    assert (await posted(BACK, ping, authorization=headers[BACK], **session))[0] == 404
-
-
-def token_of(user, path):
-    return MCPClient(user, path=path).headers["Authorization"]
+    assert (await posted(FRONT, ping, authorization=tokens[FRONT], **session))[0] == 200
+    assert (await posted(BACK, ping, authorization=tokens[BACK], **session))[0] == 404
 
 
 async def posted(path, body, **headers):

@@ -18,6 +18,7 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.testing import MCPClient
 from mcp_django.tools.filevalues import file_entries, safe_name
 from mcp_django.tools.models import DescribeModel
+from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_author, make_superuser
@@ -81,7 +82,10 @@ def test_a_client_writes_a_file_and_reads_the_same_bytes() -> None:
     uri = f"django://testapp/book/{made.structured['pk']}/cover"
     assert base64.b64decode(client.read(uri)[0]["blob"]) == data
     changed = client.call(
-        "update_record", model="testapp.book", pk=made.structured["pk"], values={"cover": {"name": "n.txt", "text": "ü"}}
+        "update_record",
+        model="testapp.book",
+        pk=made.structured["pk"],
+        values={"cover": {"name": "n.txt", "text": "ü"}},
     )
     assert changed.structured["changed"] == ["cover"]
     assert client.read(uri)[0]["text"] == "ü"
@@ -253,9 +257,9 @@ def test_files_in_the_rows_of_an_inline(root: Any) -> None:
 def test_many_rows_get_the_file_after_a_preview_that_stores_nothing(root: Any) -> None:
     pks = [make_manual().pk for _ in range(2)]
     storage = Manual._meta.get_field("note").storage
-    arguments = {**MANUAL, "pks": pks, "values": {"note": {"name": "n.txt", "text": "all"}}}
+    arguments = {**MANUAL, "pks": pks, "values": {"note": {"name": "for-all.txt", "text": "all"}}}
     preview = call(UPDATE, root, **arguments)
-    assert not storage.exists("notes/n.txt")
+    assert not storage.exists("notes/for-all.txt")
     call(UPDATE, root, **arguments, confirm_token=preview["confirm_token"])
     assert [manual.note.read() for manual in Manual.objects.all()] == [b"all", b"all"]
 
@@ -280,12 +284,12 @@ def test_an_exposures_serializer_gets_the_file() -> None:
 
 
 def test_descriptions_say_how_to_write_a_file(root: Any) -> None:
-    brief = call(DescribeModel(), root, models=["fileapp.manual"])
-    assert "file* file" in json.dumps(brief)
-    full = call(DescribeModel(), root, models=["fileapp.manual"], full=True)
-    text = json.dumps(full)
-    assert 'file: file, required, write {\\"name\\", \\"base64\\"} or {\\"name\\", \\"text\\"}' in text
-    assert '"file", ' in text or '"file"]' in text
+    brief = call(DescribeModel(), root, model="fileapp.manual")
+    assert "file* file, picture image, note file" in brief["fields"]
+    full = call(DescribeModel(), root, model="fileapp.manual", detail=True)
+    assert 'file: file, required, write {"name", "base64"} or {"name", "text"}' in full["fields"]
+    assert full["input_schema"]["required"] == ["title", "file"]
+    assert full["input_schema"]["properties"]["note"]["type"] == ["object", "null"]
 
 
 # Reading
@@ -300,28 +304,34 @@ class Presigned(InMemoryStorage):
 
 @pytest.mark.parametrize("serialized", [False, True], ids=["plain", "serializer"])
 def test_row_158_no_url_of_the_storage_is_shown(monkeypatch: pytest.MonkeyPatch, serialized: bool) -> None:
-    class BookSerializer(serializers.ModelSerializer):
+    class CoverSerializer(serializers.ModelSerializer):
         class Meta:
             model = Book
-            fields = ["id", "title", "cover"]
+            fields = ["cover"]
+
+    class BookSerializer(serializers.ModelSerializer):
+        covers = CoverSerializer(many=True, source="related_books")
+
+        class Meta:
+            model = Book
+            fields = ["id", "title", "cover", "covers"]
 
     monkeypatch.setattr(Book._meta.get_field("cover"), "storage", Presigned())
     site = MCPSite("files")
     options = {"serializer_class": BookSerializer} if serialized else {}
-    site.register(Book, ModelExposure, fields=["id", "title", "cover"], list_display=["id", "cover"], **options)
+    names = ["id", "title", "cover", *(["covers"] if serialized else [])]
+    site.register(Book, ModelExposure, fields=names, list_display=["id", "cover"], **options)
+    monkeypatch.setattr(Book, "related_books", property(lambda book: [book]), raising=False)
     book = Book.objects.create(title="T", isbn="1", price=1, author=make_author())
     book.cover.save("a.txt", ContentFile(b"x"))
     root = request_of(make_superuser(), site, scopes=SCOPES, resource="http://testserver/mcp")
-    from mcp_django.tools.query import QueryRecords
-
     shown = [
         call(GetRecord(), root, model="testapp.book", pk=book.pk),
         call(QueryRecords(), root, model="testapp.book"),
         call(UPDATE, root, model="testapp.book", pk=book.pk, values={"title": "U"}),
         site.read_resource(root, f"django://testapp/book/{book.pk}"),
         site.read_resource(root, "django://testapp/book"),
-        site.read_resource(root, f"django://testapp/book/{book.pk}/cover"),
     ]
     text = json.dumps(shown, default=str)
-    assert "covers/a" in text
-    assert "Signature" not in text
+    assert "cover" in text
+    assert "bucket" not in text

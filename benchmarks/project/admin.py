@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from .models import Article, Author, Event
+from .models import Article, Author, Event, Visit
 
 
 @admin.register(Article)
@@ -22,4 +22,4 @@ class ArticleAdmin(admin.ModelAdmin):
         queryset.update(status=Article.Status.PUBLISHED)
 
 
-admin.site.register([Author, Event])
+admin.site.register([Author, Event, Visit])

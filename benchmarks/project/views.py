@@ -7,7 +7,6 @@ would open a new one.
 import hashlib
 import json
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -40,13 +39,13 @@ def guarded(request: HttpRequest, answer: Callable[[int], dict[str, Any]], write
     return JsonResponse(answer(found.user.pk))
 
 
-in_thread = partial(sync_to_async, thread_sensitive=False)
+in_thread = sync_to_async(guarded, thread_sensitive=False)
 
 
 async def articles(request: HttpRequest) -> HttpResponse:
     """Answer with the newest articles of ``status``, ``limit`` of them."""
     status, limit = request.GET["status"], int(request.GET["limit"])
-    return await in_thread(guarded)(request, lambda user_pk: rows.page(status, limit))
+    return await in_thread(request, lambda user_pk: rows.page(status, limit))
 
 
 @csrf_exempt
@@ -54,11 +53,11 @@ async def article(request: HttpRequest, pk: int) -> HttpResponse:
     """Answer with one article; POST changes fields of it first."""
     if request.method == "POST":
         values = json.loads(request.body)
-        return await in_thread(guarded)(request, lambda user_pk: rows.change_article(user_pk, pk, values), write=True)
-    return await in_thread(guarded)(request, lambda user_pk: rows.record(pk))
+        return await in_thread(request, lambda user_pk: rows.change_article(user_pk, pk, values), write=True)
+    return await in_thread(request, lambda user_pk: rows.record(pk))
 
 
 async def totals(request: HttpRequest) -> HttpResponse:
     """Answer with the totals ``since`` a day."""
     since = request.GET["since"]
-    return await in_thread(guarded)(request, lambda user_pk: rows.totals(since))
+    return await in_thread(request, lambda user_pk: rows.totals(since))

@@ -1,20 +1,19 @@
-"""`python -m benchmarks.project.visits ROWS`: fills the table that is ten times as long, on PostgreSQL.
+"""The rows of the very long table on PostgreSQL, and the orders in which it is read."""
 
-It prints, for each measured order, the cursor of a page deep in the table and the keys of the rows that follow.
-"""
-
-import json
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from .constants import KINDS, START
+from django.contrib.auth import get_user_model
+from django.db import connection, transaction
 
-if TYPE_CHECKING:
-    from mcp_django.testing import MCPClient
+from mcp_django.testing import MCPClient
+
+from .data import KINDS, READER_PK, START
+from .data import create as create_tables
+from .models import Visit
 
 # Rows of one statement, and of one time.
 BATCH: Final = 1_000_000
@@ -31,7 +30,6 @@ class Order:
     """A measured order: what a client asks for, and the key of the row at a place, the first being 1."""
 
     name: str
-    title: str
     ordering: Sequence[str]
     key: Callable[[int, int], int]
 
@@ -43,27 +41,23 @@ def _by_kind(place: int, rows: int) -> int:
 
 
 ORDERS: Final = (
-    Order("pk", "by primary key", ["id"], lambda place, rows: place),
-    Order("date", "by an indexed date, descending", ["-created"], lambda place, rows: rows + 1 - place),
-    Order("composite", "by kind and date, of a composite index", ["kind", "-created"], _by_kind),
+    Order("pk", ["id"], lambda place, rows: place),
+    Order("date", ["-created"], lambda place, rows: rows + 1 - place),
+    Order("composite", ["kind", "-created"], _by_kind),
 )
 
 
 def create(rows: int) -> list[dict[str, Any]]:
-    """Make the tables and fill the long one with ``rows`` rows, a multiple of the number of kinds."""
-    from django.contrib.auth import get_user_model
+    """Make the tables and fill the long one with ``rows`` rows, a multiple of the number of kinds.
 
-    from mcp_django.testing import MCPClient
-
-    from . import data
-
-    data.create(1, 1)
-    client = MCPClient(get_user_model().objects.get(pk=data.READER_PK))
+    Return for each order a page deep in the table: what a client asks for, and the keys of the rows that come.
+    """
+    create_tables(1, 1)
+    client = MCPClient(get_user_model().objects.get(pk=READER_PK))
     depth = rows * DEPTH // 100
     found = [
         {
             "name": order.name,
-            "title": order.title,
             "arguments": {"model": "bench.visit", "ordering": order.ordering, "limit": LIMIT},
             "depth": depth,
             "cursor": cursor_after(client, order, depth, rows),
@@ -76,16 +70,12 @@ def create(rows: int) -> list[dict[str, Any]]:
     return found
 
 
-def cursor_after(client: "MCPClient", order: Order, place: int, rows: int) -> str:
+def cursor_after(client: MCPClient, order: Order, place: int, rows: int) -> str:
     """Return the cursor of the page after the row at a place.
 
     A cursor knows the row, not its place: it is the one that the endpoint gives after the first of two rows, while the
     table has no others.
     """
-    from django.db import transaction
-
-    from .models import Visit
-
     with transaction.atomic():
         Visit.objects.bulk_create(visit(order.key(at, rows)) for at in (place, place + 1))
         page = client.call("query_records", model="bench.visit", ordering=order.ordering, limit=1)
@@ -94,10 +84,8 @@ def cursor_after(client: "MCPClient", order: Order, place: int, rows: int) -> st
     return cursor
 
 
-def visit(key: int) -> Any:
+def visit(key: int) -> Visit:
     """Return the row of a key, as :func:`fill` makes it."""
-    from .models import Visit
-
     number = key - 1
     created = START + timedelta(seconds=number // AT_ONCE * SECONDS)
     amount = Decimal(number % CENTS) / 100
@@ -106,10 +94,6 @@ def visit(key: int) -> Any:
 
 def fill(rows: int) -> None:
     """Insert all rows; the indexes come after them, which is quicker."""
-    from django.db import connection
-
-    from .models import Visit
-
     quoted = connection.ops.quote_name(Visit._meta.db_table)
     with connection.schema_editor() as editor:
         for index in Visit._meta.indexes:
@@ -118,10 +102,18 @@ def fill(rows: int) -> None:
         for first in range(0, rows, BATCH):
             cursor.execute(
                 f"INSERT INTO {quoted} (id, created, kind, amount) "
-                "SELECT n + 1, %s + (n / %s) * %s, (%s::text[])[n %% %s + 1], (n %% %s) / 100.0 "
+                "SELECT n + 1, %s + (n / %s) * %s::interval, (%s::text[])[n %% %s + 1], (n %% %s) / 100.0 "
                 "FROM generate_series(%s::bigint, %s) AS n",
-                [START, AT_ONCE, timedelta(seconds=SECONDS), list(KINDS), len(KINDS), CENTS]
-                + [first, min(first + BATCH, rows) - 1],
+                [
+                    START,
+                    AT_ONCE,
+                    f"{SECONDS} seconds",
+                    list(KINDS),
+                    len(KINDS),
+                    CENTS,
+                    first,
+                    min(first + BATCH, rows) - 1,
+                ],
             )
     with connection.schema_editor() as editor:
         for index in Visit._meta.indexes:
@@ -130,15 +122,3 @@ def fill(rows: int) -> None:
         # What the server would do by itself later, while it is measured.
         cursor.execute(f"VACUUM (ANALYZE) {quoted}")
         cursor.execute("CHECKPOINT")
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Run the command."""
-    import django
-
-    django.setup()
-    print(json.dumps(create(int(arguments[0]))))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -10,7 +10,10 @@ from django.http import HttpRequest
 
 import mcp_django as mcp
 
+from .api import ReviewViewSet
 from .models import Order, Product, StockMovement
+
+mcp.register_viewset("reviews", ReviewViewSet)
 
 
 @mcp.register(Product)

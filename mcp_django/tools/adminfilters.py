@@ -177,7 +177,14 @@ def admin_filters(request: MCPRequest, exposure: "AdminExposure") -> list[NamedF
 
 
 def _make(entry: Any, exposure: "AdminExposure", request: MCPRequest, params: dict[str, list[str]]) -> Any:
-    return entry(request, params, exposure.model, exposure.model_admin)
+    return entry(request, params, exposure.model, _with_its_rows(exposure))
+
+
+def _with_its_rows(exposure: "AdminExposure") -> Any:
+    """Return the admin with the rows of the exposure, which may be fewer: filters make choices of them."""
+    admin: Any = copy(exposure.model_admin)
+    admin.get_queryset = exposure.get_queryset
+    return admin
 
 
 def _field_filter(request: MCPRequest, exposure: "AdminExposure", entry: Any) -> NamedFilter | None:
@@ -194,6 +201,6 @@ def _field_filter(request: MCPRequest, exposure: "AdminExposure", entry: Any) ->
         return None
 
     def make(own: MCPRequest, params: dict[str, list[str]]) -> Any:
-        return filter_class(field, own, params, exposure.model, exposure.model_admin, field_path=path)
+        return filter_class(field, own, params, exposure.model, _with_its_rows(exposure), field_path=path)
 
     return SidebarFilter(request, exposure, make, None)

@@ -4,7 +4,7 @@ Fields that the caller does not name keep their values exactly: they are not pos
 the microseconds of a time or the blanks around a text, and would refuse a relation that this caller may not choose.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -35,6 +35,7 @@ from django.utils.text import slugify
 from ..context import MCPRequest
 from ..exceptions import NotFound
 from ..sensitive import HIDDEN, holds_hidden
+from ..visibility import has_every_row
 from .controls import Pair, posted
 from .filevalues import BOMB, file_entries, is_bomb
 from .inputs import json_or_text, pick_rows
@@ -64,8 +65,10 @@ def writable_names(form: BaseForm, visible: Collection[str]) -> list[str]:
     return [name for name, field in form.fields.items() if name in visible and not field.disabled]
 
 
-def field_entries(request: MCPRequest, field: Field, html_name: str, value: Any) -> list[Pair]:
-    """Return what a browser posts when a person enters ``value``, which is JSON, in the field.
+def field_entries(
+    request: MCPRequest, field: Field, html_name: str, value: Any, kept: Sequence[Any] = ()
+) -> list[Pair]:
+    """Return what a browser posts when a person enters ``value``, which is JSON, in the field, and leaves ``kept``.
 
     Raises:
         ValidationError: the JSON is of a type that the field does not take, or a row that the caller may not see.
@@ -73,6 +76,8 @@ def field_entries(request: MCPRequest, field: Field, html_name: str, value: Any)
     if isinstance(field, FileField):
         return file_entries(request, field, html_name, value)
     value = _incoming(request, field, value)
+    if kept:
+        value = [*(value or ()), *kept]
     if isinstance(value, list) and hasattr(field, "base_field") and _is_written_as_text(field, value):
         # The field takes the list too, and its text would lose which comma is one of an item.
         return [(html_name, value)]
@@ -236,13 +241,27 @@ def page_entries(
         entries = posted(field.widget, draft.add_prefix(name), field.prepare_value(initial))
         if name in values:
             try:
-                entries = field_entries(request, field, draft.add_prefix(name), values[name])
+                kept = _unseen(request, field, initial) if getattr(draft, "instance", None) else ()
+                entries = field_entries(request, field, draft.add_prefix(name), values[name], kept)
             except ValidationError as error:
                 wrong[name] = error
         if field.show_hidden_initial:
             entries += posted(field.hidden_widget(), draft.add_initial_prefix(name), field.prepare_value(initial))
         data += entries
     return data, wrong
+
+
+def _unseen(request: MCPRequest, field: Field, linked: Any) -> list[Any]:
+    """Return the keys of linked rows that the caller may not see, and so cannot have meant to unlink."""
+    if not isinstance(field, ModelMultipleChoiceField) or not linked:
+        return []
+    exposure = request.mcp.site.exposures.get(field.queryset.model)
+    if exposure is None or has_every_row(exposure):
+        return []
+    key = field.to_field_name or "pk"
+    rows = field.queryset.filter(**{f"{key}__in": field.prepare_value(linked)})
+    visible = exposure.get_queryset(request).order_by().values("pk")
+    return list(rows.exclude(pk__in=visible).values_list(key, flat=True))
 
 
 def prepopulated(

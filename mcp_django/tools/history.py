@@ -6,7 +6,7 @@ those of people: "Changed Status. Changed via MCP: Claude (client-id), update_re
 
 import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from django.apps import apps
@@ -17,6 +17,7 @@ from django.db.models import Model
 from ..columns import iso_text
 from ..context import MCPRequest
 from ..serializers import clean_text
+from ..visibility import visible_fields
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
@@ -101,6 +102,7 @@ def history_of(request: MCPRequest, exposure: "ModelExposure", obj: Model) -> li
     from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
     from django.contrib.admin.options import get_content_type_for_model
 
+    hidden = _hidden_names(request, exposure, obj)
     words = {ADDITION: "added", CHANGE: "changed"}
     entries = LogEntry.objects.filter(content_type=get_content_type_for_model(exposure.model), object_id=str(obj.pk))
     return [
@@ -108,10 +110,33 @@ def history_of(request: MCPRequest, exposure: "ModelExposure", obj: Model) -> li
             "time": iso_text(entry.action_time),
             "user": clean_text(entry.user.get_username()),
             "action": words.get(entry.action_flag, "deleted"),
-            "message": clean_text(entry.get_change_message(), MAX_MESSAGE),
+            "message": clean_text(_told(entry, hidden), MAX_MESSAGE),
         }
         for entry in entries.select_related("user").order_by("-action_time", "-pk")[:MAX_ENTRIES]
     ]
+
+
+def _hidden_names(request: MCPRequest, exposure: "ModelExposure", obj: Model) -> set[str]:
+    """Return what messages call the fields of the row that the caller does not see."""
+    seen = visible_fields(request, exposure, obj)
+    fields = (field for field in (*exposure.opts.fields, *exposure.opts.many_to_many) if field.name not in seen)
+    return {text.lower() for field in fields for text in (field.name, str(field.verbose_name))}
+
+
+def _told(entry: Any, hidden: Collection[str]) -> str:
+    """Return the message without the names of hidden fields; rows of inlines have names of their own."""
+    try:
+        parts = json.loads(entry.change_message)
+    except ValueError:
+        return str(entry.get_change_message())
+    for part in parts if isinstance(parts, list) else ():
+        changed = part.get("changed") if isinstance(part, dict) else None
+        if isinstance(changed, dict) and "name" not in changed and isinstance(changed.get("fields"), list):
+            changed["fields"] = [name for name in changed["fields"] if str(name).lower() not in hidden]
+            if not changed["fields"]:
+                del changed["fields"]
+    entry.change_message = json.dumps(parts)
+    return str(entry.get_change_message())
 
 
 def _may_read_history(request: MCPRequest, exposure: "ModelExposure", obj: Model) -> bool:

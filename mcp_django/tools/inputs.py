@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from django.apps import apps
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db import DataError, IntegrityError, OperationalError, router, transaction
+from django.db import DatabaseError, DataError, IntegrityError, OperationalError, router, transaction
 from django.db.models import Model, ProtectedError, QuerySet, RestrictedError
 from django.http import Http404
 
@@ -39,6 +39,9 @@ logger = logging.getLogger("mcp_django.tools")
 
 # Keys in one query: databases bound the number of parameters, the lowest being SQLite's 999.
 CHUNK: Final = 400
+# PostgreSQL's words for a view, a materialized one, a lock on what groups, a missing privilege, a server that follows.
+READ_ONLY_STATES: Final = frozenset({"55000", "42809", "0A000", "42501", "25006"})
+UNWRITABLE: Final = "Nothing was changed: the rows of this model cannot be written here; they may be those of a view."
 
 
 def taken(arguments: Mapping[str, Any], known: Iterable[str], required: Iterable[str] = ()) -> dict[str, Any]:
@@ -157,6 +160,20 @@ def refusals(explain: Callable[[IntegrityError], str] | None = None) -> Iterator
         raise ToolError(f"Nothing was changed: {text or 'the values break a constraint of the database.'}") from None
     except (DataError, OverflowError):
         raise ToolError("Nothing was changed: a value does not fit its column in the database.") from None
-    except OperationalError:
+    except DatabaseError as error:
+        if _is_unwritable(error):
+            raise ToolError(UNWRITABLE) from None
+        if not isinstance(error, OperationalError):
+            raise
         logger.warning("A write failed in the database", exc_info=True)
         raise ToolError("Nothing was changed: the database is busy. Repeat the call.") from None
+
+
+def _is_unwritable(error: DatabaseError) -> bool:
+    """Return whether the database says that nobody, or not this server, may write the table."""
+    cause = error.__cause__
+    if getattr(cause, "sqlstate", None) in READ_ONLY_STATES:
+        return True
+    code = getattr(cause, "sqlite_errorname", "")
+    # SQLite has no code of its own for a view.
+    return code == "SQLITE_READONLY" or (code == "SQLITE_ERROR" and "because it is a view" in str(cause))

@@ -157,7 +157,10 @@ def _order_hint(request: MCPRequest, query: PageQuery) -> list[str]:
     )
     names = ", ".join(islice(quick, MAX_QUICK))
     instead = f": filters, or ordering by {names}, are faster" if names else ": filters make it faster"
-    return [f"no index serves the order by {query.ordering[0].path}, so each page sorts all rows{instead}"]
+    # The exposure's own order may begin with a column that the caller does not see.
+    path = query.ordering[0].path
+    order = f"the order by {path}" if client_order_key(request, exposure, path) is not None else "this order"
+    return [f"no index serves {order}, so each page sorts all rows{instead}"]
 
 
 def _key_hints(request: MCPRequest, query: PageQuery) -> Iterator[str]:

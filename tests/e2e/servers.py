@@ -23,7 +23,7 @@ import django
 django.setup()
 from django.core.management import call_command
 call_command("migrate", verbosity=0)
-call_command("load_places", min_population=300_000)
+call_command("load_places", min_population={population})
 call_command("load_shop", orders=200)
 call_command("create_accounts")
 """
@@ -65,29 +65,35 @@ def environment(settings: str, **more: str) -> dict[str, str]:
     return {**os.environ, "DJANGO_SETTINGS_MODULE": settings, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **more}
 
 
-def prepare_example(directory: Path) -> Path:
-    """Fill the example project's database and media in `directory`."""
+def prepare_example(directory: Path, database: str = "", population: int = 300_000) -> Path:
+    """Fill the media in `directory`, and the database there or at the URL, without cities of fewer people."""
     env = environment(
         "example_project.settings",
-        EXAMPLE_DATABASE=str(directory / "example.sqlite3"),
+        EXAMPLE_DATABASE=database or str(directory / "example.sqlite3"),
         EXAMPLE_MEDIA=str(directory / "media"),
     )
-    made = subprocess.run([sys.executable, "-c", PREPARE], env=env, cwd=ROOT, capture_output=True, text=True)
+    code = PREPARE.format(population=population)
+    made = subprocess.run([sys.executable, "-c", code], env=env, cwd=ROOT, capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     return directory
 
 
 @contextmanager
 def run_example(
-    prepared: Path, directory: Path, server: str, application: str, settings: str = "example_project.settings"
+    prepared: Path,
+    directory: Path,
+    server: str,
+    application: str,
+    settings: str = "example_project.settings",
+    url: str = "",
 ) -> Iterator[Server]:
-    """Serve a copy of the prepared data until the block ends."""
+    """Serve a copy of the prepared data until the block ends; or the database at the URL itself."""
     shutil.copytree(prepared, directory, dirs_exist_ok=True)
     port = free_port()
     database = directory / "example.sqlite3"
     env = environment(
         settings,
-        EXAMPLE_DATABASE=str(database),
+        EXAMPLE_DATABASE=url or str(database),
         EXAMPLE_MEDIA=str(directory / "media"),
         MCP_BASE_URL=f"http://{HOST}:{port}",
         E2E_MARKERS=str(directory),

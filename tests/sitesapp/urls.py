@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.urls import include, path, re_path
 
 import mcp_django
@@ -23,7 +23,7 @@ by_url = mcp_django.MCPSite("by_url")
 class InvoiceExposure(mcp_django.ModelExposure):
     fields = ["number", "paid", "customer"]
     actions = ["pay"]
-    filter_fields = {"number": ["exact"], "customer__name": ["exact"]}
+    filter_fields = {"number": ["exact"], "paid": ["exact"], "customer__name": ["exact"]}
     search_fields = ["number"]
 
     @mcp_django.action(permissions=["change"], destructive=False)
@@ -72,13 +72,18 @@ def which(request: HttpRequest) -> str:
     return f"{request.resolver_match.kwargs['tenant']} {request.resolver_match.view_name}"
 
 
+def closed(request: HttpRequest) -> HttpResponse:
+    """Stands before the tenants, and is none of them."""
+    return HttpResponse("closed")
+
+
 urlpatterns = [
     path("front-admin/", front_admin.urls),
     path("back-admin/", back_admin.urls),
     path("front/mcp", front.urls),
     path("back/mcp", back.urls),
     path("tenants/mcp", by_header.urls),
-    path("t/closed/mcp", include([])),
+    path("t/closed/mcp", closed),
     path("t/<slug:tenant>/mcp", by_url.urls),
     re_path(r"^r/(?P<tenant>[a-z]+)/", include([path("mcp", by_url.urls)])),
     path("s/<str:tenant>/mcp", by_url.urls),
