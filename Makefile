@@ -11,8 +11,10 @@ PARITY_CASES ?= 2000
 PARITY_TESTS = -n 2 --ds=example_project.settings tests/test_parity.py
 # So are the packages of other people, whose migrations take longer than all of their tests.
 PACKAGES_TESTS = --ds=tests.packages_project.settings --nomigrations tests/test_packages.py tests/test_packages_databases.py
+# And a project with several databases.
+DATABASES_TESTS = --ds=tests.databases_project.settings --nomigrations tests/test_many_databases.py
 OTHER_TESTS = --ignore=tests/test_example_project.py --ignore=tests/test_parity.py --ignore=tests/test_packages.py \
-	--ignore=tests/test_packages_databases.py
+	--ignore=tests/test_packages_databases.py --ignore=tests/test_many_databases.py
 
 # The first interpreter of a list that runs, is new enough and can make virtual environments. pyenv's shims exist for
 # versions that do not run, hence the trial; its versions are found although none of them is on the PATH.
@@ -52,6 +54,7 @@ test-main: .venv/.installed tests/node_modules/.installed
 	.venv/bin/python -m pytest $(EXAMPLE_TESTS) || failed=1; \
 	PARITY_CASES=$(PARITY_CASES) .venv/bin/python -m pytest $(PARITY_TESTS) || failed=1; \
 	.venv/bin/python -m pytest $(PACKAGES_TESTS) || failed=1; \
+	.venv/bin/python -m pytest $(DATABASES_TESTS) || failed=1; \
 	.venv/bin/python -m pytest $(PYTEST) $(OTHER_TESTS) || failed=1; \
 	test -z "$$failed"
 
@@ -63,6 +66,7 @@ test-django6:
 		.venv-django6/bin/python -m pytest $(EXAMPLE_TESTS) && \
 		PARITY_CASES=400 .venv-django6/bin/python -m pytest $(PARITY_TESTS) && \
 		.venv-django6/bin/python -m pytest $(PACKAGES_TESTS) && \
+		.venv-django6/bin/python -m pytest $(DATABASES_TESTS) && \
 		.venv-django6/bin/python -m pytest $(PYTEST) $(OTHER_TESTS) -m "not e2e"; \
 	elif [ -n "$$CI" ]; then \
 		echo "Django 6 needs Python 3.12 or newer, and there is none." >&2; exit 1; \

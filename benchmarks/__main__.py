@@ -106,15 +106,14 @@ class Harness:
         self.beside = next(call for call in known if call.name == BESIDE)
         contenders = {contender.name for contender in CONTENDERS} & only
         self.contenders = [item for item in CONTENDERS if item.name in contenders or not contenders]
+        self.cores = cores()
         self.cells: dict[report.Key, report.Cell] = {}
         # What was not measured, and why.
         self.skipped: dict[str, str] = {}
 
     def requests(self, call: Call, server: Server) -> Iterator[bytes]:
         """Return the bytes of a call to a server, without end."""
-        return itertools.cycle(
-            call.requests(server.contender, server.port, self.tokens[0], self.options.revision),
-        )
+        return itertools.cycle(call.requests(server.contender, server.port, self.tokens[0], self.options.revision))
 
     async def compare(self, calls: Sequence[Call], contenders: Sequence[Contender], database: str) -> None:
         """Measure calls, those of one group together."""
@@ -186,7 +185,6 @@ class Harness:
 
     async def run(self) -> dict[str, Any]:
         """Do all of it and return the document."""
-        self.cores = cores()
         await self.compare(self.calls, self.contenders, self.database)
         streams = await self.streams()
         memory = await self.memory()

@@ -19,14 +19,14 @@ CONNECT_TIMEOUT: Final = 2
 FILL_TIMEOUT: Final = 900
 # Rows come in kinds, each as often as the others.
 MULTIPLE: Final = 5
-
-
 # The orders of :mod:`benchmarks.project.visits`, by name.
 ORDERS: Final = {
     "pk": "by primary key",
     "date": "by indexed date",
     "composite": "by kind and date",
 }
+# The second page has a cursor too, as the first one has not.
+PAGES: Final = ("first", "second", "deep")
 
 
 class Unavailable(Exception):
@@ -67,7 +67,7 @@ def _one_line(error: Exception) -> str:
 
 
 def prepare(url: str, rows: int, say: Callable[[str], None]) -> list[Call]:
-    """Fill the database with about ``rows`` rows; return the calls, in pairs of a first and a deep page."""
+    """Fill the database with about ``rows`` rows; return the calls, those of each order one after the other."""
     rows = max(rows - rows % MULTIPLE, MULTIPLE * 100)
     say(f"Making {rows:,} rows on PostgreSQL ...")
     started = time.perf_counter()
@@ -78,32 +78,20 @@ def prepare(url: str, rows: int, say: Callable[[str], None]) -> list[Call]:
     return [call for order in json.loads(done.stdout) for call in calls_of(order, rows)]
 
 
-def calls_of(order: Mapping[str, Any], rows: int) -> list[Call]:
-    """Return the calls of an order, as :mod:`benchmarks.project.visits` describes it."""
-    name, arguments = order["name"], order["arguments"]
-    deeper = {**arguments, "cursor": order["cursor"]}
-    return [
-        _call(
-            f"long_first_{name}",
-            f"{rows:,} rows {ORDERS[name]}: first page",
-            arguments,
-            order["first"],
-            name,
-        ),
-        _call(
-            f"long_deep_{name}",
-            f"{rows:,} rows {ORDERS[name]}: after {order['depth']:,}",
-            deeper,
-            order["deep"],
-            name,
-        ),
-    ]
-
-
-def _call(name: str, title: str, arguments: Mapping[str, Any], keys: Sequence[int], group: str) -> Call:
-    params = {"name": "query_records", "arguments": arguments}
-    only = frozenset({"fast"})
-    return Call(name, title, "tools/call", params, None, _rows_are(keys), only=only, group=f"long_{group}")
+def calls_of(order: Mapping[str, Any], rows: int) -> Iterator[Call]:
+    """Yield the calls of an order, as :mod:`benchmarks.project.visits` describes it."""
+    for name, page in zip(PAGES, order["pages"], strict=True):
+        arguments = order["arguments"] | ({"cursor": page["cursor"]} if page["cursor"] else {})
+        yield Call(
+            f"long_{name}_{order['name']}",
+            f"{rows:,} rows {ORDERS[order['name']]}: the page after {page['after']:,}",
+            "tools/call",
+            {"name": "query_records", "arguments": arguments},
+            None,
+            _rows_are(page["keys"]),
+            only=frozenset({"fast"}),
+            group=f"long_{order['name']}",
+        )
 
 
 def _rows_are(keys: Sequence[int]) -> Callable[[Mapping[str, Any]], list[Any]]:

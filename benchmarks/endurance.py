@@ -12,8 +12,10 @@ from .holding import resident_kib
 from .servers import Server
 
 NAME: Final = "worker_memory"
-# Parts of the pages after which the memory is looked at; as many pages come before, and fill the caches.
+# Parts of the pages after which the memory is looked at, and those that come before and fill the caches: a worker keeps
+# 1,000 plans and twice as many layouts of pages.
 STEPS: Final = 10
+WARM_UP_STEPS: Final = 3
 MAX_GROWTH: Final = 5.0
 # After which pages that are not answered are a failure.
 SECONDS: Final = 600
@@ -67,7 +69,7 @@ def check(answer: load.Answer) -> None:
 async def measure(
     start: Callable[[], AbstractContextManager[Server]], token: str, pages: int, rows: int, connections: int
 ) -> dict[str, Any]:
-    """Return what a worker occupies after a part of the pages, and after ``pages`` more."""
+    """Return what a worker occupies when its caches are full, and after ``pages`` more."""
     part = max(pages // STEPS, 1)
     with start() as server:
         requests = (
@@ -81,23 +83,23 @@ async def measure(
             for arguments in queries(rows)
         )
         sizes, seconds = [], 0.0
-        for _ in range(STEPS + 1):
+        for _ in range(WARM_UP_STEPS + STEPS):
             sample = await load.run(
                 server.port, islice(requests, part), check, connections=connections, seconds=SECONDS
             )
             assert len(sample.latencies) == part, "not every page was answered"
             seconds += sample.seconds
             sizes.append(resident_kib(server))
-    before, after = sizes[0], sizes[-1]
+    before, after = sizes[WARM_UP_STEPS - 1], sizes[-1]
     growth = (after - before) / before * 100
     return {
         "pages": part * STEPS,
-        "warm_up_pages": part,
+        "warm_up_pages": part * WARM_UP_STEPS,
         "mib_before": round(before / 1024, 1),
         "mib_after": round(after / 1024, 1),
         "mib_growth": round((after - before) / 1024, 1),
         "mib_steps": [round(size / 1024, 1) for size in sizes],
-        "pages_per_second": round(part * (STEPS + 1) / seconds),
+        "pages_per_second": round(part * len(sizes) / seconds),
         "growth_percent": round(growth, 2),
         "most_percent": MAX_GROWTH,
         "reached": growth < MAX_GROWTH,
@@ -116,4 +118,5 @@ def memory_lines(found: Mapping[str, Any]) -> list[str]:
         f"{found['growth_percent']:>7.1f}  < {found['most_percent']:g} % {mark}"
     )
     pace = f"  query_records, each otherwise, {found['pages_per_second']:,} pages/s"
-    return ["", f"{title:<56}{heads}", f"{pace:<56}{line}"]
+    steps = " ".join(f"{size:.1f}" for size in found["mib_steps"])
+    return ["", f"{title:<56}{heads}", f"{pace:<56}{line}", f"  MiB after each {found['pages'] // STEPS:,}: {steps}"]

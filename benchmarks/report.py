@@ -91,6 +91,15 @@ TARGETS = (
         )
         for name, what in LONG_ORDERS.items()
     ),
+    # What depth costs without what a cursor costs.
+    *(
+        Target(
+            f"deep page / second page, PostgreSQL, {what}",
+            (f"long_deep_{name}", "fast"),
+            (f"long_second_{name}", "fast"),
+        )
+        for name, what in LONG_ORDERS.items()
+    ),
     *(
         Target(f"{name}: fast road / official SDK", (name, "fast"), (name, "sdk"))
         for name in ("get_record", "aggregate_records", "update_record")

@@ -10,7 +10,8 @@ from .calls import Call
 ROWS = 50
 STATUS = "published"
 MODEL = "bench.article"
-SINCE = "2025-06-01"
+# A quarter of a year, which ends with the last articles.
+SINCE = "2026-02-01"
 # So many values of four digits, that no two writes at the same time have one value.
 WORDS = range(1000, 2000)
 # Whose pages are read otherwise than by a plan that was compiled before.
@@ -105,7 +106,7 @@ def calls(rows: int, deep_uri: str, deep_row: int) -> list[Call]:
         ),
         Call(
             "aggregate_records",
-            "aggregate_records: a year by status and month",
+            "aggregate_records: a quarter by status and month",
             "tools/call",
             {"name": "aggregate_records", "arguments": _QUESTION},
             f"/bare/totals?since={SINCE}",

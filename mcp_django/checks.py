@@ -3,6 +3,7 @@
 Ids: ``E0xx``/``W0xx`` for exposures, tools and mounts; those of ``oauth/checks.py`` are ``E1xx``/``W1xx``.
 """
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Info, Warning, register
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
+from django.core.files.storage import FileSystemStorage, storages
 from rest_framework.authentication import SessionAuthentication
 
 from .conf import DEFAULTS, settings
@@ -21,6 +23,7 @@ from .ordering import declared_ordering
 from .rates import parse_rate
 from .resources.caching import CACHEABLE
 from .sites import MCPSite, site
+from .uploads import upload_storage
 from .visibility import is_sensitive
 
 __all__ = ["CHECKS"]
@@ -35,6 +38,8 @@ LONG_TTL: Final = 3_600_000
 # SQLite takes 32,766 parameters, and a composite key is several; results of calls are data of users.
 MOST_ROWS: Final = 10_000
 MOST_SECONDS: Final = 30 * 24 * 3600
+# A file that is written is held in memory.
+MOST_BYTES: Final = 1024**3
 
 
 def all_sites() -> list[MCPSite]:
@@ -78,15 +83,17 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_rates(**kwargs: Any) -> list[CheckMessage]:
-    """Check how often a caller may ask for completions."""
-    rate = settings.COMPLETION_RATE
-    try:
-        if rate is not None:
-            parse_rate(rate)
-    except (TypeError, ValueError):
-        hint = 'Write a number and a period, such as "600/m", or None for no limit.'
-        return [Error(f"COMPLETION_RATE {rate!r} is no rate.", hint=hint, id="mcp_django.E017")]
-    return []
+    """Check how often a caller may ask for completions, and send files."""
+    found: list[CheckMessage] = []
+    for name in ("COMPLETION_RATE", "UPLOAD_RATE"):
+        rate = getattr(settings, name)
+        try:
+            if rate is not None:
+                parse_rate(rate)
+        except (TypeError, ValueError):
+            hint = 'Write a number and a period, such as "600/m", or None for no limit.'
+            found.append(Error(f"{name} {rate!r} is no rate.", hint=hint, id="mcp_django.E017"))
+    return found
 
 
 def check_caching(**kwargs: Any) -> list[CheckMessage]:
@@ -294,12 +301,30 @@ def check_limits(**kwargs: Any) -> list[CheckMessage]:
 def check_bulk(**kwargs: Any) -> list[CheckMessage]:
     """Check what bounds calls that write: more keys than this do not fit into one query on every database."""
     found: list[CheckMessage] = []
-    for name, most in (("MAX_BULK_ROWS", MOST_ROWS), ("IDEMPOTENCY_MAX_AGE", MOST_SECONDS)):
+    bounds = {"MAX_BULK_ROWS": MOST_ROWS, "IDEMPOTENCY_MAX_AGE": MOST_SECONDS, "MAX_UPLOAD_BYTES": MOST_BYTES}
+    for name, most in bounds.items():
         value = getattr(settings, name)
         if type(value) is not int or not 1 <= value <= most:
             hint = f"Write a whole number from 1 to {most}."
             found.append(Error(f"{name} is {value!r}, which is no bound.", hint=hint, id="mcp_django.E025"))
     return found
+
+
+def check_uploads(**kwargs: Any) -> list[CheckMessage]:
+    """Check that what was sent and not validated yet lies apart from what the project serves."""
+    pending, served = upload_storage(), storages["default"]
+    if not isinstance(pending, FileSystemStorage) or not isinstance(served, FileSystemStorage):
+        return []
+    root = os.path.realpath(served.location)
+    if os.path.commonpath([root, os.path.realpath(pending.location)]) != root:
+        return []
+    return [
+        Error(
+            'STORAGES["mcp_uploads"] lies within the default storage, whose files may be served to anyone.',
+            hint="Give it a location of its own, which no web server serves.",
+            id="mcp_django.E029",
+        )
+    ]
 
 
 @register(deploy=True)
@@ -353,5 +378,6 @@ CHECKS: Final = (
     check_exposures,
     check_limits,
     check_bulk,
+    check_uploads,
     *OAUTH_CHECKS,
 )

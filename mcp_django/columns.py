@@ -19,6 +19,7 @@ MAX_SAFE_INTEGER: Final = 2**53 - 1
 Column = list[Any] | None
 _TRUTH: Final = {bool, type(None)}
 _WHOLE: Final = {int, type(None)}
+_NUMBERS: Final = {float, type(None)}
 # Neither an exponent nor "NaN" and "Infinity".
 _PLAIN_NUMBERS: Final = re.compile(r"[0-9.-]*")
 
@@ -59,8 +60,13 @@ def integers(values: Sequence[Any]) -> Column:
 
 
 def floats(values: Sequence[Any]) -> Column:
-    """Return finite numbers."""
-    return list(values) if _types(values) == {float} and all(map(math.isfinite, values)) else None
+    """Return finite numbers, and nulls."""
+    types = _types(values)
+    if not types <= _NUMBERS:
+        return None
+    known = values if types == {float} else [value for value in values if value is not None]
+    # What is not finite shows in the sum, and so does a sum that is too large: then each value is asked.
+    return list(values) if math.isfinite(sum(known)) else None
 
 
 def decimals(values: Sequence[Any]) -> Column:

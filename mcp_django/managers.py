@@ -20,7 +20,7 @@ def gives_every_row(model: type[Model]) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_plain(queryset_class: type[QuerySet[Any]]) -> bool:
-    return all(getattr(queryset_class, name) is getattr(QuerySet, name) for name in DECIDING)
+    return all(getattr(queryset_class, name, None) is getattr(QuerySet, name, None) for name in DECIDING)
 
 
 def filterable(queryset: QuerySet[Any]) -> QuerySet[Any]:

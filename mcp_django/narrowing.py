@@ -94,14 +94,16 @@ def _visible_on(request: MCPRequest, model: Any, path: str) -> tuple[list[Q] | N
 
     There are None where nothing is hidden, and no conditions where all is.
     """
-    names, found = path.split("__"), []
+    names = path.split("__")
+    found: list[Q] = []
     for position, name in enumerate(names):
         try:
             field = model._meta.get_field(model._meta.pk.name if name == "pk" else name)
         except FieldDoesNotExist:
             return found or None, False
-        if position == len(names) - 1 or field.related_model is None:
-            break
+        is_last = position == len(names) - 1
+        if is_last or field.related_model is None:
+            return found or None, is_last
         if _hides_rows(request, field):
             related = related_exposure(request, field)
             if related is None:
@@ -110,7 +112,7 @@ def _visible_on(request: MCPRequest, model: Any, path: str) -> tuple[list[Q] | N
             rows = related.get_queryset(request).order_by().values(key)
             found.append(Q(("__".join([*names[: position + 1], "in"]), rows)))
         model = field.related_model
-    return found or None, True
+    return found or None, False
 
 
 def _keys(queryset: QuerySet[Any]) -> QuerySet[Any]:

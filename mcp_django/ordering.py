@@ -11,6 +11,7 @@ from django.db.models.expressions import OrderBy
 from .context import MCPRequest
 from .kinds import kind_of
 from .lookups import resolve_path
+from .narrowing import leads_to_hidden_model
 from .pagination import OrderKey
 from .sensitive import is_sensitive
 from .serializers import Column, resolve_column
@@ -142,7 +143,8 @@ def _path_key(request: MCPRequest, exposure: "ModelExposure", text: str, *, is_d
         if column is None or column.kind != "relation":
             return None
         if is_declared:
-            return _own_key(exposure.model, text)
+            key = _own_key(exposure.model, text)
+            return None if key is None or leads_to_hidden_model(request, exposure.model, key.path) else key
         related = related_exposure(request, column.field)
         if related is None or not has_every_row(related):
             return None

@@ -29,7 +29,7 @@ def load_permissions(user: Any) -> None:
     """
     if settings.AUTHENTICATION_BACKENDS != STOCK or not user.is_active or hasattr(user, "_perm_cache"):
         return
-    if getattr(user, "is_superuser", True) or not hasattr(user, "user_permissions"):
+    if getattr(user, "is_superuser", True) or not hasattr(type(user), "user_permissions"):
         return
     using = router.db_for_read(type(user))
     if using not in _plans:

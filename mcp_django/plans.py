@@ -9,8 +9,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from decimal import Context, Decimal
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -18,7 +16,7 @@ from django.core.exceptions import EmptyResultSet, ValidationError
 from django.core.signals import setting_changed
 from django.db import connections
 from django.db.models import Q, QuerySet
-from django.db.models.expressions import Col, Expression, F
+from django.db.models.expressions import Expression, F
 from django.db.models.lookups import (
     Exact,
     GreaterThan,
@@ -29,11 +27,11 @@ from django.db.models.lookups import (
     LessThanOrEqual,
 )
 
+from .converters import Converter, as_read, converters_of
 from .exceptions import ToolError
 from .expressions import Filter, Junction
 from .kinds import stored_field
 from .lookups import Condition
-from .repairs import LOST
 
 __all__ = [
     "Bind",
@@ -128,7 +126,12 @@ class Plan:
 
 def compile_plan(queryset: QuerySet[Any], using: str) -> Plan:
     """Return the plan of a queryset of ``values_list`` rows, whose filters may hold :class:`Bind` expressions."""
-    compiler = queryset.query.get_compiler(using=using)
+    query: Any = queryset.query.chain()
+    if not query.distinct and list((query.selected or {}).values()) == list(range(len(query.select))):
+        query.select = tuple(as_read(column, using) for column in query.select)
+        # Without names: by the name of a column the order would be that of its text, which no index has.
+        query.selected = None
+    compiler = query.get_compiler(using=using)
     try:
         sql, params = compiler.as_sql()
     except EmptyResultSet:
@@ -148,12 +151,15 @@ def prepare(field: Any, value: Any, using: str) -> Any:
     """
     connection = connections[using]
     try:
-        return stored_field(field).get_db_prep_value(value, connection, prepared=False)
+        found = stored_field(field).get_db_prep_value(value, connection, prepared=False)
+        # A duration is an integer on SQLite, whose driver takes those of 64 bits.
+        if connection.vendor == "sqlite" and isinstance(found, int) and not -(2**63) <= found < 2**63:
+            raise OverflowError
     except (ValueError, ArithmeticError, TypeError, ValidationError):
         raise ToolError(f"{str(value)[:60]!r} is out of range.") from None
+    return found
 
 
-Converter = Callable[[Sequence[Any], Any, Any], Sequence[Any]]
 Converters = list[tuple[int, list[Converter], Any]]
 # Converters are bound to a connection, so that each thread has its own and none outlives its thread.
 _local = threading.local()
@@ -165,12 +171,8 @@ def _converters(plan: Plan, connection: Any) -> Converters:
         kept = _local.converters = WeakKeyDictionary()
     entry = kept.get(plan)
     if entry is None or entry[0] is not connection:
-        found: Converters = []
-        for position, expression in enumerate(plan.expressions):
-            functions = [*connection.ops.get_db_converters(expression), *expression.get_db_converters(connection)]
-            if functions:
-                found.append((position, [_by_column(function) for function in functions], expression))
-        entry = kept[plan] = (connection, found)
+        columns = [(position, *converters_of(column, connection)) for position, column in enumerate(plan.expressions)]
+        entry = kept[plan] = (connection, [column for column in columns if column[1]])
     return entry[1]
 
 
@@ -181,80 +183,6 @@ def _convert(plan: Plan, connection: Any, rows: list[tuple[Any, ...]]) -> list[S
             for function in functions:
                 columns[position] = function(columns[position], expression, connection)
     return columns
-
-
-def _by_column(function: Callable[..., Any]) -> Converter:
-    """Return what does to a column what one of Django's converters does to a value."""
-    return _QUICK.get((getattr(function, "__module__", ""), getattr(function, "__qualname__", "")), _each)(function)
-
-
-def _each(function: Callable[..., Any]) -> Converter:
-
-    def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
-        try:
-            return [function(value, expression, connection) for value in values]
-        except Exception:
-            return [_or_lost(function, value, expression, connection) for value in values]
-
-    return convert
-
-
-def _or_lost(function: Callable[..., Any], value: Any, expression: Any, connection: Any) -> Any:
-    """Return ``LOST`` for what the column cannot hold, such as no JSON in a JSON column of SQLite."""
-    try:
-        return LOST if value is LOST else function(value, expression, connection)
-    except Exception:
-        return LOST
-
-
-def _moments(function: Callable[..., Any]) -> Converter:
-    """Return what does the work of SQLite's converter at once where every value is a time without a zone, in UTC."""
-    each = _each(function)
-
-    def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
-        plain = connection.timezone is UTC and set(map(type, values)) == {datetime}
-        if not plain or {value.tzinfo for value in values} != {None}:
-            return each(values, expression, connection)
-        return [datetime.combine(value, value.time(), UTC) for value in values]
-
-    return convert
-
-
-def _flags(function: Callable[..., Any]) -> Converter:
-    """Return what leaves a column of booleans to itself, as SQLite's converter does."""
-    each = _each(function)
-
-    def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
-        return values if set(map(type, values)) == {bool} else each(values, expression, connection)
-
-    return convert
-
-
-def _decimals(function: Callable[..., Any]) -> Converter:
-    """Return what takes the two steps of SQLite's converter in one loop: 15 digits, then the places of the field."""
-    each = _each(function)
-
-    def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
-        if not isinstance(expression, Col):
-            return each(values, expression, connection)
-        field: Any = expression.output_field
-        digits, context = Context(prec=15).create_decimal_from_float, field.context
-        places = Decimal(1).scaleb(-field.decimal_places)
-        try:
-            return [digits(value).quantize(places, context=context) for value in values]
-        except (TypeError, ArithmeticError):
-            return each(values, expression, connection)
-
-    return convert
-
-
-# By name, so that the module, which needs the driver, is not imported.
-_SQLITE: Final = "django.db.backends.sqlite3.operations"
-_QUICK: Final[Mapping[tuple[str, str], Callable[[Callable[..., Any]], Converter]]] = {
-    (_SQLITE, "DatabaseOperations.convert_datetimefield_value"): _moments,
-    (_SQLITE, "DatabaseOperations.convert_booleanfield_value"): _flags,
-    (_SQLITE, "DatabaseOperations.get_decimalfield_converter.<locals>.converter"): _decimals,
-}
 
 
 # Conditions

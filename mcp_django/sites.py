@@ -50,7 +50,7 @@ GENERIC_TOOLS: tuple[type[Tool], ...] = (
     RunAction,
 )
 # Those that are there whatever the project registers; the last one is offered where there is a storage for it.
-OWN_TOOLS = (*GENERIC_TOOLS, CreateUpload)
+OWN_TOOLS: tuple[type[Tool], ...] = (*GENERIC_TOOLS, CreateUpload)
 RECIPE = (
     "This server gives access to the records of a Django project, as far as the signed-in user may see and change "
     "them. Start with list_models, look at one with describe_model, then use query_records, aggregate_records and "

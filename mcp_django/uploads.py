@@ -26,6 +26,8 @@ FOLDER: Final = "mcp_uploads"
 # Seconds for which a record may take what was sent.
 KEPT: Final = 3600
 MAX_HANDLE: Final = 64
+# Of the digest: a model has to repeat the URL that holds the name.
+DIGITS: Final = 40
 
 
 def upload_storage() -> Storage | None:
@@ -52,7 +54,7 @@ def name_of_upload(request: MCPRequest, handle: Any) -> str | None:
     owner = "" if user.pk is None else f"{user._meta.label} {user.pk}"
     bound = "\x1f".join([owner, request.mcp.client_id, request.mcp.site.name, handle])
     digest = salted_hmac("mcp_django.uploads", bound, algorithm="sha256").hexdigest()
-    return f"{FOLDER}/{digest}"
+    return f"{FOLDER}/{digest[:DIGITS]}"
 
 
 def open_upload(request: MCPRequest, handle: Any) -> Any:

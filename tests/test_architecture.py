@@ -17,8 +17,8 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in p
 
 LAYERS = {
     "protocol": "protocol",
-    "common": "addresses columns conf context costs elicitation exceptions expressions filtering indexes kinds "
-    "labels languages lookups managers namedfilters narrowing ordering pages pagination peers permissions plans "
+    "common": "addresses columns conf context converters costs elicitation exceptions expressions filtering indexes "
+    "kinds labels languages lookups managers namedfilters narrowing ordering pages pagination peers permissions plans "
     "queries questions rates relations relativedates repairs replaced rows schemas sealing sensitive "
     "serialized serializers tickets uploads visibility",
     "features": "tools resources prompts completions viewsets",

@@ -11,15 +11,20 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import django_filters
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.utils import timezone
 
+from mcp_django import MCPSite, ModelExposure
+from mcp_django.completions.fields import complete_field
+from mcp_django.methods.tools import call_tool
 from mcp_django.models import KeyedCall
 from mcp_django.testing import MCPClient
 from tests.factories import make_author, make_book, make_user
 from tests.testapp.models import Author, Book, Loan, Section, Shelf, Tag
+from tests.writing import request_of
 
 pytestmark = pytest.mark.django_db
 
@@ -365,6 +370,64 @@ def test_rows_112_to_162_bad_input_is_an_error_of_the_caller_and_of_nothing_else
             wrong[name] = found
     assert everything() == before
     assert not wrong, json.dumps(wrong, indent=1)[:8_000]
+
+
+EDGE_MOMENTS = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00")
+# What a database may hold no value for, as far as it is not refused before.
+EDGES: tuple[dict[str, Any], ...] = (
+    {"reading_time__gt": "999999999 23:59:59"},
+    {"reading_time__range": ["-999999999 00:00:00", "P999999999D"]},
+    {"not": {"reading_time": "999999999 23:59:59"}},
+    {"created__gt": "0001-01-01T00:00:00+14:00"},
+    {"created__lt": "9999-12-31T23:59:59-14:00"},
+    {"published__gt": "0001-01-01"},
+    {"published__range": ["0001-01-01", "9999-12-31"]},
+    {"opens": "23:59:60"},
+    {"rating__gt": 1e308},
+    {"price__lt": "-99999999999999999999"},
+)
+
+
+@pytest.mark.parametrize("tool", ["query_records", "aggregate_records"])
+def test_row_123_values_at_the_ends_of_their_types_are_no_failures(
+    tool: str, caller: MCPClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    more = {"aggregates": ["count"]} if tool == "aggregate_records" else {"fields": ["title"]}
+    for condition in EDGES:
+        result = caller.call(tool, **BOOKS, filters=condition, **more)
+        assert "failed" not in result.text, condition
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]
+
+
+@pytest.mark.parametrize("text", ["999999999 23:59:59", "-999999999 00:00:00", "9" * 30, "1e30"])
+def test_rows_123_135_nothing_is_completed_from_values_at_the_ends(text: str) -> None:
+    make_book("Own")
+    request = request_of(make_user("caller", "testapp.view_book"), scopes=frozenset({"mcp:read"}))
+    for name in ("reading_time", "pages", "price", "rating"):
+        assert not complete_field(request, "testapp.book", name, text).values
+
+
+class EdgeFilters(django_filters.FilterSet):
+    created = django_filters.IsoDateTimeFilter(lookup_expr="gt")
+    price = django_filters.NumberFilter(lookup_expr="gt")
+    pages = django_filters.NumberFilter(lookup_expr="gt")
+
+
+def test_row_123_what_the_projects_own_filters_let_through_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    site = MCPSite()
+    search = ["price__gte", "pages__exact", "published__year"]
+    site.register(Book, ModelExposure, fields=["title"], filterset_class=EdgeFilters, search_fields=search)
+    make_book("Own")
+    user = make_user("caller", "testapp.view_book")
+    given: list[dict[str, Any]] = [{"filters": {"created": text}} for text in EDGE_MOMENTS]
+    given += [{"filters": {name: text}} for name in ("price", "pages") for text in ("1e49", "9" * 50, "-1e49")]
+    given += [{"search": text} for text in ("1e40", "9" * 60, "NaN", "-999999999", "P999999999D")]
+    for arguments in given:
+        request = request_of(user, site, scopes=frozenset({"mcp:read"}))
+        result = call_tool(request, {"name": "query_records", "arguments": {**BOOKS, **arguments}})
+        assert isinstance(result, dict)
+        assert "failed" not in result["content"][0]["text"], arguments
+    assert not [record for record in caplog.records if record.levelno > logging.INFO]
 
 
 def _is_text(value: Any) -> bool:

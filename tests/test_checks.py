@@ -17,6 +17,7 @@ from mcp_django.checks import (
     check_rates,
     check_settings,
     check_tools,
+    check_uploads,
 )
 from tests.testapp.models import Author
 
@@ -62,13 +63,13 @@ def test_J170_a_cookie_cannot_be_made_authority():
 
 @pytest.mark.parametrize("rate", ["600", "600/w", "", 600, ["600/m"]])
 def test_135_a_rate_that_is_none_is_an_error(rate):
-    with override_settings(MCP_DJANGO=MCP | {"COMPLETION_RATE": rate}):
-        assert ids(check_rates()) == ["mcp_django.E017"]
+    with override_settings(MCP_DJANGO=MCP | {"COMPLETION_RATE": rate, "UPLOAD_RATE": rate}):
+        assert ids(check_rates()) == ["mcp_django.E017"] * 2
 
 
 @pytest.mark.parametrize("rate", ["600/m", None])
 def test_a_rate_may_be_left_out(rate):
-    with override_settings(MCP_DJANGO=MCP | {"COMPLETION_RATE": rate}):
+    with override_settings(MCP_DJANGO=MCP | {"COMPLETION_RATE": rate, "UPLOAD_RATE": rate}):
         assert check_rates() == []
 
 
@@ -205,12 +206,23 @@ def test_row_118_a_limit_that_is_none_is_an_error(limits, expected):
         ({"MAX_BULK_ROWS": 10_000, "IDEMPOTENCY_MAX_AGE": 1}, 0),
         ({"MAX_BULK_ROWS": 10_001}, 1),
         ({"MAX_BULK_ROWS": None, "IDEMPOTENCY_MAX_AGE": 0}, 2),
+        ({"MAX_UPLOAD_BYTES": 2**31}, 1),
         ({"MAX_BULK_ROWS": True}, 1),
     ],
 )
 def test_a_bound_of_writes_that_is_none_is_an_error(bounds, expected):
     with override_settings(MCP_DJANGO=MCP | bounds):
         assert ids(check_bulk()) == ["mcp_django.E025"] * expected
+
+
+@pytest.mark.parametrize(("where", "expected"), [("media/up", 1), ("media", 1), ("private", 0), ("media-up", 0)])
+def test_uploads_that_may_be_served_are_an_error(settings, tmp_path, where, expected):
+    backend = "django.core.files.storage.FileSystemStorage"
+    assert check_uploads() == []
+    places = {"default": "media", "mcp_uploads": where}
+    stores = {name: {"BACKEND": backend, "OPTIONS": {"location": tmp_path / at}} for name, at in places.items()}
+    settings.STORAGES = {**settings.STORAGES, **stores}
+    assert ids(check_uploads()) == ["mcp_django.E029"] * expected
 
 
 class ByName(ModelExposure):

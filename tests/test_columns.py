@@ -48,9 +48,10 @@ def test_what_is_json_already_is_left_alone() -> None:
         assert plain(("a", value)) is None
 
 
-def test_floats_are_finite() -> None:
+def test_floats_are_finite_or_null() -> None:
     assert floats((0.1, -0.0)) == [0.1, -0.0]
-    for value in (float("nan"), float("inf"), None, 1):
+    assert floats((0.1, None)) == [0.1, None]
+    for value in (float("nan"), float("inf"), 1):
         assert floats((0.1, value)) is None
 
 

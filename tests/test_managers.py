@@ -126,9 +126,7 @@ def test_a_row_is_added_where_the_manager_cannot_be_filtered(items):
 
 @pytest.mark.parametrize("model", [models.OnlyItem, models.DeferItem])
 @pytest.mark.parametrize("computed", [False, True], ids=["columns", "instances"])
-def test_what_a_manager_leaves_out_costs_no_query_for_each_row(
-    model, computed, items, django_assert_max_num_queries
-):
+def test_what_a_manager_leaves_out_costs_no_query_for_each_row(model, computed, items, django_assert_max_num_queries):
     class Exposure(ModelExposure):
         fields = [*FIELDS, "shout"]
 

@@ -1,9 +1,6 @@
 """Compiled queries: bound for each call, kept within a bound, never with a caller's values in them."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -27,7 +24,6 @@ from mcp_django.plans import (
     is_plannable,
     prepare,
 )
-from mcp_django.repairs import LOST
 from tests.factories import make_book
 from tests.testapp.models import Book
 
@@ -173,60 +169,3 @@ def test_converters_belong_to_a_thread_and_its_connection() -> None:
 
 def test_a_bind_is_one_parameter() -> None:
     assert Bind(Slot(3)).as_sql(None, None) == ("%s", [3])
-
-
-AMSTERDAM = timezone(timedelta(hours=1))
-STORED: dict[str, list[list[Any]]] = {
-    "price": [
-        [1.015, 0.125, 2.675, 1.005, -0.0, 10, 99999.99, 1e-9, 0.1 + 0.2],
-        [1.5, None],
-        [1.5, "no number"],
-        [1.5, 1e9],
-        [float("inf"), float("nan")],
-        [],
-    ],
-    "created": [
-        [datetime(1, 1, 1), datetime(2024, 3, 31, 2, 30, 0, 5, fold=1), datetime(9999, 12, 31)],
-        [datetime(2024, 1, 1), None],
-        [datetime(2024, 1, 1), "2024-01-01 12:00:00", "2024-01-01", "no date"],
-        [datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=AMSTERDAM), datetime(2024, 1, 1)],
-        [],
-    ],
-    "active": [[True, False], [True, None], [1, 0], [True, 2, "x"], []],
-}
-
-
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="these are the converters of SQLite")
-@pytest.mark.parametrize(("name", "values"), [(name, values) for name, columns in STORED.items() for values in columns])
-@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Amsterdam"])
-def test_a_column_is_converted_as_its_values_are(name: str, values: list[Any], zone: str | None) -> None:
-    expression = Book._meta.get_field(name).get_col("testapp_book")
-    (function,) = connection.ops.get_db_converters(expression)
-    quick = plans._by_column(function)
-    assert quick.__qualname__.partition(".")[0] in ("_decimals", "_moments", "_flags")
-    with zone_of_the_database(zone):
-        found = quick(tuple(values), expression, connection)
-        expected = [plans._or_lost(function, value, expression, connection) for value in values]
-    assert list(map(repr, found)) == list(map(repr, expected))
-    assert [getattr(value, "fold", 0) for value in found] == [getattr(value, "fold", 0) for value in expected]
-
-
-@contextmanager
-def zone_of_the_database(name: str | None) -> Iterator[None]:
-    own = connections["default"]
-    kept = own.settings_dict["TIME_ZONE"]
-    own.settings_dict["TIME_ZONE"] = name
-    own.__dict__.pop("timezone", None)
-    try:
-        yield
-    finally:
-        own.settings_dict["TIME_ZONE"] = kept
-        own.__dict__.pop("timezone", None)
-
-
-def test_converters_of_the_projects_own_are_applied_to_each_value() -> None:
-    def double(value: Any, expression: Any, connection: Any) -> Any:
-        return value * 2
-
-    assert plans._by_column(double)((1, "a"), None, None) == [2, "aa"]
-    assert plans._by_column(double)((1, None), None, None) == [2, LOST]

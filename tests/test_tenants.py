@@ -3,8 +3,11 @@
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
+from io import StringIO
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 
@@ -14,8 +17,11 @@ from mcp_django.oauth.resource import canonical, default_resource
 from mcp_django.testing import MCPClient
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_superuser
+from tests.listening import listen, tell_at_once
+from tests.oauth_flow import Flow
 from tests.sitesapp import tenancy
 from tests.sitesapp.models import Customer, Invoice, Receipt, Shelf
+from tests.sitesapp.urls import by_header, by_url
 
 BY_HEADER = "/tenants/mcp"
 TENANTS = ("acme", "other")
@@ -190,6 +196,38 @@ async def test_in_an_asgi_server_the_middleware_of_each_request_says_which_tenan
     assert all(await asyncio.gather(*looks))
 
 
+# Subscriptions
+
+
+@pytest.fixture
+def commit(rows, monkeypatch, django_capture_on_commit_callbacks):
+    """Do something, commit it, and have everyone told, by a thread that no middleware has passed."""
+    news = tell_at_once(monkeypatch)
+
+    def run(work):
+        with django_capture_on_commit_callbacks(execute=True):
+            work()
+        Context().run(news.process.fanout.run)
+
+    return run
+
+
+def test_102_who_watches_is_told_of_the_rows_of_the_tenant_by_which_the_stream_came(commit):
+    root = make_superuser()
+    invoices = {tenant: Invoice.everyone.filter(tenant=tenant)[0] for tenant in TENANTS}
+    uris = [f"django://sitesapp/invoice/{invoice.pk}" for invoice in invoices.values()]
+    listeners = {}
+    for tenant in TENANTS:
+        token = tenancy.current.set(tenant)
+        listeners[tenant] = listen(root, *uris, "django://sitesapp/invoice", site=by_header)
+        tenancy.current.reset(token)
+    for number, tenant in enumerate(TENANTS):
+        commit(invoices[tenant].save)
+        told = {name: listener.take() for name, listener in listeners.items()}
+        assert told[tenant] == [uris[number], "django://sitesapp/invoice"]
+        assert told[TENANTS[1 - number]] == []
+
+
 # By an argument of the URL
 
 
@@ -282,6 +320,29 @@ def test_row_165_a_tenants_url_has_one_spelling(resource, url):
     assert canonical(None, resource) == url
 
 
+def test_row_165_a_user_signs_in_for_the_url_of_one_tenant(user):
+    flow, url = Flow(username=user.username), "http://testserver/t/acme/mcp"
+    code = flow.code(resource=f"{url}/")
+    answer = flow.exchange(code, resource=url)
+    assert answer.status_code == 200, answer.content
+    client = at(user, "acme")
+    client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+    assert client.call("which").text.startswith("acme ")
+    client.path = "/t/other/mcp"
+    assert client.send("tools/list", {}).status_code == 401
+    assert "code" not in flow.ask(resource="http://testserver/t/closed/mcp").headers.get("Location", "")
+
+
+def test_the_command_gives_tokens_for_the_url_of_a_tenant(user):
+    said = StringIO()
+    call_command("mcp_token", user.username, resource="/t/acme/mcp", stdout=said, stderr=StringIO())
+    client = at(user, "acme")
+    client.headers["Authorization"] = f"Bearer {said.getvalue().strip()}"
+    assert client.call("which").text.startswith("acme ")
+    with pytest.raises(CommandError, match="No such endpoint"):
+        call_command("mcp_token", user.username, resource="/t/closed/mcp", stdout=said, stderr=StringIO())
+
+
 def test_without_a_resource_parameter_none_is_guessed_where_there_are_many():
     assert default_resource(None) is None
 
@@ -306,6 +367,13 @@ async def test_the_fast_road_gives_the_argument_too_and_does_not_ask_the_project
 def test_what_stands_before_the_tenants_in_urls_py_is_not_taken_for_one():
     assert endpoint_match("/t/closed/mcp") is None
     assert endpoint_match("/t/acme/mcp").kwargs == {"tenant": "acme"}
+
+
+async def test_the_plain_road_gives_the_argument_in_an_asgi_server_too(headers, monkeypatch):
+    monkeypatch.setattr(by_url, "needs_middleware", True)
+    token = headers["/t/acme/mcp"]
+    assert (await called("/t/acme/mcp", token, "which", {}))[1].split()[0] == "acme"
+    assert (await called("/t/other/mcp", token, "which", {}))[0] == 401
 
 
 def test_nothing_of_a_tenant_is_left_behind(clients):

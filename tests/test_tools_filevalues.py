@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from django import forms
+from django.contrib import admin
+from django.contrib.admin.helpers import ActionForm
 from django.core.exceptions import ValidationError
 from django.core.files.base import ContentFile
 from django.core.files.storage import FileSystemStorage, InMemoryStorage
@@ -16,6 +18,7 @@ from rest_framework import serializers
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.testing import MCPClient
+from mcp_django.tools.actiontools import ActionTool
 from mcp_django.tools.filevalues import file_entries, safe_name
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords
@@ -280,6 +283,29 @@ def test_an_exposures_serializer_gets_the_file() -> None:
     assert "file: " in refused(root, file="manuals/a.pdf")
 
 
+def test_an_action_gets_the_file_of_its_form() -> None:
+    class ImportForm(ActionForm):
+        file = forms.FileField()
+
+    class ManualAdmin(admin.ModelAdmin):
+        action_form = ImportForm
+        actions = ["retitle"]
+
+        def retitle(self, request: Any, queryset: Any) -> None:
+            queryset.update(title=request.FILES["file"].read().decode())
+
+    own = admin.AdminSite("own")
+    own.register(Manual, ManualAdmin)
+    root = request_of(make_superuser(), MCPSite("own", admin_site=own), scopes=SCOPES)
+    tool = ActionTool(root.mcp.site.exposures[Manual].get_actions(root)["retitle"])
+    manual = make_manual()
+    assert tool.input_schema["properties"]["file"]["type"] == "object"
+    for wrong in ({}, {"file": "a.txt"}):
+        assert "file" in refusal(tool, root, pks=[manual.pk], **wrong)
+    call(tool, root, pks=[manual.pk], file={"name": "a.txt", "text": "New"})
+    assert Manual.objects.get().title == "New"
+
+
 # Descriptions
 
 
@@ -289,7 +315,7 @@ def test_descriptions_say_how_to_write_a_file(root: Any) -> None:
     full = call(DescribeModel(), root, model="fileapp.manual", detail=True)
     assert 'file: file, required, write {"name", "base64"} or {"name", "text"}' in full["fields"]
     assert full["input_schema"]["required"] == ["title", "file"]
-    assert full["input_schema"]["properties"]["note"]["type"] == ["object", "null"]
+    assert full["input_schema"]["properties"]["note"]["type"] == "object"
 
 
 # Reading

@@ -8,7 +8,9 @@ from django.contrib.auth.models import User
 from django.core.files.base import ContentFile
 from django.core.files.storage import FileSystemStorage, storages
 from django.db import connections
+from django.http import HttpRequest, UnreadablePostError
 from django.test import Client, override_settings
+from django.urls import Resolver404, resolve
 from oauth2_provider.models import get_access_token_model
 
 from mcp_django import MCPSite
@@ -150,10 +152,22 @@ def test_row_159_a_body_beyond_the_bound_leaves_nothing_and_the_url_good(uploads
         assert put(url, b"x" * 10).status_code == 201
 
 
-@pytest.mark.parametrize(("length", "status"), [("9", 201), ("x", 400), ("-1", 400), ("9" * 9, 413), ("9" * 30, 400)])
+@pytest.mark.parametrize(("length", "status"), [("9", 201), ("", 411), ("x", 400), ("-1", 400), ("9" * 9, 413), ("9" * 30, 400)])
 def test_a_length_that_is_none_or_too_much_is_refused_before_the_body(uploads: Any, length: str, status: int) -> None:
     answer = put(upload_url(writer()), b"123456789", CONTENT_LENGTH=length)
     assert (answer.status_code, len(kept(uploads))) == (status, int(status == 201))
+
+
+def test_a_body_whose_sender_goes_is_not_kept(uploads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(self: Any, size: int) -> bytes:
+        raise UnreadablePostError
+
+    url = upload_url(writer())
+    with monkeypatch.context() as patch:
+        patch.setattr(HttpRequest, "read", read)
+        assert put(url).status_code == 400
+    assert kept(uploads) == []
+    assert put(url).status_code == 201
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -286,6 +300,23 @@ def test_a_ticket_of_another_site_use_or_time_is_good_for_nothing(monkeypatch: p
 def test_a_host_that_is_not_the_sites_is_refused() -> None:
     url = download_url(writer(), book_with())
     assert get(url, headers={"Host": "evil.example"}).status_code == 400
+
+
+def test_a_call_that_is_too_large_is_told_of_the_other_way(uploads: Any, settings: Any) -> None:
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "MAX_BODY_BYTES": 1000}
+    answer = MCPClient(writer()).post(b"x" * 1001)
+    assert answer.status_code == 413
+    assert "1000 bytes; create_upload gives a URL for a file" in answer.content.decode()
+
+
+@pytest.mark.parametrize(("urlconf", "mount"), [("tests.urls", "/mcp"), ("tests.sse_urls", "/sse")])
+def test_every_mount_has_them_below_it(urlconf: str, mount: str) -> None:
+    ticket = "a:b:c"
+    for use, name in (("files", "file"), ("uploads", "upload")):
+        assert resolve(f"{mount}/{use}/{ticket}", urlconf).url_name == name
+        for other in (f"{mount}/{use}/", f"{mount}/{use}/a", f"{mount}/{use}/{ticket}/x", f"{mount}/x/{use}/{ticket}"):
+            with pytest.raises(Resolver404):
+                resolve(other, urlconf)
 
 
 # The fast road

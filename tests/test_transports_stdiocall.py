@@ -2,6 +2,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import override_settings
 
+from mcp_django.events import hub
 from mcp_django.events.signals import notify_list_changed
 from tests.factories import make_book, make_superuser
 from tests.stdio_client import Gate, in_thread, talk, tool
@@ -164,8 +165,15 @@ async def test_the_users_authority_is_asked_again_when_the_answer_comes(asking):
 # Changes
 
 
+async def known_book(title=None):
+    """Make a book whose making has been told: nobody who subscribes now hears of it."""
+    book = await in_thread(make_book)(title)
+    await in_thread(hub.close)()
+    return book
+
+
 async def test_a_session_is_told_of_what_it_subscribed_to_and_of_lists():
-    book = await in_thread(make_book)("Old")
+    book = await known_book("Old")
     uri = f"django://testapp/book/{book.pk}"
     async with talk() as client:
         found = await client.begin()
@@ -192,7 +200,7 @@ async def test_subscribing_many_at_once_loses_none():
 
 
 async def test_listening_is_acknowledged_told_and_cancelled():
-    book = await in_thread(make_book)()
+    book = await known_book()
     uri = f"django://testapp/book/{book.pk}"
     async with talk() as client:
         one = client.ask_modern("subscriptions/listen", {"notifications": {"resourceSubscriptions": [uri, "x:gone"]}})

@@ -50,24 +50,27 @@ ORDERS: Final = (
 def create(rows: int) -> list[dict[str, Any]]:
     """Make the tables and fill the long one with ``rows`` rows, a multiple of the number of kinds.
 
-    Return for each order a page deep in the table: what a client asks for, and the keys of the rows that come.
+    Return for each order what a client asks for, and the first page, the second one and one deep in the table.
     """
     create_tables(1, 1)
     client = MCPClient(get_user_model().objects.get(pk=READER_PK))
-    depth = rows * DEPTH // 100
     found = [
         {
             "name": order.name,
             "arguments": {"model": "bench.visit", "ordering": order.ordering, "limit": LIMIT},
-            "depth": depth,
-            "cursor": cursor_after(client, order, depth, rows),
-            "first": [order.key(place, rows) for place in range(1, LIMIT + 1)],
-            "deep": [order.key(depth + place, rows) for place in range(1, min(LIMIT, rows - depth) + 1)],
+            "pages": [page_after(client, order, place, rows) for place in (0, LIMIT, rows * DEPTH // 100)],
         }
         for order in ORDERS
     ]
     fill(rows)
     return found
+
+
+def page_after(client: MCPClient, order: Order, place: int, rows: int) -> dict[str, Any]:
+    """Return the page after so many rows: its cursor, where it has one, and the keys of its rows."""
+    cursor = cursor_after(client, order, place, rows) if place else None
+    keys = [order.key(place + number, rows) for number in range(1, min(LIMIT, rows - place) + 1)]
+    return {"after": place, "cursor": cursor, "keys": keys}
 
 
 def cursor_after(client: MCPClient, order: Order, place: int, rows: int) -> str:
@@ -121,4 +124,3 @@ def fill(rows: int) -> None:
     with connection.cursor() as cursor:
         # What the server would do by itself later, while it is measured.
         cursor.execute(f"VACUUM (ANALYZE) {quoted}")
-        cursor.execute("CHECKPOINT")

@@ -27,7 +27,7 @@ class ReviewSerializer(serializers.ModelSerializer):
 
 
 class ReviewViewSet(viewsets.ModelViewSet):
-    """Reviews, the newest first."""
+    """What customers think of products."""
 
     queryset = Review.objects.select_related("product")
     serializer_class = ReviewSerializer

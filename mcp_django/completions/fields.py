@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import Q
 
 from ..context import MCPRequest
-from ..exceptions import NotFound
+from ..exceptions import NotFound, ToolError
 from ..filtering import find_filter
 from ..kinds import kind_of, parse_value, stored_field
+from ..plans import prepare
 from ..queries import narrowed
 from ..repairs import LOST, salvaged
 from ..serializers import is_json_field, pk_text
@@ -51,14 +52,14 @@ def complete_field(request: MCPRequest, label: str, name: str, text: str) -> Com
 
 def _column_values(request: MCPRequest, exposure: "ModelExposure", path: str, field: Any, text: str) -> Iterator[str]:
     rows = narrowed(request, exposure, (), "").exclude(Q((path, None))).order_by(path)
-    for condition in _value_conditions(path, field, text):
+    for condition in _value_conditions(path, field, text, rows.db):
         values = rows.filter(condition).values_list(path, flat=True).distinct()
         for value in salvaged(lambda start, stop, values=values: list(values[start:stop]), 0, LIMIT):  # type: ignore[misc]
             if value is not LOST:
                 yield _spell(value)
 
 
-def _value_conditions(path: str, field: Any, text: str) -> Iterator[Q]:
+def _value_conditions(path: str, field: Any, text: str, using: str) -> Iterator[Q]:
     if not text:
         yield Q()
     elif kind_of(field).word == "text":
@@ -68,9 +69,11 @@ def _value_conditions(path: str, field: Any, text: str) -> Iterator[Q]:
         yield condition
     else:
         try:
-            yield Q((path, parse_value(field, text)))
-        except ValueError:
+            value = parse_value(field, text)
+            prepare(field, value, using)
+        except (ValueError, ToolError):
             return
+        yield Q((path, value))
 
 
 def _spell(value: Any) -> str:

@@ -105,8 +105,10 @@ def caller_key(request: MCPRequest) -> Hashable:
     )
     # Of an authentication of the project's own it is not known what of it decides.
     own = () if auth is None or hasattr(auth, "scopes") else (id(auth),)
+    # What middleware left in context variables cannot be compared: such a request is like no other.
+    apart = (object(),) if context.site.needs_middleware else ()
     person = identity(request.user)
-    return person, id(context.site), context.scopes, context.client_id, context.resource, meta, added, own
+    return person, id(context.site), context.scopes, context.client_id, context.resource, meta, added, own, apart
 
 
 def _hashable(value: Any) -> Hashable:

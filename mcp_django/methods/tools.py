@@ -7,6 +7,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
+from django.db import DataError
 
 from ..context import MCPRequest
 from ..costs import read_limits
@@ -108,5 +109,10 @@ def _failure(tool: Tool, error: Exception) -> dict[str, Any]:
         return error_result(ToolError("Not found.")).to_wire()
     if isinstance(error, PermissionDenied):
         return error_result(ToolError("You may not do this.")).to_wire()
+    if isinstance(tool, RecordTool) and isinstance(error, (DataError, OverflowError)):
+        # A filter or a search of the project's own took a value that its column cannot be compared with.
+        return error_result(
+            ToolError("A value is beyond what the database can compare with. Use another one.")
+        ).to_wire()
     identifier = log_failure(tool.name, error)
     return error_result(ToolError(f"The tool failed. Tell the operator the error id {identifier}.")).to_wire()

@@ -18,19 +18,17 @@ __all__ = ["field_schema", "form_schema"]
 # Beyond that the values are left to the form's own error message.
 MAX_CHOICES: Final = 200
 MAX_LABELS: Final = 50
+# An upload's own answer says how a record takes it: there are uploads on some sites only.
+FILE: Final = 'a file, {"name": "a.pdf", "base64": "..."} or {"name": "a.txt", "text": "..."}'
 
 
 def form_schema(form: forms.BaseForm | type[forms.BaseForm], *, exclude: Collection[str] = ()) -> dict[str, Any]:
     """Return the JSON Schema of what the form takes; ``exclude`` names fields to leave out.
 
-    Disabled fields are left out, and file fields too, as a file has no JSON form.
+    Disabled fields are left out.
     """
     declared: Mapping[str, forms.Field] = getattr(form, "base_fields", {}) if isinstance(form, type) else form.fields
-    fields = {
-        name: field
-        for name, field in declared.items()
-        if name not in exclude and not field.disabled and not isinstance(field, forms.FileField)
-    }
+    fields = {name: field for name, field in declared.items() if name not in exclude and not field.disabled}
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {name: field_schema(field) for name, field in fields.items()},
@@ -188,4 +186,5 @@ _SHAPES: Final[tuple[tuple[type[forms.Field], Callable[[Any], tuple[dict[str, An
     (forms.URLField, _noted("URL")),
     (forms.GenericIPAddressField, _noted("IP address")),
     (forms.JSONField, lambda field: ({}, ["any JSON value"])),
+    (forms.FileField, lambda field: ({"type": "object"}, [FILE])),
 )

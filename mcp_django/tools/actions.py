@@ -20,7 +20,7 @@ from ..exceptions import ToolError
 from ..schemas import form_schema, signature_schema
 from ..schemas.asking import Asked, answers_of, asked_parameters
 from .base import ToolResult
-from .controls import Pair, as_query, posted
+from .controls import Pair, as_files, as_query, posted
 from .forms import error_lines, field_entries
 from .inputs import as_object, taken
 from .running import ActionCall
@@ -213,8 +213,8 @@ class AdminAction(Action):
         """See :attr:`Action.has_form`."""
         return True
 
-    def _extra_form(self, data: Any = None) -> Form:
-        form: Form = self.model_admin.action_form(data, auto_id=None)
+    def _extra_form(self, data: Any = None, files: Any = None) -> Form:
+        form: Form = self.model_admin.action_form(data, files, auto_id=None)
         for name in ("action", "select_across"):
             form.fields.pop(name, None)
         return form
@@ -239,7 +239,7 @@ class AdminAction(Action):
                     entries += posted(field.widget, name, field.prepare_value(form.get_initial_for_field(field, name)))
             except ValidationError as error:
                 raise ToolError(f"{name}: {' '.join(error.messages)} Nothing was changed.") from None
-        bound = self._extra_form(as_query(entries))
+        bound = self._extra_form(as_query(entries), as_files(entries))
         if not bound.is_valid():
             raise ToolError("\n".join([*error_lines(bound, bound.fields), "Nothing was changed."]))
         return {}, entries

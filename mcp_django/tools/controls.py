@@ -179,9 +179,9 @@ def as_query(entries: Iterable[Pair]) -> QueryDict:
     return data
 
 
-def as_files(entries: Iterable[Pair]) -> "MultiValueDict[str, UploadedFile]":
+def as_files(entries: Iterable[Pair]) -> "MultiValueDict[str, UploadedFile[Any]]":
     """Return the files among the entries as Django reads them from a request."""
-    files: MultiValueDict[str, UploadedFile] = MultiValueDict()
+    files: MultiValueDict[str, UploadedFile[Any]] = MultiValueDict()
     for name, value in entries:
         if isinstance(value, UploadedFile):
             files.appendlist(name, value)

@@ -20,15 +20,10 @@ from ..uploads import open_upload
 from .arguments import json_or_text
 from .controls import Pair, unwrapped
 
-__all__ = ["BOMB", "FILE_SCHEMA", "FILE_WORDS", "file_entries", "is_bomb", "read_file_value", "safe_name"]
+__all__ = ["BOMB", "FILE_WORDS", "file_entries", "is_bomb", "read_file_value", "safe_name"]
 
 BINARY: Final = "application/octet-stream"
 FILE_WORDS: Final = 'write {"name", "base64"} or {"name", "text"}'
-FILE_SCHEMA: Final[Mapping[str, Any]] = {
-    "type": ["object", "null"],
-    "description": 'A file: {"name": "a.pdf", "base64": "..."}, {"name": "a.txt", "text": "..."}, or, from '
-    'create_upload, {"name": "a.pdf", "upload": "..."}. null takes the file away',
-}
 USAGE: Final = (
     'Give {"name": "manual.pdf", "base64": "..."} or {"name": "notes.txt", "text": "..."}; leave the field out to keep '
     "the file."

@@ -255,11 +255,12 @@ def _unseen(request: MCPRequest, field: Field, linked: Any) -> list[Any]:
     """Return the keys of linked rows that the caller may not see, and so cannot have meant to unlink."""
     if not isinstance(field, ModelMultipleChoiceField) or not linked:
         return []
-    exposure = request.mcp.site.exposures.get(field.queryset.model)
+    offered: Any = field.queryset
+    exposure = request.mcp.site.exposures.get(offered.model)
     if exposure is None or has_every_row(exposure):
         return []
     key = field.to_field_name or "pk"
-    rows = field.queryset.filter(**{f"{key}__in": field.prepare_value(linked)})
+    rows = offered.filter(**{f"{key}__in": field.prepare_value(linked)})
     visible = exposure.get_queryset(request).order_by().values("pk")
     return list(rows.exclude(pk__in=visible).values_list(key, flat=True))
 

@@ -129,13 +129,17 @@ def _told(entry: Any, hidden: Collection[str]) -> str:
         parts = json.loads(entry.change_message)
     except ValueError:
         return str(entry.get_change_message())
-    for part in parts if isinstance(parts, list) else ():
+    if not isinstance(parts, list):
+        return str(entry.get_change_message())
+    told = []
+    for part in parts:
         changed = part.get("changed") if isinstance(part, dict) else None
         if isinstance(changed, dict) and "name" not in changed and isinstance(changed.get("fields"), list):
             changed["fields"] = [name for name in changed["fields"] if str(name).lower() not in hidden]
             if not changed["fields"]:
-                del changed["fields"]
-    entry.change_message = json.dumps(parts)
+                continue
+        told.append(part)
+    entry.change_message = json.dumps(told)
     return str(entry.get_change_message())
 
 

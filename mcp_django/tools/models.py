@@ -1,10 +1,9 @@
 """``list_models`` and ``describe_model``: what there is, in as few words as a model needs to use it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
-from django.forms import FileField
 
 from ..addresses import page_uri, row_uri_pattern
 from ..conf import settings
@@ -21,7 +20,7 @@ from ..serializers import Column, clean_text
 from ..visibility import caller_actions, columns_of, page_fields, related_exposure, visible_exposures, visible_fields
 from .arguments import check_names, exposure_argument, flag_argument, json_or_text
 from .base import RecordTool, ToolResult
-from .filevalues import FILE_SCHEMA, FILE_WORDS
+from .filevalues import FILE_WORDS
 from .inlinewords import inline_lines
 from .overviews import may_words, may_write, overview, writable_fields, writing_form
 from .query import ALWAYS_LOAD
@@ -126,7 +125,7 @@ def _form_only(request: MCPRequest, exposure: "ModelExposure") -> Mapping[str, A
     """Return the schemas of the fields that only the form has."""
     form, names = writing_form(request, exposure)
     extra = {*names} & {*exposure.get_form_only_fields(request)}
-    schemas: Mapping[str, Any] = _input_schema(form, extra)["properties"] if extra else {}
+    schemas: Mapping[str, Any] = form_schema(form, exclude=form.fields.keys() - extra)["properties"] if extra else {}
     return schemas
 
 
@@ -211,18 +210,8 @@ def describe_fully(request: MCPRequest, exposure: "ModelExposure") -> dict[str, 
     payload = describe(request, exposure)
     form, names = writing_form(request, exposure)
     if names:
-        payload["input_schema"] = _input_schema(form, names)
+        payload["input_schema"] = form_schema(form, exclude=form.fields.keys() - set(names))
     return payload
-
-
-def _input_schema(form: Any, names: Iterable[str]) -> Mapping[str, Any]:
-    """Return the schema of the fields, with those that take files."""
-    schema = form_schema(form, exclude=form.fields.keys() - set(names))
-    files = {name: form.fields[name] for name in names if isinstance(form.fields[name], FileField)}
-    schema["properties"].update(dict.fromkeys(files, FILE_SCHEMA))
-    if required := [name for name, field in files.items() if field.required]:
-        schema["required"] = [*schema.get("required", ()), *required]
-    return schema
 
 
 class DescribeModel(RecordTool):

@@ -1,6 +1,6 @@
 """The request that an admin action gets: that of a person who posts the admin's list, on behalf of the caller."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from html import unescape
 from typing import TYPE_CHECKING, Any, Final
@@ -10,12 +10,11 @@ from django.contrib.messages.constants import DEFAULT_TAGS, ERROR, SUCCESS
 from django.contrib.messages.storage.base import BaseStorage, Message
 from django.contrib.sessions.backends.base import SessionBase
 from django.urls import NoReverseMatch, Resolver404, resolve, reverse
-from django.utils.datastructures import MultiValueDict
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
 from ..context import MCPRequest
-from .controls import Pair, as_query
+from .controls import Pair, as_files, as_query
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
@@ -100,17 +99,18 @@ def changelist_request(request: MCPRequest, exposure: "ModelExposure", entries: 
     else:
         # A tenant that the URL of the endpoint names is that of the action too.
         copy.resolver_match.kwargs = {**given, **copy.resolver_match.kwargs}
+    entries = list(entries)
     data = as_query(entries)
     data._mutable = False
     copy.POST = data
-    copy.FILES = MultiValueDict()
+    copy.FILES = as_files(entries)
     copy.session = MemorySession()
     copy._messages = MemoryMessages(copy)
     made: MCPRequest = copy
     return made
 
 
-def _changelist_path(exposure: "ModelExposure", given: Mapping[str, Any]) -> str:
+def _changelist_path(exposure: "ModelExposure", given: dict[str, Any]) -> str:
     """Return the path of the admin's list; below the same prefix as the endpoint, where it is mounted there."""
     admin = getattr(exposure, "model_admin", None)
     site = admin.admin_site.name if admin is not None else "admin"

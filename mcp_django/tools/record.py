@@ -170,7 +170,7 @@ class GetRecord(RecordTool):
 
 def _downloads(request: MCPRequest, exposure: "ModelExposure", payload: Mapping[str, Any]) -> dict[str, str]:
     """Return a URL for each file of the shown record, where there are such URLs."""
-    links = {}
+    links: dict[str, str] = {}
     for name, value in payload["fields"].items():
         if value and is_file(exposure, name):
             url = download_url(request, replace(parse_uri(payload["uri"]), field_name=name))

@@ -1,6 +1,7 @@
 """Saving a row with values that a caller gave: through the form of the admin's page, or the exposure's serializer."""
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -57,16 +58,23 @@ def save_row(
 
 
 def check_values(request: MCPRequest, exposure: "ModelExposure", obj: Model, values: Mapping[str, Any]) -> None:
-    """Pass if the row's own page has the fields of ``values`` and can take them; nothing is validated or saved.
+    """Pass if the row's own page has the fields of ``values`` and takes each of them; nothing is saved.
 
     Raises:
         ToolError: see :func:`save_row`.
     """
-    if exposure.serializer_class is None:
-        page = _filled_page(request, exposure, obj, values)
-        lines = [f"{name}: {' '.join(error.messages)}" for name, error in page.wrong.items()]
-        if lines:
-            raise ToolError("\n".join([NOT_SAVED, *lines]))
+    if exposure.serializer_class is not None:
+        return
+    page = _filled_page(request, exposure, obj, values)
+    lines = [f"{name}: {' '.join(error.messages)}" for name, error in page.wrong.items()]
+    if not lines:
+        with as_page(request, "POST", page.data, [], page.files):
+            # Validation writes the values to the row, and it is not their time yet.
+            form = filled(page.draft, copy(obj), page.named, request.POST, request.FILES)
+            named = tuple(f"{name}: " for name in page.named)
+            lines = [line for line in error_lines(form, page.writable) if line.startswith(named)]
+    if lines:
+        raise ToolError("\n".join([NOT_SAVED, *lines]))
 
 
 @dataclass(frozen=True, slots=True)

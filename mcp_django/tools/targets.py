@@ -9,6 +9,7 @@ from django.db.models import Case, F, Q, When
 from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..kinds import kind_of
+from ..lookups import is_joinable
 from ..serializers import Column, resolve_column
 from ..visibility import MAX_NAME, has_every_row, related_exposure, visible_fields, visible_name
 from .arguments import alternatives
@@ -109,7 +110,7 @@ def _follow(request: MCPRequest, exposure: "ModelExposure", hops: Sequence[str])
     way = _Way(exposure)
     for hop in hops[:MAX_HOPS]:
         column = resolve_column(way.exposure, hop) if hop in visible_fields(request, way.exposure) else None
-        if column is None or column.kind != "relation" or not column.is_plain:
+        if column is None or column.kind != "relation" or not (column.is_plain and is_joinable(column.field)):
             break
         related = related_exposure(request, column.field)
         if related is None:

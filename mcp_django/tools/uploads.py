@@ -31,7 +31,7 @@ class CreateUpload(Tool):
 
     name = "create_upload"
     title = "Create upload"
-    description = "Get a URL that takes one file by PUT, for create_record and update_record."
+    description = "A URL to PUT a file to, for values of a record."
     destructive = False
     scopes = frozenset({WRITE})
 

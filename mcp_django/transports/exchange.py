@@ -32,6 +32,7 @@ from ..rates import caller_of
 from ..server import Reply
 from ..sessions import ClientSession
 from ..sites import MCPSite
+from ..uploads import upload_storage
 from .dispatch import EVENTS, JSON, Outcome, rejection, take_delete, take_get, take_post
 from .limits import LimitExceeded, concurrent, count_call, streaming
 from .request import build_request, headers_of
@@ -128,7 +129,8 @@ class Exchange:
 
     def too_large(self) -> Response:
         """Return the answer to a body over ``MAX_BODY_BYTES``."""
-        return self.refuse(413, f"The body is larger than {settings.MAX_BODY_BYTES} bytes")
+        hint = "; create_upload gives a URL for a file" if upload_storage() is not None else ""
+        return self.refuse(413, f"The body is larger than {settings.MAX_BODY_BYTES} bytes{hint}")
 
     def too_long(self) -> Response:
         """Return the answer to a read that took longer than ``CALL_TIMEOUT``."""

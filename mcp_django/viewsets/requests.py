@@ -67,7 +67,9 @@ def rest_request(
         copy.META["CONTENT_TYPE"] = copy.content_type = JSON
         copy.content_params = {}
     copy._stream, copy._read_started = BytesIO(encoded), False
-    copy.resolver_match = _resolver_match(route, kwargs)
+    # A tenant that the URL of the endpoint names is that of the ViewSet's hooks too.
+    given = request.resolver_match.kwargs if request.resolver_match is not None else {}
+    copy.resolver_match = _resolver_match(route, {**given, **kwargs})
     # REST framework takes this user for the one whom its authenticators found; none of them is run.
     copy._force_auth_user, copy._force_auth_token = request.user, None
     copy._dont_enforce_csrf_checks = True

@@ -9,7 +9,8 @@ from tempfile import mkdtemp
 from tests.settings import *  # noqa: F403
 from tests.settings import DATABASES, INSTALLED_APPS
 
-INSTALLED_APPS = [*INSTALLED_APPS, "tests.databases_project.store"]
+# Fields of PostgreSQL need extensions, which migrations make.
+INSTALLED_APPS = [app for app in INSTALLED_APPS if app != "tests.postgresapp"] + ["tests.databases_project.store"]
 
 _default = {**DATABASES["default"]}
 if _default["ENGINE"].endswith("sqlite3"):

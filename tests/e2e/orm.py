@@ -1,33 +1,61 @@
 """What the ORM says of a server's data, asked beside it: on whatever database the server runs."""
 
 import json
+import subprocess
+import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from tests.e2e.servers import Server, manage
+from tests.e2e.servers import ROOT, Server
 
-PRELUDE = """
-import json
+Orm = Callable[[str], Any]
+# Answers expressions, one a line.
+PROGRAM = """
+import json, sys
 from datetime import timedelta
-from django.db.models import Count, F, Q, Sum
+import django
+django.setup()
+from django.db.models import F, Max, Q, Sum
 from django.db.models.functions import TruncMonth
 from django.utils import timezone
 from example_project.places.models import City
-from example_project.shop.models import Category, Document, Order, OrderLine, PaymentAudit, Product, Review, Shipment
+from example_project.shop.models import Category, Document, Order, OrderLine, Product, Review, Shipment
+for line in sys.stdin:
+    print(json.dumps(eval(json.loads(line)), default=str), flush=True)
 """
 
 
-def orm(server: Server, expression: str) -> Any:
-    """Return the value of an expression in a shell of the server's project, as JSON has it."""
-    code = f"{PRELUDE}\nprint(json.dumps({expression}, default=str))"
-    return json.loads(manage(server, "shell", "-v", "0", "-c", code).splitlines()[-1])
+@contextmanager
+def orm_of(server: Server) -> Iterator[Orm]:
+    """Give, until the block ends, a function that evaluates an expression in a process of the server's project.
+
+    The value is as JSON has it.
+    """
+    command = [sys.executable, "-c", PROGRAM]
+    with subprocess.Popen(
+        command, env=server.environment, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        given, told = process.stdin, process.stdout
+
+        def evaluate(expression: str) -> Any:
+            given.write(f"{json.dumps(expression)}\n")
+            given.flush()
+            return json.loads(told.readline())
+
+        try:
+            yield evaluate
+        finally:
+            given.close()
+            process.wait()
 
 
 @contextmanager
-def postgres_database(postgres: str) -> Iterator[str]:
+def new_postgres_database(postgres: str) -> Iterator[str]:
     """Make an empty database on a PostgreSQL server until the block ends, and give its URL."""
     import psycopg
     from psycopg import sql

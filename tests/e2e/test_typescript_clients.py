@@ -5,6 +5,7 @@ A Node program per client does the whole walk and tells what it saw; the tests c
 
 import json
 import subprocess
+import uuid
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from tests.e2e.servers import Server
 SERVER = "daphne"
 PROGRAMS = Path(__file__).parent / "node"
 TIMEOUT = 120
+BEST_COUNTRIES = "SELECT country_id FROM shop_order GROUP BY 1 ORDER BY sum(total) DESC, 1 LIMIT 5"
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 
 
@@ -39,6 +41,8 @@ def walk(request: pytest.FixtureRequest, node: str, example: Server, database: D
         "order": database.value("SELECT max(id) FROM shop_order"),
         "orders": [pk for (pk,) in database.rows("SELECT id FROM shop_order ORDER BY id LIMIT 35")],
         "paid": database.value("SELECT min(id) FROM shop_order WHERE status = 'paid'"),
+        "customer": database.value("SELECT min(id) FROM shop_customer"),
+        "product": str(uuid.UUID(database.value("SELECT min(id) FROM shop_product"))),
         "refundable": database.value("SELECT min(id) FROM shop_order WHERE status = 'delivered' AND total > 1"),
     }
     command = [node, str(PROGRAMS / program), json.dumps(given), mode]
@@ -121,6 +125,59 @@ def test_progress_arrives(walk: Walk) -> None:
     assert steps[0] == 10
     assert steps == sorted(set(steps))
     assert {message["total"] for message in told} == {35}
+
+
+# The data side
+
+
+def test_an_expression_and_an_aggregate_are_those_of_the_database(walk: Walk, database: Database) -> None:
+    told = walk.told["data"]
+    # Its own order was made after that.
+    stored = database.rows(
+        "SELECT id FROM shop_order WHERE created >= '2025-01-01' AND id != ?"
+        " AND (total >= 1000 OR status IN ('paid', 'pending') AND country_id != 'DE')",
+        told["made"]["pk"],
+    )
+    assert sorted(told["found"]) == sorted(pk for (pk,) in stored)
+    assert stored
+    countries = [country for (country,) in database.rows(BEST_COUNTRIES)]
+    assert list(dict.fromkeys(row[0][0] for row in told["top"]["rows"])) == countries
+    counted = sum(row[3] for row in told["top"]["rows"]) + told["top"]["rest"]["count"]
+    assert counted == database.value("SELECT count(*) FROM shop_order WHERE id < ?", told["made"]["pk"])
+
+
+def test_two_models_are_described_in_few_words(walk: Walk) -> None:
+    order, shipment = walk.told["data"]["described"]["models"]
+    assert order["inlines"].startswith("lines(product* shop.product, quantity integer, ")
+    assert "carrier* dhl|ups|fedex|post" in shipment["fields"]
+
+
+def test_an_order_is_made_once_and_changed_in_its_newest_version_only(walk: Walk, database: Database) -> None:
+    told = walk.told["data"]
+    assert told["repeated"] == told["made"]
+    assert told["made"]["inlines"]["lines"][0]["subtotal"] == told["made"]["fields"]["total"] == "21.00"
+    number = told["made"]["fields"]["number"]
+    assert database.value("SELECT count(*) FROM shop_order WHERE number = ?", number) == 1
+    assert told["version"] != told["made"]["version"]
+    assert told["stale"]["isError"]
+    assert "get_record" in told["stale"]["text"]
+    assert [entry["action"] for entry in told["history"]] == ["changed", "added"]
+
+
+def test_many_rows_are_shown_and_confirmed_before_they_are_changed(walk: Walk, database: Database) -> None:
+    told = walk.told["data"]
+    number = told["made"]["fields"]["number"]
+    assert told["preview"]["objects"] == told["shown"]["objects"] == [number]
+    assert (told["bulk"]["updated"], told["bulk"]["rows"]) == (True, 1)
+    assert told["shipped"]["messages"] == [{"level": "success", "text": "1 order was marked as shipped."}]
+    assert told["deletion"]["deletes"] == {"orders": 1, "order lines": 1}
+    stored = database.rows("SELECT note, status FROM shop_order WHERE number = ?", number)
+    assert stored == [("Twice", "shipped")]
+
+
+def test_a_viewset_is_read_to_its_last_page(walk: Walk, database: Database) -> None:
+    stored = [pk for (pk,) in database.rows("SELECT id FROM shop_review ORDER BY created DESC, id DESC")]
+    assert walk.told["data"]["reviews"] == stored
 
 
 def test_errors_say_what_is_wrong(walk: Walk) -> None:

@@ -123,6 +123,49 @@ async function act(session, given) {
   return { shipped: shipped.structuredContent, asked, refunded, progress };
 }
 
+// The data side beyond single rows: expressions, aggregates, inlines, versions, many rows at once, keys, a ViewSet.
+async function data(session, { customer, product }) {
+  const name = session.provider.name;
+  const text = answer => answer.content[0].text;
+  const expression = {
+    created__gte: '2025-01-01', or: [{ total__gte: '1000' }, { status: ['paid', 'pending'], not: { country: 'DE' } }],
+  };
+  const found = await session.result('query_records', {
+    model: 'shop.order', filters: expression, fields: ['number'], limit: 200,
+  });
+  const top = await session.result('aggregate_records', {
+    model: 'shop.order', aggregates: ['sum:total', 'count'], group_by: ['country', 'created:year'], top: 5,
+  });
+  const described = await session.result('describe_model', { model: 'shop.order,shop.shipment' });
+  const lines = [{ product, quantity: 2, unit_price: '10.50' }];
+  const values = { number: `N-${name}`, customer, lines };
+  const create = { model: 'shop.order', values, idempotency_key: `key-${name}` };
+  const made = await session.result('create_record', create);
+  const repeated = await session.result('create_record', create);
+  const row = { model: 'shop.order', pk: String(made.pk) };
+  const { version } = await session.result('update_record', { ...row, values: { note: 'Once' }, version: made.version });
+  const stale = await session.call('update_record', { ...row, values: { note: 'Lost' }, version: made.version });
+  const { history } = await session.result('get_record', { ...row, history: true });
+  const many = { model: 'shop.order', filters: { number: `N-${name}` }, values: { note: 'Twice', status: 'paid' } };
+  const preview = await session.result('update_record', many);
+  const bulk = await session.result('update_record', { ...many, confirm_token: preview.confirm_token });
+  const action = { model: 'shop.order', action: 'mark_shipped', filters: { number: `N-${name}` } };
+  const shown = await session.result('run_action', action);
+  const shipped = await session.result('run_action', { ...action, confirm_token: shown.confirm_token });
+  const deletion = await session.result('delete_record', row);
+  const reviews = [];
+  let rest = {};
+  do {
+    const page = await session.result('list_reviews', { page_size: 50, ...rest });
+    reviews.push(...page.results.map(review => review.id));
+    rest = page.next;
+  } while (rest);
+  return {
+    found: pkColumn(found), top, described, made, repeated, version, stale: { isError: stale.isError, text: text(stale) },
+    history, preview, bulk, shown, shipped, deletion, reviews,
+  };
+}
+
 async function fail(session) {
   const mended = await session.call('query_records', { model: 'shop.nothing' });
   return {
@@ -157,7 +200,7 @@ async function stepUp(sdk, url, name) {
 }
 
 export async function walk(sdk, name) {
-  const { url, paid, refundable, orders, order } = JSON.parse(process.argv[2]);
+  const { url, paid, refundable, orders, order, customer, product } = JSON.parse(process.argv[2]);
   const provider = new Provider(name, 'admin');
   const session = await new Session(sdk, url, provider).connect();
   const told = {
@@ -176,6 +219,7 @@ export async function walk(sdk, name) {
     written: await write(session),
     acted: await act(session, { paid, refundable, orders }),
     failed: await fail(session),
+    data: await data(session, { customer, product }),
   };
   const spoiled = provider.granted.access_token;
   provider.spoilAccessToken();
