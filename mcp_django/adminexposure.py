@@ -52,13 +52,18 @@ class AdminExposure(ModelExposure):
         """Return whether the ``ModelAdmin`` replaces one of these methods of Django's class."""
         return any(getattr(type(self.model_admin), hook) is not getattr(ModelAdmin, hook) for hook in hooks)
 
+    @cached_property
+    def has_own_columns(self) -> bool:
+        """Whether the ``ModelAdmin`` works out the columns for each caller."""
+        return self.overrides(*self.column_hooks)
+
     # Columns
 
     def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
         """Return the list's columns, then what the change page shows; sensitive fields are left out."""
         if self.fields is not None:
             return self.default_fields
-        if self.overrides(*self.column_hooks):
+        if self.has_own_columns:
             return self._shown(request, obj)
         if "_columns" not in self.__dict__:
             self._columns = self._shown(request, None)

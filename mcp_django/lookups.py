@@ -23,6 +23,7 @@ __all__ = [
     "Condition",
     "Path",
     "declared_lookups",
+    "is_dated",
     "is_joinable",
     "parse_condition",
     "resolve_path",
@@ -171,7 +172,7 @@ def parse_condition(path: Path, lookup: str, value: Any, now: datetime | None = 
         return Condition(path, lookup, (operand(field, lookup, value),))
     if lookup in PARTS:
         return Condition(path, lookup, (_part(lookup, value),))
-    if not field.is_relation and kind_of(field).word in _DAYS:
+    if is_dated(field):
         return _temporal(path, lookup, value, now)
     if lookup == "in" or (lookup == "exact" and isinstance(value, list)):
         return Condition(path, "in", tuple(dict.fromkeys(parse_value(field, item) for item in _values(value))))
@@ -190,6 +191,11 @@ def _part(lookup: str, value: Any) -> int:
         first = " (Sunday)" if lookup == "week_day" else ""
         raise ValueError(f"a whole number from {low}{first} to {high}")
     return number
+
+
+def is_dated(field: Any) -> bool:
+    """Return whether values of the field may be relative dates."""
+    return not field.is_relation and kind_of(field).word in _DAYS
 
 
 def _temporal(path: Path, lookup: str, value: Any, now: datetime | None) -> Condition:

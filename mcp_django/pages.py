@@ -76,7 +76,8 @@ class Layout:
     cells: tuple[Cell, ...]
 
 
-def needs_instances(columns: Sequence[Column]) -> bool:
+@lru_cache(maxsize=2048)
+def needs_instances(columns: tuple[Column, ...]) -> bool:
     """Return whether a column takes more than what the database gives."""
     return any(column.by_instance or column.kind in ("computed", "serialized") for column in columns)
 

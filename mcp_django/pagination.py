@@ -6,7 +6,7 @@ order may use a column that the caller does not see, signed, bound to user, site
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
@@ -56,7 +56,7 @@ class OrderKey:
     """
 
     path: str
-    field: Any
+    field: Any = field(hash=False)
     descending: bool
     nullable: bool
     nulls_last: bool | None = None

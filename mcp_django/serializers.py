@@ -55,9 +55,9 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 Kind = Literal["field", "relation", "many", "reverse", "generic", "computed", "serialized"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """One thing that can be read of a row.
+    """One thing that can be read of a row; there is one object for each, so that a look-up by columns is quick.
 
     ``kind`` says where the value comes from: a column of the database (``field``, with its ``path`` from the model), a
     foreign key (``relation``), a many-to-many relation (``many``), rows that point here (``reverse``, with the ``path``

@@ -5,6 +5,7 @@ filtered out and forbidden. Names that clients send are looked up in allow-lists
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -134,7 +135,18 @@ def visible_fields(request: MCPRequest, exposure: "ModelExposure", obj: Model | 
 
 def visible_among(request: MCPRequest, exposure: "ModelExposure", names: Iterable[str]) -> tuple[str, ...]:
     """Return those of the names that are columns here, and that no other exposure hides from the caller."""
+    names = tuple(names)
+    if _are_its_own(exposure, names):
+        return names
     return tuple(name for name in names if _is_there(request, exposure, name))
+
+
+@lru_cache(maxsize=1024)
+def _are_its_own(exposure: "ModelExposure", names: tuple[str, ...]) -> bool:
+    """Return whether the names are columns of the exposure's own table alone, which no other exposure hides."""
+    columns = columns_of(exposure, names)
+    own = (column.kind in ("field", "relation") and column.field.model is exposure.model for column in columns)
+    return len(columns) == len(names) and all(own)
 
 
 def _named(request: MCPRequest, exposure: "ModelExposure", obj: Model | None) -> Iterable[str]:
@@ -192,6 +204,11 @@ def page_fields(request: MCPRequest, exposure: "ModelExposure") -> tuple[str, ..
 
 def columns_of(exposure: "ModelExposure", names: Iterable[str]) -> tuple[Column, ...]:
     """Return the columns of names that :func:`visible_fields` gave."""
+    return _columns_of(exposure, tuple(names))
+
+
+@lru_cache(maxsize=2048)
+def _columns_of(exposure: "ModelExposure", names: tuple[str, ...]) -> tuple[Column, ...]:
     return tuple(column for name in names if (column := resolve_column(exposure, name)) is not None)
 
 

@@ -152,8 +152,10 @@ def test_row_159_a_body_beyond_the_bound_leaves_nothing_and_the_url_good(uploads
         assert put(url, b"x" * 10).status_code == 201
 
 
-@pytest.mark.parametrize(("length", "status"), [("9", 201), ("", 411), ("x", 400), ("-1", 400), ("9" * 9, 413), ("9" * 30, 400)])
-def test_a_length_that_is_none_or_too_much_is_refused_before_the_body(uploads: Any, length: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("length", "status"), [("9", 201), ("", 411), ("x", 400), ("-1", 400), ("9" * 9, 413), ("9" * 30, 400)]
+)
+def test_a_length_that_is_none_or_too_much_is_refused(uploads: Any, length: str, status: int) -> None:
     answer = put(upload_url(writer()), b"123456789", CONTENT_LENGTH=length)
     assert (answer.status_code, len(kept(uploads))) == (status, int(status == 201))
 

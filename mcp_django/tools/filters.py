@@ -1,15 +1,16 @@
 """The argument ``filters``: an expression of conditions, which is read against what the caller may filter on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..expressions import Applied, Filter, Junction, in_fixed_order
 from ..filtering import filters_of, find_filter
-from ..lookups import MAX_VALUES, Condition, parse_condition
+from ..lookups import MAX_VALUES, Condition, is_dated, parse_condition
 from ..namedfilters import NamedFilter, Offer, named_filters_of
 from ..relativedates import local_now
 from ..visibility import related_exposure
@@ -37,7 +38,7 @@ class _Reader:
 
     request: MCPRequest
     exposure: "ModelExposure"
-    now: datetime
+    clock: Callable[[], datetime]
     sources: Sequence[NamedFilter]
     left: int = MAX_FILTERS
 
@@ -114,7 +115,7 @@ class _Reader:
             known = alternatives(lookup, lookups)
             raise ToolError(f"The filter {name[:60]!r} takes other lookups. {known}{self._by_key(name)}")
         try:
-            condition = parse_condition(path, lookup, value, self.now)
+            condition = parse_condition(path, lookup, value, self.clock() if is_dated(path.field) else None)
         except ValueError as error:
             raise ToolError(f"The filter {name[:60]!r} with {lookup} needs {error}.") from None
         if condition.lookup == "in" and lookup == "exact" and "in" not in lookups:
@@ -174,12 +175,13 @@ def _default_lookup(lookups: Sequence[str], value: Any) -> str:
 
 
 def filters_argument(
-    request: MCPRequest, exposure: "ModelExposure", value: Any, now: datetime | None = None
+    request: MCPRequest, exposure: "ModelExposure", value: Any, clock: Callable[[], datetime] | None = None
 ) -> tuple[Filter, ...]:
     """Return the filters, all of which have to hold, in a fixed order.
 
     They are given as ``{field: value, field__lookup: value, field: {lookup: value}}``, with ``{"or": [..]}``,
-    ``{"and": [..]}`` and ``{"not": {..}}`` among them. Relative dates are seen from ``now``.
+    ``{"and": [..]}`` and ``{"not": {..}}`` among them. Relative dates are seen from the moment that ``clock``
+    gives each time, by default that of the first question.
 
     Raises:
         ToolError: a field or lookup is not one that the caller may use, or a value does not fit.
@@ -189,4 +191,4 @@ def filters_argument(
         return ()
     if not isinstance(value, dict):
         raise ToolError(f"filters must be an object such as {EXAMPLE}.")
-    return _Reader(request, exposure, now or local_now(), exposure.get_named_filters(request)).read(value, 0)
+    return _Reader(request, exposure, clock or cache(local_now), exposure.get_named_filters(request)).read(value, 0)

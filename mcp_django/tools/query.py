@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from hashlib import blake2b
 from itertools import islice
 from time import perf_counter
@@ -70,15 +71,15 @@ def read_query(request: MCPRequest, exposure: "ModelExposure", arguments: Mappin
     Raises:
         ToolError: one of them is not what the caller may ask.
     """
-    now = local_now()
-    conditions = filters_argument(request, exposure, arguments.get("filters"), now)
+    clock = cache(local_now)
+    conditions = filters_argument(request, exposure, arguments.get("filters"), clock)
     query = PageQuery(
         exposure=exposure,
         columns=fields_argument(request, exposure, arguments.get("fields")),
         ordering=ordering_argument(request, exposure, arguments.get("ordering")),
         limit=limit_argument(arguments.get("limit"), exposure.get_list_per_page(request)),
         conditions=conditions,
-        moment=now if is_moving(conditions) else None,
+        moment=clock() if is_moving(conditions) else None,
         search=search_argument(request, exposure, arguments.get("search")),
         text_limit=settings.TEXT_CHARS,
     )
@@ -88,7 +89,7 @@ def read_query(request: MCPRequest, exposure: "ModelExposure", arguments: Mappin
     if query.moment is None:
         return replace(query, after=read_cursor(request, _purpose(query), query.ordering, cursor))
     *after, now = read_cursor(request, _purpose(query), (*query.ordering, MOMENT), cursor)
-    conditions = filters_argument(request, exposure, arguments.get("filters"), seen_from(now))
+    conditions = filters_argument(request, exposure, arguments.get("filters"), lambda: seen_from(now))
     return replace(query, after=tuple(after), conditions=conditions, moment=now)
 
 

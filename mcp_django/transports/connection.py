@@ -60,14 +60,14 @@ class Connection:
 
     async def respond(self, response: Response) -> None:
         """Send a whole answer."""
-        await self._start(response.status, response.header_list())
-        await self._write({"type": "http.response.body", "body": response.body})
+        head = _head(response.status, response.header_list())
+        await self._write(head, {"type": "http.response.body", "body": response.body})
 
     async def open_stream(self, headers: Mapping[str, str]) -> None:
         """Send the head of an event stream, with headers beside those that every stream has; once."""
         if not self.is_streaming:
             self.is_streaming = True
-            await self._start(200, [*STREAM_HEADERS, *headers.items()])
+            await self._write(_head(200, [*STREAM_HEADERS, *headers.items()]))
 
     async def send_event(self, data: bytes = KEEP_ALIVE) -> None:
         """Send one event of the stream, or a comment that keeps it open."""
@@ -77,13 +77,15 @@ class Connection:
         """End the stream, with a last event if there is one."""
         await self._write({"type": "http.response.body", "body": data, "more_body": False})
 
-    async def _start(self, status: int, headers: list[tuple[str, str]]) -> None:
-        encoded = [(name.lower().encode(), value.encode("latin1")) for name, value in headers]
-        await self._write({"type": "http.response.start", "status": status, "headers": encoded})
-
-    async def _write(self, message: Mapping[str, Any]) -> None:
+    async def _write(self, *messages: Mapping[str, Any]) -> None:
         try:
             async with asyncio.timeout(WRITE_TIMEOUT):
-                await self._send(message)
+                for message in messages:
+                    await self._send(message)
         except TimeoutError:
             raise ClientGone from None
+
+
+def _head(status: int, headers: list[tuple[str, str]]) -> dict[str, Any]:
+    encoded = [(name.lower().encode(), value.encode("latin1")) for name, value in headers]
+    return {"type": "http.response.start", "status": status, "headers": encoded}
