@@ -151,7 +151,9 @@ class AdminExposure(ModelExposure):
         """Return the ``sortable_by`` of the admin, None where it does not narrow what may be sorted by."""
         admin = self.model_admin
         narrowed = admin.sortable_by is not None or self.overrides("get_sortable_by")
-        return self.sortable_by if self.sortable_by is not None or not narrowed else admin.get_sortable_by(request)
+        if self.sortable_by is not None or not narrowed:
+            return self.sortable_by
+        return [item if isinstance(item, str) else item.__name__ for item in admin.get_sortable_by(request) or ()]
 
     def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
         """Return the admin's verdict where it has rules of its own and the exposure does not say what is allowed."""

@@ -258,6 +258,7 @@ def _parameters(function: Callable[..., Any]) -> int:
     return len(inspect.signature(function).parameters)
 
 
+@lru_cache(maxsize=512)
 def takes_selection(function: Callable[..., Any]) -> bool:
     """Return whether a function can be called as the admin's list calls its actions; some are for another page."""
     try:
