@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from django.db.models import Model, QuerySet
 from django.db.models.manager import BaseManager
+from django.db.models.sql.constants import LOUTER
 
-__all__ = ["filterable", "gives_every_row", "with_loaded"]
+__all__ = ["filterable", "gives_every_row", "leaves_out_nothing", "with_loaded"]
 
 # The methods of a queryset by which a class of the project's own could decide which rows there are.
 DECIDING: Final = ("__init__", "_chain", "_clone", "_fetch_all", "_filter_or_exclude", "_iterator", "filter", "query")
@@ -21,6 +22,16 @@ def gives_every_row(model: type[Model]) -> bool:
 @lru_cache(maxsize=1024)
 def _is_plain(queryset_class: type[QuerySet[Any]]) -> bool:
     return all(getattr(queryset_class, name, None) is getattr(QuerySet, name, None) for name in DECIDING)
+
+
+def leaves_out_nothing(queryset: QuerySet[Any]) -> bool:
+    """Return whether the queryset, as it was made for this caller, has every row of the table."""
+    query: Any = queryset.query
+    narrowed = query.where or query.is_sliced or query.combinator or query.distinct_fields or query.extra_tables
+    if narrowed or queryset._db is not None or _has_values(queryset) or not _is_plain(type(queryset)):
+        return False
+    joins = (join for alias, join in query.alias_map.items() if query.alias_refcount.get(alias))
+    return all(join.join_type in (None, LOUTER) for join in joins)
 
 
 def filterable(queryset: QuerySet[Any]) -> QuerySet[Any]:

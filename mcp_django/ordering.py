@@ -15,7 +15,7 @@ from .narrowing import leads_to_hidden_model
 from .pagination import OrderKey
 from .sensitive import is_sensitive
 from .serializers import Column, resolve_column
-from .visibility import MAX_NAME, has_every_row, related_exposure, visible_fields, visible_name
+from .visibility import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure
@@ -146,7 +146,7 @@ def _path_key(request: MCPRequest, exposure: "ModelExposure", text: str, *, is_d
             key = _own_key(exposure.model, text)
             return None if key is None or leads_to_hidden_model(request, exposure.model, key.path) else key
         related = related_exposure(request, column.field)
-        if related is None or not has_every_row(related):
+        if related is None or not sees_every_row(request, related):
             return None
         seen = related
     column = resolve_column(seen, last) if last in visible_fields(request, seen) else None

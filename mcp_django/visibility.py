@@ -15,6 +15,7 @@ from .columns import iso_text
 from .context import MCPRequest
 from .exceptions import NotFound
 from .kinds import kind_of, stored_field
+from .managers import leaves_out_nothing
 from .repairs import all_readable
 from .sensitive import is_sensitive
 from .serialized import read_fields
@@ -36,6 +37,7 @@ __all__ = [
     "parse_pk",
     "related_exposure",
     "related_to",
+    "sees_every_row",
     "visible_exposures",
     "visible_fields",
 ]
@@ -115,6 +117,16 @@ def has_every_row(exposure: "ModelExposure") -> bool:
     A queryset that is declared stable may still hold parameters of the caller, so a declaration is no proof.
     """
     return exposure.stable_queryset is None and exposure.has_stable_queryset
+
+
+def sees_every_row(request: MCPRequest, exposure: "ModelExposure") -> bool:
+    """Return whether this caller's rows are all of the table, by what ``get_queryset`` gives for this request."""
+    kept = _remembered(request)
+    key = (exposure, "every row")
+    if key not in kept:
+        kept[key] = has_every_row(exposure) or leaves_out_nothing(exposure.get_queryset(request))
+    verdict: bool = kept[key]
+    return verdict
 
 
 # Fields

@@ -1,10 +1,10 @@
 """Managers that projects write: what they hide is hidden everywhere, and what they give can be filtered and paged."""
 
 import pytest
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 
 from mcp_django import ModelExposure
-from mcp_django.managers import filterable, gives_every_row
+from mcp_django.managers import filterable, gives_every_row, leaves_out_nothing
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
@@ -213,3 +213,24 @@ def test_one_that_cannot_becomes_one_of_the_same_class_and_database(items):
     assert type(rows) is Rows
     assert rows.filter(kind="a").db == "default"
     assert rows.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "every"),
+    [
+        (lambda rows: rows, True),
+        (lambda rows: rows.order_by("name").annotate(counted=Count("parts")).select_related("parent"), True),
+        (lambda rows: rows.distinct(), True),
+        (lambda rows: rows.filter(size__lt=3), False),
+        (lambda rows: rows.exclude(parent=None), False),
+        (lambda rows: rows.annotate(counted=Count("parts")).filter(counted__gt=0), False),
+        (lambda rows: rows.none(), False),
+        (lambda rows: rows[:3], False),
+        (lambda rows: rows.union(rows), False),
+        (lambda rows: rows.extra(where=["1 = 0"]), False),
+        (lambda rows: rows.using("default"), False),
+        (lambda rows: rows.values("id"), False),
+    ],
+)
+def test_row_127_only_what_narrows_nothing_leaves_out_nothing(items, change, every):
+    assert leaves_out_nothing(change(Item.every.all())) is every

@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure, ToolError
 from mcp_django.context import MCPRequest
 from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.targets import is_comparable, is_groupable, is_period, is_summable, target_of
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import reader, site_with
@@ -53,6 +54,30 @@ def test_row_121_what_is_behind_a_row_of_others_is_null(narrowed_request: MCPReq
     assert found["rows"] == rows
     assert "testapp.book that you may not see" in found["hint"]
     assert "hidden" not in str(found)
+
+
+class Counted(ModelExposure):
+    """Decides for each caller: some see all rows, with something counted."""
+
+    fields = ("title", "price")
+
+    def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+        rows = super().get_queryset(request).annotate(copies=Count("loans"))
+        return rows if request.user.is_superuser else rows.filter(price__lt=10)
+
+
+def test_row_121_who_sees_all_rows_is_not_told_of_hidden_ones_and_others_are(narrowed_request: MCPRequest) -> None:
+    site = site_with(Author, Loan)
+    site.register(Book, Counted)
+    by_price: dict[str, Any] = {"model": "testapp.loan", "group_by": ["book__price"]}
+    found = call(AGGREGATE, reader(narrowed_request.user, site), **by_price)
+    assert (found["rows"], "hint" in found) == ([["1.00", 1], ["5.00", 1], ["99.00", 1]], False)
+    other = make_user("u", "testapp.view_loan", "testapp.view_book", "testapp.view_author")
+    found = call(AGGREGATE, reader(other, site), **by_price)
+    assert found["rows"] == [["1.00", 1], ["5.00", 1], [None, 1]]
+    sorted_by_price = {"model": "testapp.loan", "ordering": ["book__price"]}
+    assert call(QueryRecords(), reader(narrowed_request.user, site), **sorted_by_price)["returned"] == 3
+    assert "cannot be ordered" in refusal(QueryRecords(), reader(other, site), **sorted_by_price)
 
 
 def test_row_121_measures_leave_out_the_rows_of_others(narrowed_request: MCPRequest) -> None:

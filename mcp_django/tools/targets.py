@@ -11,7 +11,7 @@ from ..exceptions import ToolError
 from ..kinds import kind_of
 from ..lookups import is_joinable
 from ..serializers import Column, resolve_column
-from ..visibility import MAX_NAME, has_every_row, related_exposure, visible_fields, visible_name
+from ..visibility import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
 from .arguments import alternatives
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _follow(request: MCPRequest, exposure: "ModelExposure", hops: Sequence[str])
         if related is None:
             break
         names, visible, narrowed = (*way.names, column.field.name), way.visible, way.narrowed
-        if not has_every_row(related):
+        if not sees_every_row(request, related):
             keys = related.get_queryset(request).order_by().values(column.field.target_field.attname)
             visible = (*visible, Q(("__".join(names) + "__in", keys)))
             narrowed = (*narrowed, related.label)
