@@ -224,7 +224,7 @@ def test_102_who_watches_is_told_of_the_rows_of_the_tenant_by_which_the_stream_c
     for number, tenant in enumerate(TENANTS):
         commit(invoices[tenant].save)
         told = {name: listener.take() for name, listener in listeners.items()}
-        assert told[tenant] == [uris[number], "django://sitesapp/invoice"]
+        assert set(told[tenant]) == {uris[number], "django://sitesapp/invoice"}
         assert told[TENANTS[1 - number]] == []
 
 

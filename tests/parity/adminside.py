@@ -119,8 +119,9 @@ def fill_line(data: QueryDict, page: Any, line: Mapping[str, Any], places: dict[
 def _errors(context: Any, places: Mapping[int, int]) -> frozenset[str]:
     found = set(context["adminform"].form.errors)
     for inline in context["inline_admin_formsets"]:
-        for number, errors in enumerate(inline.formset.errors):
-            found |= {f"{inline.formset.prefix}[{places.get(number, '?')}].{name}" for name in errors}
+        for number, form in enumerate(inline.formset.forms):
+            if not (inline.formset.can_delete and inline.formset._should_delete_form(form)):
+                found |= {f"{inline.formset.prefix}[{places.get(number, '?')}].{name}" for name in form.errors}
         if inline.formset.non_form_errors():
             found.add(inline.formset.prefix)
     return frozenset(found)

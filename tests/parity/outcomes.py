@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
+from uuid import UUID
 
 from django.apps import apps
 from django.contrib.admin.models import LogEntry
@@ -51,15 +52,21 @@ def keys(model: type[Model]) -> Keys:
 def rows(known: Keys) -> Rows:
     """Return the rows of these models; the key of one that is not among the `known` is no part of it."""
     found: Rows = {}
+    uuids = {key for keys in known.values() for key in keys if isinstance(key, UUID)}
     for model in known:
         names = [item.attname for item in model._meta.concrete_fields]
-        read = model._base_manager.order_by("pk").values_list("pk", *names)
-        found[model._meta.label] = [_plain(pk if pk in known[model] else "new", pk, values) for pk, *values in read]
+        read = list(model._base_manager.order_by("pk").values_list("pk", *names))
+        # New rows last: a key that is drawn by chance has no place of its own.
+        read.sort(key=lambda row: row[0] not in known[model])
+        found[model._meta.label] = [
+            tuple(_rounded(_known(value, pk, known[model], uuids)) for value in (pk, *values)) for pk, *values in read
+        ]
     return found
 
 
-def _plain(shown: Any, pk: Any, values: list[Any]) -> tuple[Any, ...]:
-    return shown, *(shown if value == pk else _rounded(value) for value in values)
+def _known(value: Any, pk: Any, keys: frozenset[Any], uuids: set[UUID]) -> Any:
+    is_new = (value == pk and pk not in keys) or (isinstance(value, UUID) and value not in uuids)
+    return "new" if is_new else value
 
 
 def _rounded(value: Any) -> Any:
