@@ -19,6 +19,8 @@ HERE = Path(__file__).parent
 ENVIRONMENTS = ROOT / ".venv-clients"
 INSTALL_TIMEOUT = 300
 WALK_TIMEOUT = 120
+# As it is now: pytest writes to the environment of the process while threads start others with it.
+ENVIRONMENT = dict(os.environ)
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 LATEST_LEGACY, MODERN = REVISIONS[-2:]
 
@@ -133,7 +135,7 @@ def install(version: str) -> Path:
 
 
 def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=INSTALL_TIMEOUT)
     if done.returncode != 0:
         reason = f"{' '.join(command)}: {done.stderr.strip()[-500:]}"
         if os.environ.get("CI"):
@@ -151,7 +153,7 @@ def send(case: Case, node: str, given: Mapping[str, Any]) -> Walk:
         python = install(case.client.package) if case.client.package else sys.executable
         command = [str(python), str(HERE / "walk.py"), json.dumps({**options, "sdk": program.stem})]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=WALK_TIMEOUT)
+        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=WALK_TIMEOUT)
     except subprocess.TimeoutExpired as late:
         return Walk(case, {}, f"the walk took more than {WALK_TIMEOUT} s: {late.output!r:.2000}")
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
