@@ -26,9 +26,10 @@ def _is_plain(queryset_class: type[QuerySet[Any]]) -> bool:
 
 def leaves_out_nothing(queryset: QuerySet[Any]) -> bool:
     """Return whether the queryset, as it was made for this caller, has every row of the table."""
-    query: Any = queryset.query
+    rows: Any = queryset
+    query = rows.query
     narrowed = query.where or query.is_sliced or query.combinator or query.distinct_fields or query.extra_tables
-    if narrowed or queryset._db is not None or _has_values(queryset) or not _is_plain(type(queryset)):
+    if narrowed or rows._db is not None or _has_values(queryset) or not _is_plain(type(queryset)):
         return False
     joins = (join for alias, join in query.alias_map.items() if query.alias_refcount.get(alias))
     return all(join.join_type in (None, LOUTER) for join in joins)
