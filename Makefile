@@ -5,16 +5,16 @@ MESSAGES ?= 50000
 # Options of every pytest run, such as PYTEST="-x -k oauth".
 PYTEST ?= -n 2 --dist loadfile
 # The example project is tested with its own settings, all else with those of the tests.
-EXAMPLE_TESTS = --ds=example_project.settings tests/test_example_project.py
-# The admin's verdicts and the endpoint's are compared there too, in so many cases.
+EXAMPLE_TESTS = --ds=example_project.settings tests/test_example_project.py tests/test_example_stories.py
+# The admin's verdicts and the endpoint's are compared there too, and on small admins beside it, in so many cases.
 PARITY_CASES ?= 2000
-PARITY_TESTS = -n 2 --ds=example_project.settings tests/test_parity.py
+PARITY_TESTS = -n 2 --ds=tests.parity.settings tests/test_parity.py
 # So are the packages of other people, whose migrations take longer than all of their tests.
-PACKAGES_TESTS = --ds=tests.packages_project.settings --nomigrations tests/test_packages.py tests/test_packages_databases.py
+PACKAGES_TESTS = --ds=tests.packages_project.settings --nomigrations tests/test_packages.py tests/test_packages_databases.py tests/test_packages_signin.py
 # And a project with several databases.
 DATABASES_TESTS = --ds=tests.databases_project.settings --nomigrations tests/test_many_databases.py
-OTHER_TESTS = --ignore=tests/test_example_project.py --ignore=tests/test_parity.py --ignore=tests/test_packages.py \
-	--ignore=tests/test_packages_databases.py --ignore=tests/test_many_databases.py
+OTHER_TESTS = --ignore=tests/test_example_project.py --ignore=tests/test_example_stories.py --ignore=tests/test_parity.py --ignore=tests/test_packages.py \
+	--ignore=tests/test_packages_databases.py --ignore=tests/test_packages_signin.py --ignore=tests/test_many_databases.py
 
 # The first interpreter of a list that runs, is new enough and can make virtual environments. pyenv's shims exist for
 # versions that do not run, hence the trial; its versions are found although none of them is on the PATH.
@@ -25,6 +25,7 @@ find_python = $(shell for python in $(2) $(PYENV_PYTHONS); do \
 
 # The oldest Python with the oldest Django, and the newest with the newest: what lies between is covered by both.
 PYTHON ?= $(call find_python,(3,11),python3.11 python3.12 python3.13 python3.14 python3)
+PYTHON_DEMO ?= $(or $(PYTHON_DJANGO6),$(PYTHON))
 PYTHON_DJANGO6 ?= $(call find_python,(3,12),python3.14 python3.13 python3.12 python3)
 
 .PHONY: help demo test test-main test-django6 lint bench fuzz fixture-server clean
@@ -38,8 +39,8 @@ help:
 	@echo "make fixture-server  the project that the conformance suite runs against (PORT=N)"
 	@echo "make clean           removes all that these made"
 
-demo: .venv/.installed
-	@PORT=$(PORT) .venv/bin/python manage.py demo
+demo: .venv-demo/.installed
+	@PORT=$(PORT) .venv-demo/bin/python manage.py demo
 
 # Django 6 first: the closing line is then that of the run that leaves nothing out.
 test: .venv/.installed tests/node_modules/.installed
@@ -55,6 +56,7 @@ test-main: .venv/.installed tests/node_modules/.installed
 	PARITY_CASES=$(PARITY_CASES) .venv/bin/python -m pytest $(PARITY_TESTS) || failed=1; \
 	.venv/bin/python -m pytest $(PACKAGES_TESTS) || failed=1; \
 	.venv/bin/python -m pytest $(DATABASES_TESTS) || failed=1; \
+	.venv/bin/python -m tests.postgresql || failed=1; \
 	.venv/bin/python -m pytest $(PYTEST) $(OTHER_TESTS) || failed=1; \
 	test -z "$$failed"
 
@@ -90,6 +92,14 @@ fuzz: .venv/.installed
 fixture-server: .venv/.installed
 	@.venv/bin/python -m tests.conformance_project --port $(PORT)
 
+# Only what the example needs, which is a third of what the tests need.
+.venv-demo/.installed: pyproject.toml
+	@test -n "$(PYTHON_DEMO)" || { echo "No Python 3.11 or newer was found; name one with PYTHON=..." >&2; exit 1; }
+	@echo "== Installing Django and the packages of the demo into .venv-demo (about half a minute)"
+	@"$(PYTHON_DEMO)" -m venv --clear .venv-demo
+	@.venv-demo/bin/python -m pip install --quiet --disable-pip-version-check -e ".[example]"
+	@touch $@
+
 .venv/.installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer was found; name one with PYTHON=..." >&2; exit 1; }
 	@echo "== Making .venv with $(PYTHON)"
@@ -110,5 +120,5 @@ tests/node_modules/.installed: tests/package.json tests/package-lock.json
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-clients .venv-django6 tests/node_modules build dist media db.sqlite3* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-clients .venv-demo .venv-django6 tests/node_modules build dist media db.sqlite3* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.serve NAME`: one contender under uvicorn, one worker, on a free port that it prints.
+"""`python -m benchmarks.serve NAME`: one contender under uvicorn, on a free port that it prints.
 
 It ends when its standard input does, so that none is left behind by a harness that was killed.
 """
@@ -8,10 +8,12 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+from uvicorn.supervisors import Multiprocess
 
 from .counting import count_queries
 
@@ -67,7 +69,11 @@ def main() -> None:
     parser.add_argument("application", choices=APPLICATIONS)
     parser.add_argument("--cpu", type=int, help="the core to stay on")
     parser.add_argument("--count-queries", action="store_true", help="say in each answer how many it took")
+    parser.add_argument("--workers", type=int, default=1, help="as the option of uvicorn")
     options = parser.parse_args()
+    if options.workers > 1:
+        serve_by_workers(options.application, options.workers)
+        return
     if options.cpu is not None:
         os.sched_setaffinity(0, {options.cpu})
     application = APPLICATIONS[options.application]()
@@ -81,12 +87,41 @@ def main() -> None:
     config = uvicorn.Config(application, log_level="warning", access_log=False)
     server = uvicorn.Server(config)
 
-    def end_with_input() -> None:
-        sys.stdin.read()
-        server.should_exit = True
-
-    threading.Thread(target=end_with_input, daemon=True).start()
+    with_input(lambda: setattr(server, "should_exit", True))
     server.run(sockets=[listener])
+
+
+def serve_by_workers(name: str, workers: int) -> None:
+    """Serve as `uvicorn --workers` does, with the socket that uvicorn makes."""
+    application = f"benchmarks.serve:{APPLICATIONS[name].__name__}"
+    config = uvicorn.Config(application, factory=True, workers=workers, port=0, log_level="warning", access_log=False)
+    listener = config.bind_socket()
+    threading.Thread(target=announce, args=[listener.getsockname()], daemon=True).start()
+    supervisor = Multiprocess(config, sockets=[listener])
+    with_input(supervisor.should_exit.set)
+    supervisor.run()
+
+
+def announce(address: tuple[str, int]) -> None:
+    """Print the port once a worker listens."""
+    while True:
+        try:
+            socket.create_connection(address).close()
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+        else:
+            print(address[1], flush=True)
+            return
+
+
+def with_input(end: Callable[[], None]) -> None:
+    """Call ``end`` when standard input ends."""
+
+    def wait() -> None:
+        sys.stdin.read()
+        end()
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 if __name__ == "__main__":

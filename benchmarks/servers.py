@@ -23,6 +23,8 @@ class Contender:
     middleware: bool = False
     # Whether a client of the handshake era may subscribe to a resource.
     subscribes: bool = True
+    # More than one are started as `uvicorn --workers` starts them, with the socket that it makes, on any core.
+    workers: int = 1
 
     @property
     def speaks_mcp(self) -> bool:
@@ -32,6 +34,7 @@ class Contender:
 
 CONTENDERS = (
     Contender("fast", "mcp_django, fast road", "fast"),
+    Contender("fast_two", "mcp_django, fast road, two workers", "fast", workers=2),
     Contender("plain", "mcp_django, plain road", "django"),
     Contender("plain_mw", "mcp_django, plain road, default middleware", "django", middleware=True),
     Contender("sdk", "official SDK, no token", "sdk"),
@@ -52,7 +55,9 @@ class Server:
         self.contender, self.process, self.port = contender, process, port
 
     def cpu_seconds(self) -> float | None:
-        """Return the processor time used so far, where the system tells it."""
+        """Return the processor time used so far, where the system tells it of one process."""
+        if self.contender.workers > 1:
+            return None
         try:
             fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -68,8 +73,12 @@ def running(contender: Contender, database: str, *, cpu: int | None = None, coun
         RuntimeError: it ended instead of serving; its own words are on standard error.
     """
     command = [sys.executable, "-m", "benchmarks.serve", contender.application]
-    command += ["--cpu", str(cpu)] if cpu is not None else []
-    command += ["--count-queries"] if counting else []
+    if counting:
+        command += ["--count-queries"]
+    elif contender.workers > 1:
+        command += ["--workers", str(contender.workers)]
+    elif cpu is not None:
+        command += ["--cpu", str(cpu)]
     environment = os.environ | {
         "DJANGO_SETTINGS_MODULE": "benchmarks.project.settings",
         "BENCH_DATABASE": database,

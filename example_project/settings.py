@@ -42,7 +42,7 @@ MIDDLEWARE = [
 ROOT_URLCONF = "example_project.urls"
 WSGI_APPLICATION = "example_project.wsgi.application"
 ASGI_APPLICATION = "example_project.asgi.application"
-LOGIN_URL = "admin:login"
+LOGIN_URL = "login"
 
 TEMPLATES = [
     {
@@ -86,5 +86,10 @@ else:
     CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
 MCP_BASE_URL = os.environ.get("MCP_BASE_URL") or f"http://127.0.0.1:{os.environ.get('PORT', '8000')}"
-MCP_DJANGO = {"BASE_URL": MCP_BASE_URL}
+MCP_DJANGO = {
+    "BASE_URL": MCP_BASE_URL,
+    "SERVER_NAME": "shop",
+    "SERVER_TITLE": "The example shop",
+    "SERVER_ICON": "/static/shop/icon.png",
+}
 OAUTH2_PROVIDER = provider_settings(base_url=MCP_BASE_URL)

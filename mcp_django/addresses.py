@@ -3,6 +3,7 @@
 One thing has one URI: labels are lower case, and a primary key is spelt as ``pk_text`` writes it.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +34,7 @@ PAGE_TEMPLATE: Final = "django://{app_label}/{model_name}{?cursor,search,orderin
 SCHEMA_TEMPLATE: Final = "django://{app_label}/{model_name}/schema"
 FILE_TEMPLATE: Final = "django://{app_label}/{model_name}/{pk}/{field}"
 SCHEMA: Final = "schema"
+ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
 # Longer ones cannot come from this server: a cursor is the longest part.
 MAX_URI: Final = 8192
 _PAGE: Final = UriTemplate(PAGE_TEMPLATE)
@@ -55,11 +57,13 @@ def _model_uri(exposure: "ModelExposure") -> str:
 
 def row_uri(exposure: "ModelExposure", pk: Any) -> str:
     """Return the URI of the row with this primary key."""
-    text = percent_encode(pk_text(pk))
+    return f"{_model_uri(exposure)}/{_key_part(pk_text(pk))}"
+
+
+def _key_part(key: str) -> str:
+    text = percent_encode(key)
     # These would be read as something else than a key.
-    if text in (".", "..", SCHEMA):
-        text = f"%{ord(text[0]):02X}{text[1:]}"
-    return f"{_model_uri(exposure)}/{text}"
+    return f"%{ord(text[0]):02X}{text[1:]}" if text in (".", "..", SCHEMA) else text
 
 
 def row_uri_pattern(exposure: "ModelExposure") -> str:
@@ -97,9 +101,14 @@ def parse_uri(uri: Any) -> Address:
     if pk == SCHEMA and not rest:
         return Address(label, is_schema=True)
     try:
-        return Address(label, pk=percent_decode(pk), field_name=percent_decode(rest[0]) if rest else None)
+        address = Address(label, pk=percent_decode(pk), field_name=percent_decode(rest[0]) if rest else None)
     except ValueError:
         raise NotFound from None
+    # Another spelling would be another URI of the same thing; the digits of escapes have no case (RFC 3986, 6.2.2.1).
+    parts = [ESCAPE.sub(lambda found: found[0].upper(), part) for part in (pk, *rest)]
+    if [_key_part(address.pk or ""), *map(percent_encode, filter(None, [address.field_name]))] != parts:
+        raise NotFound
+    return address
 
 
 def _page_address(uri: str) -> Address:

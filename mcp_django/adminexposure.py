@@ -1,9 +1,10 @@
 """``AdminExposure``: a ``ModelAdmin`` speaks for its model; what the admin shows and allows is what callers get."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from inspect import getattr_static
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from django.contrib.admin import ModelAdmin
 from django.contrib.admin.utils import flatten_fieldsets
@@ -13,17 +14,30 @@ from django.forms import ModelForm
 
 from .context import MCPRequest
 from .exposures import ModelExposure
+from .filtering import is_searched
+from .hooks import asked
 from .lookups import resolve_path
 from .managers import filterable
 from .namedfilters import NamedFilter
+from .places import asks_where, at_page, is_placed
 from .sensitive import is_sensitive
+from .signin import would_admit
 from .tools.actions import Action, AdminAction, takes_selection
-from .tools.adminfilters import admin_filters, allows
+from .tools.adminfilters import admin_filters, allows, has_code, listed_rows, opening_filters
+from .visibility import page_rows
 
 if TYPE_CHECKING:
     from .sites import MCPSite
 
 __all__ = ["AdminExposure"]
+
+# What the hooks that say what a page shows are called in the log.
+PAGE: Final = "The change page"
+NOT_ADMITTED: Final = (
+    "The admin of this server does not let this user in through this client, so nothing of it is shown. If it asks for "
+    "a second factor, this access was granted without one: the user has to sign in to the site with the second factor, "
+    "and then to connect this client again."
+)
 
 
 class AdminExposure(ModelExposure):
@@ -43,6 +57,14 @@ class AdminExposure(ModelExposure):
         "get_readonly_fields",
         "get_list_display",
     )
+    # These can leave fields out of the form too, which is what the page shows where no fields are declared.
+    form_hooks: ClassVar[tuple[str, ...]] = (
+        "_get_form_for_get_fields",
+        "formfield_for_choice_field",
+        "formfield_for_dbfield",
+        "formfield_for_foreignkey",
+        "formfield_for_manytomany",
+    )
 
     def __init__(self, model: type[Model], site: "MCPSite", model_admin: "ModelAdmin[Any]") -> None:
         super().__init__(model, site)
@@ -50,31 +72,92 @@ class AdminExposure(ModelExposure):
 
     def overrides(self, *hooks: str) -> bool:
         """Return whether the ``ModelAdmin`` replaces one of these methods of Django's class."""
-        return any(getattr(type(self.model_admin), hook) is not getattr(ModelAdmin, hook) for hook in hooks)
+        admin = self.model_admin
+        return any(
+            getattr(type(admin), hook, None) is not getattr(ModelAdmin, hook, None) or hook in vars(admin)
+            for hook in hooks
+        )
+
+    def ask(self, hook: str, request: MCPRequest, default: Any) -> Any:
+        """Return what the hook of the ``ModelAdmin`` gives for the request, ``default`` where it fails."""
+        return asked(self.label, hook, getattr(self.model_admin, hook), request, default=default)
 
     @cached_property
     def has_own_columns(self) -> bool:
         """Whether the ``ModelAdmin`` works out the columns for each caller."""
-        return self.overrides(*self.column_hooks)
+        admin = self.model_admin
+        by_form = not (admin.fields or admin.fieldsets)
+        properties = (
+            getattr(type(admin), name, None) for name in ("fields", "fieldsets", "exclude", "form", "readonly_fields")
+        )
+        return (
+            self.overrides(*self.column_hooks)
+            or (by_form and self.overrides(*self.form_hooks))
+            or any(isinstance(found, property) for found in properties)
+        )
+
+    @cached_property
+    def has_own_pages(self) -> bool:
+        """See :attr:`ModelExposure.has_own_pages`."""
+        hooks = ("get_fields", "get_readonly_fields", "get_form", "has_change_permission")
+        own = any(getattr(type(self), hook) is not getattr(AdminExposure, hook) for hook in hooks)
+        return own or self.has_own_columns
+
+    @cached_property
+    def asks_where(self) -> bool:
+        """See :attr:`ModelExposure.asks_where`."""
+        return asks_where(self.model_admin, self.model_admin.admin_site)
+
+    @cached_property
+    def permits_by_place(self) -> bool:
+        """See :attr:`ModelExposure.permits_by_place`."""
+        return asks_where(self.model_admin, self.model_admin.admin_site, permissions=True)
+
+    def _placed(self, request: MCPRequest) -> AbstractContextManager[None]:
+        """Put a request that is nowhere in the admin on the list of the model."""
+        return at_page(request, self, "changelist") if self.asks_where and not is_placed(request) else nullcontext()
 
     # Columns
 
     def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
-        """Return the list's columns, then what the change page shows; sensitive fields are left out."""
+        """Return the list's columns, then what the change page shows; sensitive fields are left out.
+
+        Without a row, they are what the page of an empty one shows: rows that are read are never those of the add page.
+        """
         if self.fields is not None:
             return self.default_fields
-        if self.has_own_columns:
-            return self._shown(request, obj)
-        if "_columns" not in self.__dict__:
-            self._columns = self._shown(request, None)
-        return self._columns
+        if not self.has_own_columns:
+            if "_columns" not in self.__dict__:
+                page = asked(self.label, PAGE, self._read_names, request, None, default=None)
+                if page is None:
+                    return self._shown(request, ())
+                self._columns = self._shown(request, page)
+            return self._columns
+        if obj is None:
+            return self._shown(request, self._names_of_any_row(request))
+        none: list[str] = []
+        return self._shown(request, asked(self.label, PAGE, self._read_names, request, obj, default=none))
 
-    def _shown(self, request: MCPRequest, obj: Model | None) -> tuple[str, ...]:
-        admin = self.model_admin
-        names = [*self._list_names(request), *filter(self._is_read, self._page_names(request, obj))]
-        names += admin.get_readonly_fields(request, obj)
-        shown = (name for name in names if isinstance(name, str) and name not in self.exclude)
-        return self.with_primary_key(name for name in shown if not is_sensitive(name, self.model))
+    def _shown(self, request: MCPRequest, page: Iterable[str]) -> tuple[str, ...]:
+        names = (name for name in (*self._list_names(request), *page) if name not in self.exclude)
+        return self.with_primary_key(name for name in names if not is_sensitive(name, self.model))
+
+    def _names_of_any_row(self, request: MCPRequest) -> list[str]:
+        """Return what the page of an empty row shows; where its hooks take more, what pages of some rows all show."""
+        none: list[str] = []
+        pages: list[list[str]] = []
+        for number, row in enumerate(page_rows(request, self)):
+            # What an empty row lacks is no fault of the hooks.
+            names = asked(self.label if number else "", PAGE, self._read_names, request, row, default=none)
+            if names and not number:
+                return names
+            pages += [names] if number else []
+        return [name for name in pages[0] if all(name in page for page in pages)] if pages else none
+
+    def _read_names(self, request: MCPRequest, obj: Model | None) -> list[str]:
+        names = [*filter(self._is_read, self._page_names(request, obj))]
+        names += self.model_admin.get_readonly_fields(request, obj)
+        return [name for name in names if isinstance(name, str)]
 
     def _page_names(self, request: MCPRequest, obj: Model | None) -> list[str]:
         names = flatten_fieldsets(self.model_admin.get_fieldsets(request, obj))
@@ -87,17 +170,16 @@ class AdminExposure(ModelExposure):
         return name in known or any(item is not None for item in found)
 
     def get_form_only_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
-        """Return the fields of the admin's form that the model knows nothing of."""
+        """Return the fields of the admin's form that no page shows to read; the add page alone may have some."""
         if self.fields is not None or self.form is not None:
             return ()
-        closed = {*self.exclude, *self.get_readonly_fields(request, obj)}
-        names = (name for name in self._page_names(request, obj) if name not in closed and not self._is_read(name))
+        closed = {*self.exclude, *self.get_readonly_fields(request, obj), *self.get_fields(request, obj)}
+        names = (name for name in self._page_names(request, obj) if name not in closed)
         return [name for name in names if not is_sensitive(name, self.model)]
 
     def _list_names(self, request: MCPRequest) -> list[str]:
-        names = [
-            item if isinstance(item, str) else item.__name__ for item in self.model_admin.get_list_display(request)
-        ]
+        shown = self.ask("get_list_display", request, ())
+        names = [item if isinstance(item, str) else item.__name__ for item in shown]
         return [name for name in names if name not in ("__str__", "action_checkbox")]
 
     def get_list_display(self, request: MCPRequest) -> Sequence[str]:
@@ -109,6 +191,20 @@ class AdminExposure(ModelExposure):
             if names
             else super().get_list_display(request)
         )
+
+    def get_list_functions(self, request: MCPRequest) -> Mapping[str, Callable[[Any], Any]]:
+        """Return the functions that ``get_list_display`` makes for the request, by the names of their columns."""
+        if not self.overrides("get_list_display"):
+            return {}
+        declared = self.model_admin.list_display
+        made = (item for item in self.ask("get_list_display", request, ()) if callable(item) and item not in declared)
+        return {item.__name__: item for item in made}
+
+    def get_listed_rows(self, request: MCPRequest, rows: Sequence[Model]) -> Sequence[Model]:
+        """Return the rows as the admin's list has them, where the ``ModelAdmin`` makes the list by code of its own."""
+        if not self.overrides("get_changelist", "get_changelist_instance"):
+            return rows
+        return asked(self.label, "get_changelist_instance", listed_rows, request, self, rows, default=rows)
 
     def get_readonly_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
         """See :meth:`ModelExposure.get_readonly_fields`."""
@@ -133,7 +229,8 @@ class AdminExposure(ModelExposure):
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
         """Return the rows of the admin's list for this caller."""
-        return filterable(self.model_admin.get_queryset(request))
+        with self._placed(request):
+            return filterable(self.model_admin.get_queryset(request))
 
     @cached_property
     def has_stable_queryset(self) -> bool:
@@ -145,7 +242,7 @@ class AdminExposure(ModelExposure):
 
     def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
         """Return the order of the admin's list."""
-        return self.ordering or self.model_admin.get_ordering(request) or super().get_ordering(request)
+        return self.ordering or self.ask("get_ordering", request, ()) or super().get_ordering(request)
 
     def get_sortable_by(self, request: MCPRequest) -> Sequence[str] | None:
         """Return the ``sortable_by`` of the admin, None where it does not narrow what may be sorted by."""
@@ -153,7 +250,8 @@ class AdminExposure(ModelExposure):
         narrowed = admin.sortable_by is not None or self.overrides("get_sortable_by")
         if self.sortable_by is not None or not narrowed:
             return self.sortable_by
-        return [item if isinstance(item, str) else item.__name__ for item in admin.get_sortable_by(request) or ()]
+        found = self.ask("get_sortable_by", request, ()) or ()
+        return [item if isinstance(item, str) else item.__name__ for item in found]
 
     def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
         """Return the admin's verdict where it has rules of its own and the exposure does not say what is allowed."""
@@ -165,11 +263,20 @@ class AdminExposure(ModelExposure):
         """Return the filters of the admin's sidebar that are code, and those of ``filterset_class``."""
         return [*super().get_named_filters(request), *admin_filters(request, self)]
 
+    @cached_property
+    def _has_code_filters(self) -> bool:
+        return self.overrides("get_list_filter") or any(map(has_code, self.model_admin.list_filter))
+
+    def get_opening_filters(self, request: MCPRequest) -> Sequence[NamedFilter]:
+        """Return the filters of the sidebar that narrow the admin's list when it is opened."""
+        return opening_filters(request, self) if self._has_code_filters else ()
+
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
-        """Return the admin's ``search_fields``, but none that is hidden here: it could be guessed letter by letter."""
+        """Return the admin's ``search_fields`` that the caller could read: others could be guessed letter by letter."""
         if self.search_fields:
             return self.search_fields
-        return [name for name in self.model_admin.get_search_fields(request) if not self._is_hidden_path(name)]
+        names = self.ask("get_search_fields", request, ())
+        return [name for name in names if not self._is_hidden_path(name) and is_searched(request, self, name)]
 
     def _is_hidden_path(self, text: str) -> bool:
         """Return whether the path leads through a field that is sensitive, or that an exposure leaves out."""
@@ -188,21 +295,61 @@ class AdminExposure(ModelExposure):
     def get_search_results(
         self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Search as the admin does, its own override included."""
-        if self.search_fields or any(map(self._is_hidden_path, self.model_admin.get_search_fields(request))):
+        """Search as the admin does, its own override included, but not in what the caller could not read."""
+        if not self._has_own_search or any(map(self._is_hidden_path, self.model_admin.get_search_fields(request))):
             return super().get_search_results(request, queryset, search_term)
         return self.model_admin.get_search_results(request, queryset, search_term)
+
+    @cached_property
+    def _has_own_search(self) -> bool:
+        return self.overrides("get_search_results") and not self.search_fields
+
+    def narrows_without_search(self, request: MCPRequest) -> bool:
+        """Return whether the ``ModelAdmin``'s own search leaves rows out of its list while nothing is searched for."""
+        if not self._has_own_search or any(map(self._is_hidden_path, self.ask("get_search_fields", request, ()))):
+            return False
+        rows = self.get_queryset(request)
+        hook = self.model_admin.get_search_results
+        found, _ = asked(self.label, "get_search_results", hook, request, rows, "", default=(rows, False))
+        query: Any = found.query
+        return query.where != rows.query.where or bool(query.combinator) or query.is_sliced
 
     # Permissions
 
     def has_permission(self, request: MCPRequest, action: str, obj: Model | None = None) -> bool:
-        """Return the verdict of the ``ModelAdmin``, for members of its site only."""
+        """Return the verdict of the ``ModelAdmin``, for members of its site only; one that fails is no."""
         admin = self.model_admin
-        if not admin.admin_site.has_permission(request):
+        if not self.admits(request):
             return False
-        if action == "add":
-            return bool(admin.has_add_permission(request))
-        return bool(getattr(admin, f"has_{action}_permission")(request, obj))
+        hook = f"has_{action}_permission"
+        about = (request,) if action == "add" else (request, obj)
+        if not self.permits_by_place or is_placed(request):
+            return bool(asked(self.label, hook, getattr(admin, hook), *about, default=False))
+        with at_page(request, self, "changelist"):
+            return bool(asked(self.label, hook, getattr(admin, hook), *about, default=False))
+
+    def admits(self, request: MCPRequest) -> bool:
+        """Return whether the admin site lets the caller in at all.
+
+        One that fails, because it looks for something that only a browser's session has, lets nobody in.
+        """
+        admin_site = self.model_admin.admin_site
+        kept: tuple[Any, dict[Any, bool]] | None = request.__dict__.get("_mcp_admitted")
+        if kept is None or kept[0] is not request.user:
+            kept = request.__dict__["_mcp_admitted"] = (request.user, {})
+        found = kept[1].get(admin_site)
+        if found is None:
+            asking = asked(admin_site.name, "has_permission", admin_site.has_permission, request, default=False)
+            found = kept[1][admin_site] = bool(asking)
+        return found
+
+    def get_refusal(self, request: MCPRequest) -> str:
+        """Return what to tell a member of the staff whom the admin site does not let in, as they have signed in."""
+        user: Any = request.user
+        is_staff = user.is_active and getattr(user, "is_staff", False)
+        if not is_staff or self.admits(request) or not would_admit(request, self.model_admin.admin_site):
+            return ""
+        return NOT_ADMITTED
 
     def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
         """Return whether the admin would show the list, or the row."""
@@ -239,6 +386,11 @@ class AdminExposure(ModelExposure):
             return type(inline) in self.inlines
         named = self.form is not None or self.fields is not None
         return not named and getattr(inline, "mcp_expose", True) and self.site.may_show(inline.model)
+
+    def recording(self, request: MCPRequest) -> AbstractContextManager[Any]:
+        """Return what the views of an admin by django-reversion write within."""
+        create_revision = getattr(self.model_admin, "create_revision", None)
+        return create_revision(request) if callable(create_revision) else super().recording(request)
 
     def save_form(self, request: MCPRequest, form: Any, change: bool) -> Model:
         """See :meth:`ModelExposure.save_form`."""
@@ -290,7 +442,7 @@ class AdminExposure(ModelExposure):
     def get_actions(self, request: MCPRequest) -> Mapping[str, Action]:
         """Return the admin's actions that it would offer to this caller, and those of a subclass."""
         found = dict(super().get_actions(request))
-        if not self.has_admin_actions or not self.model_admin.admin_site.has_permission(request):
+        if not self.has_admin_actions or not self.admits(request):
             return found
         offered: Mapping[str, Any] = self.model_admin.get_actions(request)
         for name, declared in offered.items():

@@ -1,7 +1,7 @@
 """The fast road: an ASGI application that hands the MCP endpoints' requests straight to the consumer.
 
 Use it in ``asgi.py`` in place of Django's ``get_asgi_application``. Everything that is not an endpoint goes to Django
-unchanged. The endpoints are those that ``urls.py`` mounts; a site that ``needs_middleware`` stays with Django.
+unchanged. The endpoints are those that ``ROOT_URLCONF`` mounts; a site that ``needs_middleware`` stays with Django.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,6 +26,7 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
     fallback: Any = django_application or django_asgi_application()
     # Django is set up by now; before that the models behind the transport cannot be imported.
     from .transports.http import as_application
+    from .transports.request import split_path
 
     @lru_cache(maxsize=256)
     def application_of(match: ResolverMatch) -> Any:
@@ -33,10 +34,10 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
 
     async def application(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            root = scope.get("root_path", "")
-            match = endpoint_match(scope["path"].removeprefix(root))
+            prefix, path = split_path(scope)
+            match = endpoint_match(path)
             if match is not None and not match.func.mcp_site.needs_middleware:  # type: ignore[attr-defined]
-                set_script_prefix(f"{root}/")
+                set_script_prefix(f"{prefix}/")
                 await application_of(match)(scope, receive, send)
                 return
         await fallback(scope, receive, send)

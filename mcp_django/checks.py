@@ -4,20 +4,26 @@ Ids: ``E0xx``/``W0xx`` for exposures, tools and mounts; those of ``oauth/checks.
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from django.conf import settings as django_settings
+from django.contrib.admin import sites as admin_sites
 from django.core.checks import CheckMessage, Error, Info, Warning, register
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.core.files.storage import FileSystemStorage, storages
+from django.db import connections
+from django.http import HttpResponse
+from django.urls import NoReverseMatch, reverse
 from rest_framework.authentication import SessionAuthentication
 
+from .callmiddleware import keeps_caller, load_middleware
 from .conf import DEFAULTS, settings
 from .exposures import ModelExposure
 from .indexes import is_served
-from .mounts import mounted_prefixes, mounted_sites
+from .mounts import known_urlconfs, mounted_prefixes, mounted_sites
 from .oauth.checks import CHECKS as OAUTH_CHECKS
 from .ordering import declared_ordering
 from .rates import parse_rate
@@ -37,19 +43,26 @@ LONG_TOOL_NAME: Final = 40
 LONG_TTL: Final = 3_600_000
 # SQLite takes 32,766 parameters, and a composite key is several; results of calls are data of users.
 MOST_ROWS: Final = 10_000
+ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECASE)
 MOST_SECONDS: Final = 30 * 24 * 3600
 # A file that is written is held in memory.
 MOST_BYTES: Final = 1024**3
+# By these, packages choose the schema of a connection.
+SCHEMA_METHODS: Final = ("set_schema", "set_tenant")
+
+
+def mounted() -> list[MCPSite]:
+    """Return every site that the URLconf mounts."""
+    try:
+        return mounted_sites()
+    except ImproperlyConfigured:
+        # There is no URLconf, or it is broken: Django's own checks say so.
+        return []
 
 
 def all_sites() -> list[MCPSite]:
     """Return the default site and every site that the URLconf mounts."""
-    try:
-        mounted = mounted_sites()
-    except ImproperlyConfigured:
-        # There is no URLconf, or it is broken: Django's own checks say so.
-        mounted = []
-    return list(dict.fromkeys([site, *mounted]))
+    return list(dict.fromkeys([site, *mounted()]))
 
 
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
@@ -82,10 +95,28 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
     return found
 
 
+def check_icon(**kwargs: Any) -> list[CheckMessage]:
+    """Check that clients can fetch the icon of the server."""
+    icon = settings.SERVER_ICON
+    absolute = isinstance(icon, str) and icon.startswith(("https://", "http://", "data:image/"))
+    below = isinstance(icon, str) and icon.startswith("/") and not icon.startswith("//") and settings.BASE_URL
+    if icon is None or absolute or below:
+        return []
+    hint = 'Write a URL such as "https://shop.example/icon.png", or a path below BASE_URL such as "/static/icon.png".'
+    return [Error(f"SERVER_ICON {icon!r} is not a URL.", hint=hint, id="mcp_django.E065")]
+
+
+def check_schemas(**kwargs: Any) -> list[CheckMessage]:
+    """Check the spelling of tools' schemas."""
+    if settings.SCHEMAS in ("full", "plain"):
+        return []
+    return [Error(f"SCHEMAS is {settings.SCHEMAS!r}.", hint='Write "full" or "plain".', id="mcp_django.E030")]
+
+
 def check_rates(**kwargs: Any) -> list[CheckMessage]:
-    """Check how often a caller may ask for completions, and send files."""
+    """Check how often a caller may call, ask for completions, and send files."""
     found: list[CheckMessage] = []
-    for name in ("COMPLETION_RATE", "UPLOAD_RATE"):
+    for name in ("CALL_RATE", "COMPLETION_RATE", "UPLOAD_RATE"):
         rate = getattr(settings, name)
         try:
             if rate is not None:
@@ -149,6 +180,29 @@ def check_channel_layer(**kwargs: Any) -> list[CheckMessage]:
     ]
 
 
+def check_origins(**kwargs: Any) -> list[CheckMessage]:
+    """Check that each of ``ALLOWED_ORIGINS`` is one site."""
+    wrong = [origin for origin in settings.ALLOWED_ORIGINS if not ORIGIN.fullmatch(str(origin))]
+    hint = "An example is https://inspector.example. The origin null is that of any sandboxed page and local file."
+    return [
+        Error(f"ALLOWED_ORIGINS has {origin!r}, which is no origin of one site.", hint=hint, id="mcp_django.E149")
+        for origin in wrong
+    ]
+
+
+@register(deploy=True)
+def check_door(**kwargs: Any) -> list[CheckMessage]:
+    """Check, for a deployment, that not any host is answered, and that calls have a rate."""
+    found: list[CheckMessage] = []
+    if "*" in django_settings.ALLOWED_HOSTS:
+        text = "ALLOWED_HOSTS is '*': a page of any name that leads to this server can speak to the endpoint."
+        found.append(Warning(text, hint="Name the hosts of the site.", id="mcp_django.W150"))
+    if settings.CALL_RATE is None:
+        text = "CALL_RATE is None: one user can make as many calls as the server can answer."
+        found.append(Warning(text, hint=f"The default is {DEFAULTS['CALL_RATE']!r}.", id="mcp_django.W151"))
+    return found
+
+
 @register(deploy=True)
 def check_news(**kwargs: Any) -> list[CheckMessage]:
     """Check, for a deployment, that what changes in one worker is told to the subscribers of all."""
@@ -197,6 +251,87 @@ def check_mounts(**kwargs: Any) -> list[CheckMessage]:
         for prefix in mounted_prefixes()
         if prefix != "/" and prefix.endswith("/")
     ]
+
+
+def check_urlconfs(**kwargs: Any) -> list[CheckMessage]:
+    """Check that an endpoint is mounted where the settings lead."""
+    if mounted():
+        return []
+    return [
+        Info(
+            f"{' and '.join(map(str, known_urlconfs()))} mounts no MCP endpoint.",
+            hint='Add path("mcp", mcp_django.site.urls). If middleware chooses another URLconf for some requests, such '
+            "as by their host, and that one mounts it, name it in URLCONFS.",
+            id="mcp_django.I045",
+        )
+    ]
+
+
+def check_admin_sites(**kwargs: Any) -> list[CheckMessage]:
+    """Check that each admin that has a page has an endpoint too, unless its models are left out on purpose."""
+    if not settings.AUTO_REGISTER:
+        return []
+    sites = all_sites()
+    exposed = {model for checked in sites for model in checked.exposures}
+    return [
+        Warning(
+            f"The admin site {admin_site.name!r} has models, and no endpoint exposes any of them.",
+            hint="Mount an MCPSite with this admin_site, or make it the default one (AdminConfig.default_site).",
+            obj=type(admin_site),
+            id="mcp_django.W046",
+        )
+        for admin_site in admin_sites.all_sites
+        if (models := {model for model, its in admin_site._registry.items() if sites[0].is_candidate(model, its)})
+        and not models & exposed
+        and _is_mounted(admin_site)
+    ]
+
+
+def check_tenants(**kwargs: Any) -> list[CheckMessage]:
+    """Check that sites see the schema that middleware chooses, where a database has one for each tenant."""
+    chosen = [alias for alias in connections if any(hasattr(connections[alias], name) for name in SCHEMA_METHODS)]
+    return [
+        Warning(
+            f"Middleware chooses the tenant's schema of the database {chosen[0]!r}, and the calls of the site "
+            f"{checked.name!r} do not run behind it: they do not find their tables.",
+            hint='Use MCPSite(..., needs_middleware=True), or set mcp_django.site.needs_middleware = True in "mcp.py".',
+            id="mcp_django.W047",
+        )
+        for checked in mounted()
+        if chosen and not checked.needs_middleware
+    ]
+
+
+def check_call_middleware(**kwargs: Any) -> list[CheckMessage]:
+    """Check that middleware which keeps the current user runs around calls, and that it can."""
+    found: list[CheckMessage] = []
+    for name in settings.CALL_MIDDLEWARE:
+        try:
+            load_middleware(name, lambda request: HttpResponse())
+        except (ImportError, ImproperlyConfigured) as error:
+            hint = "Name middleware as in MIDDLEWARE; it has to be sync_capable."
+            found.append(Error(f"CALL_MIDDLEWARE: {error}", hint=hint, id="mcp_django.E049"))
+    for name in django_settings.MIDDLEWARE if mounted() else ():
+        if name not in settings.CALL_MIDDLEWARE and _keeps_caller(name):
+            text = f"{name} seems to keep the current user, and does not see that of MCP calls: they have no name."
+            hint = f'Add it to MCP_DJANGO["CALL_MIDDLEWARE"], if its user matters: [..., "{name}"].'
+            found.append(Warning(text, hint=hint, id="mcp_django.W048"))
+    return found
+
+
+def _keeps_caller(name: str) -> bool:
+    try:
+        return keeps_caller(name)
+    except ImportError:  # Django's own error says more
+        return False
+
+
+def _is_mounted(admin_site: Any) -> bool:
+    try:
+        reverse(f"{admin_site.name}:index")
+    except (NoReverseMatch, ImproperlyConfigured):
+        return False
+    return True
 
 
 def check_tools(**kwargs: Any) -> list[CheckMessage]:
@@ -264,7 +399,8 @@ def _check_exposure(exposure: ModelExposure) -> Iterator[CheckMessage]:
             obj=where,
             id="mcp_django.W012",
         )
-    for name in _names(exposure, "fields"):
+    shown = dict.fromkeys([*_names(exposure, "fields"), *(field.name for field in exposure.opts.pk_fields)])
+    for name in shown:
         if is_sensitive(name, exposure.model):
             yield Warning(
                 f"{where.__name__}.fields shows {name!r}, which looks like a secret, to every caller who may view "
@@ -282,7 +418,7 @@ def _check_exposure(exposure: ModelExposure) -> Iterator[CheckMessage]:
 
 
 def check_limits(**kwargs: Any) -> list[CheckMessage]:
-    """Check the limits of what a read may cost: a wrong one would fail every call."""
+    """Check the limits of what a call may cost: a wrong one would fail every call."""
     found: list[CheckMessage] = [
         Error(
             f"{name} is {value!r}, which is no limit.",
@@ -292,6 +428,7 @@ def check_limits(**kwargs: Any) -> list[CheckMessage]:
         for name, value in (
             ("STATEMENT_TIMEOUT", settings.STATEMENT_TIMEOUT),
             ("MAX_QUERY_COST", settings.MAX_QUERY_COST),
+            ("LOCK_TIMEOUT", settings.LOCK_TIMEOUT),
         )
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0)
     ]
@@ -307,6 +444,31 @@ def check_bulk(**kwargs: Any) -> list[CheckMessage]:
         if type(value) is not int or not 1 <= value <= most:
             hint = f"Write a whole number from 1 to {most}."
             found.append(Error(f"{name} is {value!r}, which is no bound.", hint=hint, id="mcp_django.E025"))
+    return found
+
+
+def check_threads(**kwargs: Any) -> list[CheckMessage]:
+    """Check what bounds the work of one worker and what is kept of it: with less no call could be answered."""
+    least = {
+        "THREADS": 1,
+        "SLOW_THREADS": 1,
+        "MAX_WORKER_BODY_BYTES": settings.MAX_BODY_BYTES,
+        "USER_STREAM_BYTES": 1,
+    }
+    found: list[CheckMessage] = [
+        Error(
+            f"{name} is {getattr(settings, name)!r}, which is no bound.",
+            hint=f"Write a whole number from {number}.",
+            id="mcp_django.E040",
+        )
+        for name, number in least.items()
+        if type(getattr(settings, name)) is not int or getattr(settings, name) < number
+    ]
+    for name in ("CALL_TIMEOUT", "QUEUE_TIMEOUT", "BODY_TIMEOUT"):
+        value = getattr(settings, name)
+        if type(value) not in (int, float) or value <= 0:
+            hint = "Write a number of seconds above 0."
+            found.append(Error(f"{name} is {value!r}, which is no time.", hint=hint, id="mcp_django.E040"))
     return found
 
 
@@ -366,17 +528,25 @@ def _exists(exposure: ModelExposure, name: str) -> bool:
     return True
 
 
-# `check_news` and `check_orders` are for deployments and register themselves.
+# `check_door`, `check_news` and `check_orders` are for deployments and register themselves.
 CHECKS: Final = (
     check_settings,
+    check_icon,
+    check_schemas,
     check_rates,
     check_caching,
+    check_origins,
     check_channel_layer,
     check_completions,
     check_mounts,
+    check_urlconfs,
+    check_admin_sites,
+    check_tenants,
+    check_call_middleware,
     check_tools,
     check_exposures,
     check_limits,
+    check_threads,
     check_bulk,
     check_uploads,
     *OAUTH_CHECKS,

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import orjson
 
+from .sensitive import may_hold_secrets
+
 __all__ = ["MAX_SAFE_INTEGER", "dates", "decimals", "floats", "integers", "iso_text", "plain", "texts"]
 
 MAX_SAFE_INTEGER: Final = 2**53 - 1
@@ -29,10 +31,12 @@ def _types(values: Sequence[Any]) -> set[type[Any]]:
 
 
 def texts(values: Sequence[Any], limit: int | None) -> Column:
-    """Return texts of at most ``limit`` characters that UTF-8 can hold."""
+    """Return texts of at most ``limit`` characters that UTF-8 can hold, and in which no secret could stand."""
     if _types(values) != {str} or (limit is not None and max(map(len, values)) > limit):
         return None
     whole = "".join(values)
+    if may_hold_secrets(whole):
+        return None
     if not whole.isascii():
         try:
             whole.encode()

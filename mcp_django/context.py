@@ -12,7 +12,9 @@ from urllib.parse import urlsplit
 import orjson
 from django.http import HttpRequest
 
+from .conf import settings
 from .exceptions import Cancelled
+from .protocol.clients import limits_of
 from .protocol.inputs import method_known, supports
 from .questions import ELICITATION, ROOTS, SAMPLING, Answers, Question
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from .schemas.sampling import Root, Sampled
     from .sites import MCPSite
 
-__all__ = ["LOG_LEVELS", "Client", "MCPContext", "MCPRequest", "SessionState"]
+__all__ = ["CONFIRM_BY_TOKEN", "LOG_LEVELS", "Client", "MCPContext", "MCPRequest", "SessionState"]
 
 # Seconds between two progress reports of one call.
 PROGRESS_INTERVAL: Final = 0.02
@@ -39,6 +41,8 @@ CAPABILITIES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
 MAX_LOG_BYTES: Final = 16 * 1024
 UNSET: Final = object()
 PAGE: Final = re.compile(r"https?://[^\s/?#]+[^\s]*")
+# Kept with a token whose calls are confirmed by ``confirm_token`` instead of a question, whatever its client can show.
+CONFIRM_BY_TOKEN: Final = "confirm_by_token"
 KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 Notify = Callable[[str, Mapping[str, Any]], None]
@@ -77,10 +81,11 @@ class MCPContext:
 
     ``scopes`` are those of the token with what they imply; ``client_id`` is the OAuth client's, or "".
     ``resource`` is the canonical URL of the endpoint (RFC 8707). ``trace`` is the caller's trace context
-    (``traceparent``, ``tracestate``, ``baggage``). ``live`` says that this call may wait for answers of the client,
-    ``can_stream`` that the server can keep a connection open. ``param_headers`` are the ``Mcp-Param-*`` headers by
-    lower-case name, None on a transport without headers. ``close_stream()`` closes the connection of a call whose
-    client comes back for the answer (2025-11-25, basic/transports), and does nothing otherwise.
+    (``traceparent``, ``tracestate``, ``baggage``). ``facts`` is what is kept with the token, by name. ``live`` says
+    that this call may wait for answers of the client, ``can_stream`` that the server can keep a connection open.
+    ``param_headers`` are the ``Mcp-Param-*`` headers by lower-case name, None on a transport without headers.
+    ``close_stream()`` closes the connection of a call whose client comes back for the answer (2025-11-25,
+    basic/transports), and does nothing otherwise.
     """
 
     site: "MCPSite"
@@ -90,6 +95,7 @@ class MCPContext:
     client_id: str = ""
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     scopes: frozenset[str] = frozenset()
+    facts: Mapping[str, Any] = field(default_factory=dict)
     progress_token: str | int | None = None
     log_level: str | None = None
     notify: Notify | None = None
@@ -104,6 +110,12 @@ class MCPContext:
     can_stream: bool = True
     param_headers: Mapping[str, list[str]] | None = None
     close_stream: Callable[[], None] = _stay_connected
+
+    @property
+    def result_chars(self) -> int:
+        """Characters of a result: what the setting ``RESULT_CHARS`` says, or fewer where the client loses some."""
+        most: int = settings.RESULT_CHARS
+        return min(most, limits_of(self.client.name).result_chars or most)
 
     def progress(self, done: float, total: float | None = None, message: str = "") -> None:
         """Tell the client how far the call is, in units of the caller's choice.
@@ -167,8 +179,13 @@ class MCPContext:
         return self.takes(*CAPABILITIES[capability])
 
     def takes(self, method: str, params: Mapping[str, Any]) -> bool:
-        """Return whether a question of this kind may be sent to the client."""
-        return self.live and method_known(method, self.version, params) and supports(self.capabilities, method, params)
+        """Return whether a question of this kind may be sent to the client.
+
+        The user of a client whose token says so is never asked: there is nobody.
+        """
+        if not self.live or (method == ELICITATION and self.facts.get(CONFIRM_BY_TOKEN)):
+            return False
+        return method_known(method, self.version, params) and supports(self.capabilities, method, params)
 
     def ask(self, message: str, kind: Any = bool, *, key: str = "", default: Any = UNSET, proof: bool = False) -> Any:
         """Return what the client's user answers to ``message``.

@@ -1,4 +1,5 @@
-"""What one read may cost: the time of its queries, and on PostgreSQL the cost that is estimated before they run.
+"""What one call may cost: the time of a read's queries, and on PostgreSQL the cost that is estimated before they run
+and the time for which a write waits for locks.
 
 A watching thread interrupts the queries of a call that is over its time, from outside: no statement is sent for it and
 the connection keeps no setting, so that a connection which others share (the project's own code, a pooler) is left as
@@ -13,12 +14,12 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import orjson
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, connections, transaction
 
 from .conf import settings
 from .exceptions import ToolError
 
-__all__ = ["TOO_SLOW", "read_limits"]
+__all__ = ["TOO_SLOW", "read_limits", "write_transaction"]
 
 ADVICE: Final = (
     "Ask for less: filter on indexed fields (describe_model), leave out search and ordering, or group by fewer fields."
@@ -91,6 +92,22 @@ def _time_limit(seconds: float | None) -> Iterator[None]:
             # Whoever uses the connection next must not be interrupted in our stead.
             with _interrupting:
                 pass
+
+
+@contextmanager
+def write_transaction(using: str) -> Iterator[None]:
+    """Open a transaction whose statements wait ``LOCK_TIMEOUT`` seconds for a lock, and then fail.
+
+    SQLite has a timeout of its own, which ``DATABASES`` sets.
+    """
+    connection = connections[using]
+    is_outermost = not connection.in_atomic_block
+    with transaction.atomic(using=using):
+        if is_outermost and connection.vendor == "postgresql" and settings.LOCK_TIMEOUT is not None:
+            with connection.cursor() as cursor:
+                # It ends with the transaction: whoever shares the connection finds it as it was.
+                cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{settings.LOCK_TIMEOUT * 1000:.0f}"])
+        yield
 
 
 # The watching thread

@@ -5,7 +5,8 @@ the hook. Every hook takes the caller's request, an :class:`~mcp_django.context.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property, partial, update_wrapper
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib.admin.utils import construct_change_message
@@ -132,6 +133,12 @@ class ModelExposure:
         """Return the fields that may be read but not written."""
         return self.readonly_fields
 
+    @cached_property
+    def has_own_pages(self) -> bool:
+        """Whether the project's own code says which fields of a row may be written."""
+        hooks = ("get_fields", "get_readonly_fields", "get_form")
+        return any(getattr(type(self), hook) is not getattr(ModelExposure, hook) for hook in hooks)
+
     def get_form_only_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
         """Return the fields of the form that may be written although there is nothing to read."""
         return ()
@@ -143,6 +150,14 @@ class ModelExposure:
             return None
         method = getattr(self, name, None)
         return method if callable(method) else None
+
+    def get_list_functions(self, request: MCPRequest) -> Mapping[str, Callable[[Any], Any]]:
+        """Return what computes columns for this request alone, by their names."""
+        return {}
+
+    def get_listed_rows(self, request: MCPRequest, rows: Sequence[Model]) -> Sequence[Model]:
+        """Return rows, from which columns are computed, as they are prepared for that."""
+        return rows
 
     # Rows
 
@@ -170,12 +185,16 @@ class ModelExposure:
 
         fields = list(self.get_search_fields(request))
         queryset, visible = search_paths(request, queryset, fields)
-        if fields and not visible:
+        if not visible:
             return queryset.none(), False
         searcher = ModelAdmin(self.model, site)
         searcher.search_fields = visible  # type: ignore[misc]
         found, may_have_duplicates = searcher.get_search_results(request, queryset, search_term)
         return found, may_have_duplicates or visible != fields
+
+    def narrows_without_search(self, request: MCPRequest) -> bool:
+        """Return whether :meth:`get_search_results` leaves rows out when the term is empty."""
+        return False
 
     def get_filter_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]] | None:
         """Return the lookups allowed for each field, or None for those that go with the types of the fields."""
@@ -188,6 +207,10 @@ class ModelExposure:
     def get_named_filters(self, request: MCPRequest) -> Sequence[NamedFilter]:
         """Return the filters that the project wrote itself: those of ``filterset_class``."""
         return [FilterSetFilter(request, self, self.filterset_class)] if self.filterset_class is not None else []
+
+    def get_opening_filters(self, request: MCPRequest) -> Sequence[NamedFilter]:
+        """Return those of the named filters that narrow rows while nothing is chosen of them."""
+        return ()
 
     def get_list_per_page(self, request: MCPRequest) -> int:
         """Return the number of rows of a page when the caller does not say."""
@@ -211,6 +234,10 @@ class ModelExposure:
     def has_permission(self, request: MCPRequest, action: str, obj: Model | None = None) -> bool:
         """Return whether the caller has the model's permission; override it to look at ``obj`` too, as in the admin."""
         return request.user.has_perm(f"{self.opts.app_label}.{get_permission_codename(action, self.opts)}")
+
+    def get_refusal(self, request: MCPRequest) -> str:
+        """Return what to tell callers who see nothing for another reason than their permissions; "" for others."""
+        return ""
 
     def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
         """Return whether the caller may view rows, or this row; who may change may view."""
@@ -245,6 +272,16 @@ class ModelExposure:
         return {}
 
     @cached_property
+    def asks_where(self) -> bool:
+        """Whether there are hooks of an admin that could ask where a request is."""
+        return False
+
+    @cached_property
+    def permits_by_place(self) -> bool:
+        """Whether what a caller may do could depend on where the request is."""
+        return False
+
+    @cached_property
     def inline_admin(self) -> "ModelAdmin[Any]":
         """The ``ModelAdmin`` that makes the inlines and their formsets."""
         from django.contrib.admin import ModelAdmin, site
@@ -266,7 +303,9 @@ class ModelExposure:
         """Return the inlines of the page and their formsets, bound where the request posts."""
         admin: Any = self.inline_admin
         formsets, inlines = admin._create_formsets(request, obj, change)
-        return list(zip(inlines, formsets, strict=True))
+        pairs = zip(inlines, formsets, strict=True)
+        # Rows within rows of inlines, which some packages put here too, are left alone.
+        return [(inline, formset) for inline, formset in pairs if getattr(formset, "instance", obj) is obj]
 
     def exposure_of_inline(self, inline: Any) -> "InlineExposure":
         """Return the rows of an inline as an exposure, the same for all instances of its class."""
@@ -277,6 +316,10 @@ class ModelExposure:
     def shows_inline(self, inline: Any) -> bool:
         """Return whether callers may know of the inline at all."""
         return True
+
+    def recording(self, request: MCPRequest) -> AbstractContextManager[Any]:
+        """Return what the admin's views write within, where a package keeps versions of rows."""
+        return nullcontext()
 
     def save_form(self, request: MCPRequest, form: Any, change: bool) -> Model:
         """Return the row of a valid form, not yet saved."""
@@ -343,7 +386,11 @@ class ModelExposure:
 
 
 class InlineExposure(ModelExposure):
-    """The rows of an inline, for what makes columns of them. Who may see which is for the page that they belong to."""
+    """The rows of an inline, for what makes columns of them. Who may see which is for the page that they belong to.
+
+    There is one for all pages, and ``inline`` is that of the first page. Each row has that of its own page, which may
+    hold the request of its caller, as ``mcp_inline``.
+    """
 
     def __init__(self, model: type[Model], site: "MCPSite", inline: Any) -> None:
         super().__init__(model, site)
@@ -355,5 +402,11 @@ class InlineExposure(ModelExposure):
         if any(name == field.name for field in self.opts.get_fields()):
             return None
         named = [item for item in self.inline.readonly_fields if callable(item) and item.__name__ == name]
-        found = named[0] if named else getattr(self.inline, name, None)
-        return found if callable(found) else None
+        if named:
+            return named[0]
+        method = getattr(self.inline, name, None)
+        return update_wrapper(partial(_computed_by_inline, name), method) if callable(method) else None
+
+
+def _computed_by_inline(name: str, row: Any) -> Any:
+    return getattr(row.mcp_inline, name)(row)

@@ -8,7 +8,9 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db.models import ForeignObjectRel, Model
 
 from .context import MCPRequest
-from .lookups import Path, declared_lookups, is_joinable, resolve_path, usual_lookups
+from .hooks import asked
+from .kinds import is_joinable
+from .lookups import Path, declared_lookups, resolve_path, usual_lookups
 from .narrowing import leads_to_hidden_model, leads_to_hidden_rows
 from .serializers import resolve_column
 from .visibility import MAX_NAME, is_sensitive, related_exposure, visible_fields, visible_name
@@ -16,7 +18,7 @@ from .visibility import MAX_NAME, is_sensitive, related_exposure, visible_fields
 if TYPE_CHECKING:
     from .exposures import ModelExposure
 
-__all__ = ["filters_of", "find_filter", "is_offered_path"]
+__all__ = ["filters_of", "find_filter", "is_offered_path", "is_searched"]
 
 
 def filters_of(request: MCPRequest, exposure: "ModelExposure") -> Iterator[tuple[str, Path, tuple[str, ...]]]:
@@ -49,6 +51,31 @@ def is_offered_path(request: MCPRequest, exposure: "ModelExposure", path: str) -
     return found is not None and not leads_to_hidden_rows(request, exposure.model, found.column)
 
 
+def is_searched(request: MCPRequest, exposure: "ModelExposure", text: str) -> bool:
+    """Return whether the admin's search may look into the path: the caller could read each field on it.
+
+    Of a model that is not exposed, and that nothing forbids to show, what the admin declares stands.
+    """
+    seen = exposure
+    for name in text.lstrip("^=@").split("__"):
+        field = seen.opts.pk if name == "pk" else seen.fields_by_name.get(name)
+        if field is None:
+            # An annotation of the project's own, or a lookup after the column.
+            return True
+        if not isinstance(field, ForeignObjectRel) and visible_name(request, seen, name) is None:
+            return False
+        if field.is_relation and not is_joinable(field):
+            return False
+        model = field.related_model if field.is_relation else None
+        if model is None or model not in request.mcp.site.exposures:
+            return model is None or request.mcp.site.may_show(model)
+        related = related_exposure(request, field)
+        if related is None:
+            return False
+        seen = related
+    return True
+
+
 def _undeclared_filters(request: MCPRequest, exposure: "ModelExposure") -> list[str]:
     """Return every visible field, and what else the admin's ``list_filter`` and ``date_hierarchy`` name."""
     named = (path for path in _admin_paths(request, exposure) if _is_of_admin(request, exposure, path))
@@ -59,8 +86,14 @@ def _is_of_admin(request: MCPRequest, exposure: "ModelExposure", path: str) -> b
     """Return whether the admin offers to filter by the path, and the caller may."""
     if path not in _admin_paths(request, exposure):
         return False
-    sees = _sees_path if "__" in path else _is_shown_by_admin
-    return sees(request, exposure, path)
+    root, _, rest = path.partition("__")
+    if not rest:
+        return _is_shown_by_admin(request, exposure, path)
+    column = resolve_column(exposure, root)
+    if column is None or root in visible_fields(request, exposure) or not _is_shown_by_admin(request, exposure, root):
+        return _sees_path(request, exposure, path)
+    related = related_exposure(request, column.field)
+    return related is not None and _sees_path(request, related, rest)
 
 
 def _admin_paths(request: MCPRequest, exposure: "ModelExposure") -> Iterator[str]:
@@ -68,7 +101,8 @@ def _admin_paths(request: MCPRequest, exposure: "ModelExposure") -> Iterator[str
     admin = getattr(exposure, "model_admin", None)
     if admin is None:
         return
-    for item in (*admin.get_list_filter(request), admin.date_hierarchy):
+    found = asked(exposure.label, "get_list_filter", admin.get_list_filter, request, default=())
+    for item in (*found, admin.date_hierarchy):
         path = item[0] if isinstance(item, (list, tuple)) else item
         if isinstance(path, str):
             yield path
@@ -151,9 +185,9 @@ def _is_open(
     if name in visible_fields(request, exposure):
         column = resolve_column(exposure, name)
         return column is not None and column.is_plain
-    if rest:
-        return isinstance(_relation(request, exposure, name), ForeignObjectRel)
-    return declared is None and _is_of_admin(request, exposure, name)
+    if rest and isinstance(_relation(request, exposure, name), ForeignObjectRel):
+        return True
+    return declared is None and _is_of_admin(request, exposure, f"{name}__{rest}" if rest else name)
 
 
 def _is_many(model: type[Model], text: str) -> bool:

@@ -6,9 +6,9 @@ any query is built.
 
 import re
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime, time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final
@@ -16,7 +16,8 @@ from uuid import UUID
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ValidationError
-from django.db import connection, models
+from django.db import connection, connections, models, router
+from django.forms import MultipleChoiceField
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
 
@@ -26,9 +27,15 @@ __all__ = [
     "ORDERED",
     "TEXTUAL",
     "Kind",
+    "choice_of",
+    "choices_of",
+    "holds_many",
+    "is_joinable",
+    "key_field",
     "kind_of",
     "parse_boolean",
     "parse_integer",
+    "parse_operand",
     "parse_text",
     "parse_value",
     "stored_field",
@@ -67,7 +74,11 @@ def parse_integer(field: Any, value: Any) -> int:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError("an integer")
-    low, high = connection.ops.integer_field_range(field.get_internal_type())
+    try:
+        low, high = connection.ops.integer_field_range(field.get_internal_type())
+    except KeyError:
+        # A field of the project's own, whose column is something else.
+        low, high = None, None
     low, high = -(2**63) if low is None else low, 2**63 - 1 if high is None else high
     if not low <= value <= high:
         raise ValueError(f"an integer from {low} to {high}")
@@ -200,6 +211,7 @@ _KINDS: Final[tuple[tuple[type[Any], Kind], ...]] = (
     (models.BinaryField, Kind("bytes", ("isnull",), _nothing, sortable=False)),
 )
 _OTHER: Final = Kind("value", ("isnull",), _nothing, sortable=False)
+_GEOMETRY: Final = Kind("geometry", ("isnull",), _nothing, sortable=False)
 # The parts of such a key are fields of their own, with lookups of their own.
 _COMPOSITE: Final = Kind("key", (), _nothing, sortable=False)
 
@@ -257,14 +269,35 @@ def _postgres_kind(stored: Any) -> Kind | None:
     return next((kind for name, kind in _POSTGRES if fields and isinstance(stored, getattr(fields, name))), None)
 
 
+def _other(stored: Any) -> Kind:
+    # GeoDjango cannot be imported without its libraries.
+    return _GEOMETRY if hasattr(stored, "geom_type") and hasattr(stored, "srid") else _OTHER
+
+
 # Fields
 
 
+def is_joinable(field: Any) -> bool:
+    """Return whether the rows that a relation leads to are in the same database, so that one query reads both."""
+    alone = len(connections.settings) == 1
+    return alone or router.db_for_read(field.model) == router.db_for_read(field.related_model)
+
+
+def key_field(relation: Any) -> Any:
+    """Return the field by which callers know the row that a foreign key points to: its primary key.
+
+    With ``to_field`` the column holds something else, which is the key only where one query cannot read both.
+    """
+    target, pk = relation.target_field, relation.related_model._meta.pk
+    other = target.primary_key or isinstance(pk, models.CompositePrimaryKey) or not is_joinable(relation)
+    return target if other else pk
+
+
 def stored_field(field: Any) -> Any:
-    """Return the field whose type the column has: the target of a relation, what a generated field gives."""
+    """Return the field whose type the values have: the key of a relation, what a generated field gives."""
     while True:
         if field.is_relation and field.concrete and not field.many_to_many:
-            field = field.target_field
+            field = key_field(field)
         elif isinstance(field, models.GeneratedField):
             field = field.output_field
         else:
@@ -282,10 +315,52 @@ def kind_of(field: Any) -> Kind:
     stored = stored_field(field)
     if isinstance(stored, models.CompositePrimaryKey):
         return _COMPOSITE
-    kind = next((kind for base, kind in _KINDS if isinstance(stored, base)), None) or _postgres_kind(stored) or _OTHER
+    kind = (
+        next((kind for base, kind in _KINDS if isinstance(stored, base)), None)
+        or _postgres_kind(stored)
+        or _other(stored)
+    )
     if field.is_relation:
         return Kind(kind.word, EQUAL, kind.parse, kind.sortable)
-    return kind
+    known = _comparable(stored, kind)
+    if known is kind.lookups:
+        return kind
+    return replace(kind, lookups=known, sortable=False, summable=False)
+
+
+# How a project's own field may store what it holds, and a value of each kind to try that with.
+_STORING: Final = ("from_db_value", "get_db_prep_save", "get_db_prep_value", "get_prep_value")
+_TRIED: Final[Mapping[str, Any]] = {
+    "text": "Probe of a field",
+    "integer": 12,
+    "number": 1.5,
+    "decimal": Decimal("1.5"),
+    "date": date(2000, 2, 3),
+    "datetime": datetime(2000, 2, 3, 4, 5, tzinfo=UTC),
+}
+
+
+def _comparable(field: Any, kind: Kind) -> tuple[str, ...]:
+    """Return the lookups of the kind that can be true for what the field stores, which may be encrypted."""
+    ways = (getattr(type(field), name, None) for name in _STORING)
+    own = any(way is not None and not way.__module__.startswith("django.") for way in ways)
+    if kind.word not in _TRIED or not own:
+        return kind.lookups
+    value = _TRIED[kind.word]
+    try:
+        stored, again = (field.get_db_prep_save(value, connection) for _ in range(2))
+        compared = field.get_db_prep_value(field.get_prep_value(value), connection, prepared=True)
+        read = field.from_db_value(stored, None, connection) if hasattr(field, "from_db_value") else stored
+    except Exception:
+        # It takes other values: nothing is known of it.
+        return kind.lookups
+    if not stored == again == compared:
+        return tuple(lookup for lookup in kind.lookups if lookup == "isnull")
+    if kind.word == "text":
+        is_encoded = read == value and str(stored).casefold() != value.casefold()
+    else:
+        is_encoded = field.get_internal_type() in ("BinaryField", "CharField", "TextField")
+    return EQUAL if is_encoded else kind.lookups
 
 
 def _key_kind(relation: Any) -> Kind:
@@ -293,13 +368,55 @@ def _key_kind(relation: Any) -> Kind:
     return Kind(kind_of(relation.related_model._meta.pk).word, (), _nothing, sortable=False)
 
 
+def choice_of(choices: Iterable[tuple[Any, Any]], value: Any) -> Any:
+    """Return the stored value of the choice that a client means by it or by its label, None if it means none.
+
+    What is spelt exactly so comes before what differs in case; where that names several, it names none.
+    """
+    known = [(stored, (str(stored), str(label))) for stored, label in choices if stored is not None]
+    for spell in (str, _lower):
+        for position in (0, 1):
+            found = [stored for stored, names in known if spell(names[position]) == spell(str(value))]
+            if found:
+                return found[0] if all(stored == found[0] for stored in found) else None
+    return None
+
+
+def _lower(text: str) -> str:
+    return text.lower()
+
+
+def choices_of(field: Any) -> list[tuple[Any, Any]]:
+    """Return the stored values and labels of a field's choices, those of groups too."""
+    found = getattr(field, "flatchoices", None)
+    # Fields that hold several choices replace Django's property, some by nothing.
+    return list(found) if isinstance(found, list) else list(_flat(field.choices or ()))
+
+
+def _flat(choices: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    for value, label in choices:
+        if isinstance(label, (list, tuple)):
+            yield from _flat(label)
+        else:
+            yield value, label
+
+
+@lru_cache(maxsize=1024)
+def holds_many(field: Any) -> bool:
+    """Return whether a value of the field is several of its choices, as its form takes them."""
+    try:
+        return bool(field.choices) and isinstance(field.formfield(), MultipleChoiceField)
+    except Exception:
+        # It is made for another form than this.
+        return False
+
+
 def _choice(field: Any, value: Any) -> Any:
     """Return the stored value of a choice given by it or by its label."""
-    by_text = {str(label).lower(): stored for stored, label in reversed(field.flatchoices)}
-    by_text.update({str(stored).lower(): stored for stored, _ in reversed(field.flatchoices)})
-    found = by_text.get(str(value).lower())
+    choices = choices_of(field)
+    found = choice_of(choices, value)
     if found is None or isinstance(value, (dict, list)):
-        stored = [str(stored) for stored, _ in field.flatchoices if stored is not None]
+        stored = [str(stored) for stored, _ in choices if stored is not None]
         raise ValueError("one of " + ", ".join(stored[:20]) + (" …" if len(stored) > 20 else ""))
     return found
 
@@ -316,3 +433,17 @@ def parse_value(field: Any, value: Any) -> Any:
     if not field.is_relation and getattr(stored, "choices", None) and value not in ("", None):
         value = _choice(stored, value)
     return kind_of(field).parse(stored, value)
+
+
+def parse_operand(field: Any, value: Any) -> Any:
+    """Return the value that one of the field is compared with: any of its type, or one of its choices.
+
+    Raises:
+        ValueError: it stands for none; the text says what is expected.
+    """
+    try:
+        return kind_of(field).parse(stored_field(field), value)
+    except ValueError:
+        if field.many_to_many or not getattr(stored_field(field), "choices", None):
+            raise
+        return parse_value(field, value)

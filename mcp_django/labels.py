@@ -2,13 +2,16 @@
 
 import dis
 import logging
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db import models
 
-from .lookups import is_joinable, resolve_path
+from .kinds import is_joinable
+from .lookups import resolve_path
 from .replaced import is_replaced
+from .sensitive import HIDDEN, secret_columns
 from .serializers import clean_text
 
 if TYPE_CHECKING:
@@ -19,12 +22,18 @@ __all__ = ["MAX_LABEL", "label_of", "label_relations", "plain_label"]
 logger = logging.getLogger("mcp_django")
 
 MAX_LABEL: Final = 200
+# Shorter ones would hide parts of words.
+MIN_SECRET: Final = 4
+# Relations one after the other, of which a label is made.
+MAX_DEPTH: Final = 3
 
 
 @lru_cache(maxsize=1024)
 def plain_label(exposure: "ModelExposure") -> str | None:
     """Return the name of the text field that is the label of a row, or None where a label takes the instance."""
     name = exposure.label_field or _returned_attribute(exposure.model.__str__)
+    if name in _secrets(exposure):
+        return None
     path = resolve_path(exposure.model, name) if name and "__" not in name else None
     if path is None or path.nullable or not isinstance(path.field, (models.CharField, models.TextField)):
         return None
@@ -56,7 +65,7 @@ def _returned_attribute(method: Any) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def label_relations(model: type[models.Model], depth: int = 3) -> tuple[str, ...]:
+def label_relations(model: type[models.Model], depth: int = MAX_DEPTH) -> tuple[str, ...]:
     """Return the relations that ``__str__`` follows, for ``select_related``: a label must not cost a query a row."""
     code = getattr(model.__str__, "__code__", None)
     found: list[str] = []
@@ -70,10 +79,29 @@ def label_relations(model: type[models.Model], depth: int = 3) -> tuple[str, ...
 
 
 def label_of(exposure: "ModelExposure", row: models.Model) -> str | None:
-    """Return the label of a row, or None where the project's code fails to make one."""
+    """Return the label of a row, or None where the project's code fails to make one.
+
+    Secrets of the row are hidden in it, but for those that the exposure names.
+    """
     try:
         label = str(getattr(row, exposure.label_field)) if exposure.label_field else str(row)
     except Exception:
         logger.warning("The label of a %s could not be made", exposure.label, exc_info=True)
         return None
+    for secret in _loaded_secrets(row, _secrets(exposure), MAX_DEPTH):
+        label = label.replace(secret, HIDDEN)
     return clean_text(label, MAX_LABEL)
+
+
+def _loaded_secrets(row: models.Model, names: Iterable[str], depth: int) -> Iterator[str]:
+    """Yield the secrets that a label could be made of: what it is made of has been loaded, related rows too."""
+    values = (row.__dict__.get(name) for name in names)
+    yield from (value for value in values if isinstance(value, str) and len(value) >= MIN_SECRET)
+    for related in list(row._state.fields_cache.values()) if depth else ():
+        if isinstance(related, models.Model):
+            yield from _loaded_secrets(related, secret_columns(type(related)), depth - 1)
+
+
+@lru_cache(maxsize=1024)
+def _secrets(exposure: "ModelExposure") -> frozenset[str]:
+    return frozenset(secret_columns(exposure.model)) - {exposure.label_field, *exposure.default_fields}

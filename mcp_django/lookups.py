@@ -7,16 +7,26 @@ allows: what a client writes never becomes an ORM keyword.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
 from django.core.exceptions import FieldDoesNotExist
-from django.db import connections, models, router
-from django.utils import timezone
+from django.db import models, router
 
-from .kinds import TEXTUAL, kind_of, parse_boolean, parse_integer, parse_text, parse_value
-from .relativedates import EXAMPLES, local_now, read_span
+from .kinds import (
+    TEXTUAL,
+    is_joinable,
+    key_field,
+    kind_of,
+    parse_boolean,
+    parse_integer,
+    parse_operand,
+    parse_text,
+    parse_value,
+)
+from .patterns import is_pattern_lookup, matches_here
+from .relativedates import EXAMPLES, just_before, local_now, midnight, read_span
 
 __all__ = [
     "MAX_VALUES",
@@ -24,7 +34,6 @@ __all__ = [
     "Path",
     "declared_lookups",
     "is_dated",
-    "is_joinable",
     "parse_condition",
     "resolve_path",
     "usual_lookups",
@@ -34,7 +43,7 @@ MAX_VALUES: Final = 100
 MAX_REGEX: Final = 100
 # What a backtracking matcher can need ages for: a repeated group, and many repetitions one after the other.
 MAX_REPEATS: Final = 3
-_REPEAT: Final = re.compile(r"[*+{]")
+_REPEAT: Final = re.compile(r"[*+{]|(?<![(*+?}])\?")
 _REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
 
 # Lookups of texts beside those of their kind; a regular expression is only for an exposure that declares it.
@@ -86,12 +95,6 @@ class Condition:
     given: Any = None
 
 
-def is_joinable(field: Any) -> bool:
-    """Return whether the rows that a relation leads to are in the same database, so that one query reads both."""
-    alone = len(connections.settings) == 1
-    return alone or router.db_for_read(field.model) == router.db_for_read(field.related_model)
-
-
 def resolve_path(model: type[models.Model], text: str) -> Path | None:
     """Return the concrete column that a path of field names leads to.
 
@@ -118,7 +121,8 @@ def _resolved(model: type[models.Model], text: str) -> tuple[Path | None, tuple[
         if last:
             if not isinstance(field, models.Field) or not (field.concrete or field.many_to_many):
                 return None, ()
-            column.append(field.name if field.many_to_many else field.attname)
+            column += _key_names(field)
+            followed += [field] if len(column) > position + 1 else []
             many, nullable = many or bool(field.many_to_many), nullable or bool(field.null)
             return Path("__".join(column), field, many, nullable), tuple(followed)
         if not field.is_relation or field.related_model is None:
@@ -131,6 +135,15 @@ def _resolved(model: type[models.Model], text: str) -> tuple[Path | None, tuple[
     return None, ()
 
 
+def _key_names(field: Any) -> tuple[str, ...]:
+    """Return the names that lead to what a field shows: its column, or the primary key of the row that it points to."""
+    if field.many_to_many:
+        return (field.name,)
+    if field.is_relation and key_field(field) is not field.target_field:
+        return field.name, key_field(field).attname
+    return (field.attname,)
+
+
 def _values(value: Any) -> Sequence[Any]:
     if isinstance(value, str):
         value = value.split(",")
@@ -141,7 +154,7 @@ def _values(value: Any) -> Sequence[Any]:
 
 def _parse_text_lookup(field: Any, lookup: str, value: Any) -> str:
     text = parse_text(field, value)
-    if lookup.endswith("regex"):
+    if is_pattern_lookup(lookup):
         if len(text) > MAX_REGEX:
             raise ValueError(f"an expression of at most {MAX_REGEX} characters")
         if _REPEATED_GROUP.search(text) or len(_REPEAT.findall(text)) > MAX_REPEATS:
@@ -178,10 +191,10 @@ def parse_condition(path: Path, lookup: str, value: Any, now: datetime | None = 
         return Condition(path, "in", tuple(dict.fromkeys(parse_value(field, item) for item in _values(value))))
     if lookup == "range":
         first, last = _two(value)
-        return Condition(path, lookup, (parse_value(field, first), parse_value(field, last)))
+        return Condition(path, lookup, (parse_operand(field, first), parse_operand(field, last)))
     if lookup in TEXTUAL or lookup in MORE_TEXT or lookup in DECLARED_TEXT:
         return Condition(path, lookup, (_parse_text_lookup(field, lookup, value),))
-    return Condition(path, lookup, (parse_value(field, value),))
+    return Condition(path, lookup, ((parse_value if lookup == "exact" else parse_operand)(field, value),))
 
 
 def _part(lookup: str, value: Any) -> int:
@@ -230,7 +243,7 @@ def _bounds(field: Any, value: Any, now: datetime) -> tuple[Any, Any]:
     if span is not None:
         return (span.start.date(), span.last.date()) if is_date else (span.start, span.last)
     try:
-        found = parse_value(field, value)
+        found = parse_operand(field, value)
     except ValueError as error:
         raise ValueError(f"{error}, or {EXAMPLES}") from None
     return (found, found if is_date or len(value) > 10 else _end_of_day(found))
@@ -238,11 +251,7 @@ def _bounds(field: Any, value: Any, now: datetime) -> tuple[Any, Any]:
 
 def _end_of_day(value: datetime) -> datetime:
     try:
-        end = datetime.combine(value.date() + timedelta(days=1), time())
-        if value.tzinfo is not None:
-            end = timezone.make_aware(end)
-            end.astimezone(UTC)
-        return end - timedelta(microseconds=1)
+        return just_before(midnight(value.date() + timedelta(days=1)))
     except OverflowError:
         raise ValueError("a date within the years 1 to 9999") from None
 
@@ -266,8 +275,11 @@ def usual_lookups(field: Any) -> tuple[str, ...]:
 
 
 def declared_lookups(path: Path, lookups: Sequence[str]) -> tuple[str, ...]:
-    """Return those of the declared lookups that the field can take; what this app does not know is left out."""
+    """Return those of the declared lookups that the field can take; what this app does not know is left out.
+
+    So are regular expressions where this process would have to match them.
+    """
     known = set(usual_lookups(path.field))
-    if set(MORE_TEXT) <= known:
-        known |= set(DECLARED_TEXT)
+    if set(MORE_TEXT) <= known and not set(DECLARED_TEXT).isdisjoint(lookups):
+        known |= set() if matches_here(router.db_for_read(path.field.model)) else set(DECLARED_TEXT)
     return tuple(lookup for lookup in lookups if lookup in known)

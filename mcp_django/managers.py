@@ -58,6 +58,7 @@ def with_loaded(queryset: QuerySet[Any], paths: set[str]) -> QuerySet[Any]:
     """
     query: Any = queryset.query
     names, is_defer = query.deferred_loading
+    paths = {path for path in paths if path not in query.annotations}
     if not is_defer:
         return queryset.defer(None).only(*sorted({*names, *paths}))
     needed = {_root(queryset.model, path) for path in paths}

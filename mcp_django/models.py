@@ -1,7 +1,8 @@
 """What the server remembers between requests: sessions of the handshake era, the streams of their calls, and results.
 
 Nothing of it is authority: every request is checked by its own token, and a session belongs to one user. Rows are
-written by whichever worker has something to say and read by whichever worker the client is connected to.
+written by whichever worker has something to say and read by whichever worker the client is connected to. What is known
+of a token beside what django-oauth-toolkit stores can take authority away, and never gives any that the user lacks.
 """
 
 from typing import ClassVar
@@ -9,7 +10,7 @@ from typing import ClassVar
 from django.conf import settings
 from django.db import models
 
-__all__ = ["KeyedCall", "Session", "Stream", "StreamEvent"]
+__all__ = ["KeyedCall", "Session", "Stream", "StreamEvent", "TokenFacts"]
 
 
 class Session(models.Model):
@@ -78,14 +79,33 @@ class StreamEvent(models.Model):
 class KeyedCall(models.Model):
     """A call that a client made under a key of its own, so that it can be repeated without being done again."""
 
-    id = models.CharField(max_length=64, primary_key=True, help_text="The digest of user, endpoint, tool and key.")
+    id = models.CharField(
+        max_length=64, primary_key=True, help_text="The digest of user, client, endpoint, tool and key."
+    )
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, editable=False, on_delete=models.CASCADE, related_name="+"
     )
     tool = models.CharField(max_length=64)
     arguments = models.CharField(max_length=64, help_text="Their digest.")
+    authority = models.CharField(max_length=64, blank=True, help_text="The digest of what the caller could do.")
     result = models.TextField(blank=True, help_text="The result as JSON; empty while nobody knows of one.")
     created = models.DateTimeField(db_index=True)
 
     def __str__(self) -> str:
         return f"{self.tool} {self.id[:6]}…"
+
+
+class TokenFacts(models.Model):
+    """What is known of an access token, or of a code before it becomes one, beside what its own row holds.
+
+    There is no foreign key to the token: the tables of django-oauth-toolkit can be swapped, or not be there at all.
+    """
+
+    token = models.CharField(max_length=64, primary_key=True, help_text="The SHA-256 of the token or the code.")
+    family = models.UUIDField(null=True, db_index=True, help_text="The family of the refresh token, None without one.")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, editable=False, on_delete=models.CASCADE, related_name="+")
+    facts = models.JSONField(default=dict, help_text="What was so when the user agreed, by name.")
+    created = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.token[:6]}…"

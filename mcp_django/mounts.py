@@ -1,4 +1,7 @@
-"""Where the project's URLconf mounts endpoints, and whose they are.
+"""Where the URLconf mounts endpoints, and whose they are.
+
+The URLconf is that of the request where middleware chose one, such as by its host, and ``ROOT_URLCONF`` otherwise.
+Paths are what it matches: a script prefix, below which the whole project may be, is no part of them.
 
 A mount has one path, or, where parameters stand in its prefix (``t/<slug:tenant>/mcp``), one for each of their values.
 """
@@ -10,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
-from django.urls import Resolver404, ResolverMatch, URLPattern, URLResolver, get_resolver, resolve
+from django.urls import Resolver404, ResolverMatch, URLPattern, URLResolver, get_resolver, get_urlconf, resolve
 from django.urls.resolvers import RegexPattern, RoutePattern
+
+from .conf import settings
 
 if TYPE_CHECKING:
     from .sites import MCPSite
 
-__all__ = ["endpoint_match", "mounted_endpoints", "mounted_prefixes", "mounted_sites", "mounted_sse"]
+__all__ = ["endpoint_match", "known_urlconfs", "mounted_endpoints", "mounted_prefixes", "mounted_sites", "mounted_sse"]
 
 # The attributes of the views, by which they are found.
 ENDPOINT, SSE = "mcp_site", "mcp_sse_site"
@@ -35,13 +40,28 @@ def _walk(patterns: Iterable[Any], attribute: str, before: Route = ()) -> "Itera
             yield route, mounted
 
 
-@lru_cache(maxsize=8)
-def _routes(urlconf: str, attribute: str) -> "tuple[tuple[Route, MCPSite], ...]":
+def _urlconf() -> Any:
+    return get_urlconf() or django_settings.ROOT_URLCONF
+
+
+def known_urlconfs() -> list[Any]:
+    """Return the URLconf of the request; where there is no request, all that the settings name."""
+    active = get_urlconf()
+    return [active] if active else list(dict.fromkeys([django_settings.ROOT_URLCONF, *settings.URLCONFS]))
+
+
+def _known_routes(attribute: str) -> "list[tuple[Route, MCPSite]]":
+    return [found for urlconf in known_urlconfs() for found in _routes(urlconf, attribute)]
+
+
+@lru_cache(maxsize=64)
+def _routes(urlconf: Any, attribute: str) -> "tuple[tuple[Route, MCPSite], ...]":
     return tuple(_walk(get_resolver(urlconf).url_patterns, attribute))
 
 
 def _is_fixed(route: Route) -> bool:
-    return all(isinstance(part, RoutePattern) and not part.converters for part in route[:-1])
+    # Not by its converters: Django adds those of an outer prefix to them, of all routes that are spelt alike.
+    return all(isinstance(part, RoutePattern) and "<" not in str(part) for part in route[:-1])
 
 
 def _prefix(route: Route) -> str:
@@ -50,28 +70,34 @@ def _prefix(route: Route) -> str:
 
 def mounted_endpoints() -> "dict[str, MCPSite]":
     """Return the endpoints that are mounted at one path: that path without a trailing slash, and the site."""
-    return _by_path(django_settings.ROOT_URLCONF, ENDPOINT)
+    return _fixed(ENDPOINT)
 
 
 def mounted_sse() -> "dict[str, MCPSite]":
     """Return the mounts of HTTP with SSE: path without a trailing slash, and its site."""
-    return _by_path(django_settings.ROOT_URLCONF, SSE)
+    return _fixed(SSE)
+
+
+def _fixed(attribute: str) -> "dict[str, MCPSite]":
+    # The first URLconf that has a path counts.
+    found = [_by_path(urlconf, attribute) for urlconf in known_urlconfs()]
+    return {path: site for paths in reversed(found) for path, site in paths.items()} if found[1:] else found[0]
 
 
 def mounted_prefixes() -> list[str]:
-    """Return where endpoints are mounted, as ``urls.py`` spells it, parameters included."""
-    return list(dict.fromkeys(_prefix(route) for route, _ in _routes(django_settings.ROOT_URLCONF, ENDPOINT)))
+    """Return where endpoints are mounted, as the URLconf spells it, parameters included."""
+    return list(dict.fromkeys(_prefix(route) for route, _ in _known_routes(ENDPOINT)))
 
 
 def mounted_sites() -> "list[MCPSite]":
     """Return the sites that are mounted, at one path or at many, each once."""
-    routes = (*_routes(django_settings.ROOT_URLCONF, ENDPOINT), *_routes(django_settings.ROOT_URLCONF, SSE))
+    routes = (*_known_routes(ENDPOINT), *_known_routes(SSE))
     return list(dict.fromkeys(site for _, site in routes))
 
 
 def has_parameters() -> bool:
     """Return whether an endpoint has as many paths as its parameters have values."""
-    return any(not _is_fixed(route) for route, _ in _routes(django_settings.ROOT_URLCONF, ENDPOINT))
+    return any(not _is_fixed(route) for route, _ in _known_routes(ENDPOINT))
 
 
 def endpoint_match(path: str, attribute: str = ENDPOINT) -> ResolverMatch | None:
@@ -79,7 +105,7 @@ def endpoint_match(path: str, attribute: str = ENDPOINT) -> ResolverMatch | None
 
     The site is its ``func.mcp_site``; ``attribute`` "mcp_sse_site" asks for a mount of HTTP with SSE.
     """
-    urlconf = django_settings.ROOT_URLCONF
+    urlconf = _urlconf()
     if path.removesuffix("/") in _by_path(urlconf, attribute):
         return _fixed_match(urlconf, path)
     # Only what could be one of these is worth the time that Django takes to resolve a path.
@@ -102,13 +128,13 @@ def _fits(route: Route, path: str) -> bool:
     return True
 
 
-@lru_cache(maxsize=64)
-def _fixed_match(urlconf: str, path: str) -> ResolverMatch:
+@lru_cache(maxsize=256)
+def _fixed_match(urlconf: Any, path: str) -> ResolverMatch:
     return resolve(path, urlconf)
 
 
-@lru_cache(maxsize=16)
-def _by_path(urlconf: str, attribute: str) -> "dict[str, MCPSite]":
+@lru_cache(maxsize=128)
+def _by_path(urlconf: Any, attribute: str) -> "dict[str, MCPSite]":
     apps.check_models_ready()
     return {_prefix(route).rstrip("/"): site for route, site in _routes(urlconf, attribute) if _is_fixed(route)}
 

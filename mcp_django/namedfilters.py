@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from django.db.models import QuerySet
 
 from .context import MCPRequest
+from .kinds import choice_of
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure
@@ -32,12 +33,8 @@ class Offer:
         """Return the value that a client means by it or by its label, None if it is none of the choices."""
         if not self.choices:
             return text
-        wanted = text.lower()
-        for spelt in (0, 1):
-            found = next((choice[0] for choice in self.choices if choice[spelt].lower() == wanted), None)
-            if found is not None:
-                return found
-        return None
+        found: str | None = choice_of(self.choices, text)
+        return found
 
 
 class NamedFilter(ABC):
@@ -56,6 +53,14 @@ class NamedFilter(ABC):
     def offers(self) -> Sequence[Offer]:
         """Return what the caller may use of it now; nothing where the filter itself would not be shown."""
 
+    def told(self) -> Sequence[Offer]:
+        """Return what the caller is told of it: the same, with choices made of rows as far as they may see those."""
+        return self.offers()
+
+    def value_of(self, offer: Offer, text: str) -> str | None:
+        """Return the value of an offer that a client means, None if the caller may know of no such choice."""
+        return offer.value_of(text)
+
     @abstractmethod
     def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
         """Return the rows that pass.
@@ -65,12 +70,15 @@ class NamedFilter(ABC):
         """
 
 
-def named_filters_of(request: MCPRequest, exposure: "ModelExposure") -> list[Offer]:
-    """Return every named filter that the caller may use. One that fails is left out: it is the project's code."""
+def named_filters_of(request: MCPRequest, exposure: "ModelExposure", *, told: bool = False) -> list[Offer]:
+    """Return every named filter that the caller may use. One that fails is left out: it is the project's code.
+
+    With ``told`` they have the choices that the caller is told.
+    """
     found: dict[str, Offer] = {}
     for item in exposure.get_named_filters(request):
         try:
-            for offer in item.offers():
+            for offer in item.told() if told else item.offers():
                 found.setdefault(offer.name, offer)
         except Exception:
             logger.warning("A filter of %s failed: %s", exposure.label, ", ".join(item.names()), exc_info=True)

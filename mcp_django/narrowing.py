@@ -4,7 +4,9 @@ A condition through a relation holds by rows that the caller may view, and by no
 not be told by which rows are found.
 """
 
+import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import FieldDoesNotExist, ValidationError
@@ -13,10 +15,12 @@ from django.db.models.sql.where import AND
 
 from .context import MCPRequest
 from .exceptions import ToolError
-from .expressions import Applied, Filter, Junction
+from .expressions import Applied, Filter, Junction, conditions_of
+from .kinds import is_joinable
 from .lookups import Condition
+from .patterns import check_patterns, is_pattern_lookup
 from .plans import bound_condition, condition_values, is_plannable, joined, places
-from .visibility import has_every_row, related_exposure
+from .visibility import has_every_row, related_exposure, sees_every_row
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure
@@ -40,6 +44,7 @@ def filtered(
     for item in filters:
         if isinstance(item, Applied):
             found = item.source.narrow(queryset, item.values)
+            check_patterns(found, _texts(item))
             queryset = found if _is_part_of(found, queryset) else queryset.filter(pk__in=_keys(found))
     used = 0
     for item in filters:
@@ -49,6 +54,7 @@ def filtered(
             used += count
         elif not isinstance(item, Applied):
             queryset = queryset.filter(_condition(request, exposure, queryset.db, item, False))
+            check_patterns(queryset, _texts(item))
     return queryset, used
 
 
@@ -58,12 +64,13 @@ def searched(request: MCPRequest, exposure: "ModelExposure", queryset: QuerySet[
     Raises:
         ToolError: a search field, such as ``year__gte``, does not take the term.
     """
-    if not term:
+    if not term and not exposure.narrows_without_search(request):
         return queryset
     try:
         found, may_have_duplicates = exposure.get_search_results(request, queryset, term)
     except (ValidationError, ValueError):
         raise ToolError(f"The search does not take {term[:60]!r}. Use filters instead.") from None
+    check_patterns(found, re.split(r"[\s\"']+", term))
     if may_have_duplicates or not _is_part_of(found, queryset, joins=True):
         return queryset.filter(pk__in=_keys(found))
     return found
@@ -74,7 +81,8 @@ def search_paths(
 ) -> tuple[QuerySet[Any], list[str]]:
     """Return the rows, and what to search in them: paths through hidden rows become columns that are empty there.
 
-    A path through a model that the caller may not view is left out, and one with a lookup through hidden rows.
+    A path through a model that the caller may not view is left out, one with a lookup through hidden rows, and one into
+    another database.
     """
     found = []
     for number, text in enumerate(fields):
@@ -104,15 +112,27 @@ def _visible_on(request: MCPRequest, model: Any, path: str) -> tuple[list[Q] | N
         is_last = position == len(names) - 1
         if is_last or field.related_model is None:
             return found or None, is_last
+        if not is_joinable(field):
+            return [], False
         if _hides_rows(request, field):
             related = related_exposure(request, field)
             if related is None:
                 return [], False
-            key = field.target_field.attname if field.concrete else "pk"
-            rows = related.get_queryset(request).order_by().values(key)
-            found.append(Q(("__".join([*names[: position + 1], "in"]), rows)))
+            if not sees_every_row(request, related):
+                key = field.target_field.attname if field.concrete else "pk"
+                rows = related.get_queryset(request).order_by().values(key)
+                found.append(Q(("__".join([*names[: position + 1], "in"]), rows)))
         model = field.related_model
     return found or None, False
+
+
+def _texts(item: Filter) -> Iterator[str]:
+    """Yield the texts of the filter that may be regular expressions."""
+    for part in conditions_of([item]):
+        if isinstance(part, Applied):
+            yield from chain.from_iterable(part.values.values())
+        elif is_pattern_lookup(part.lookup):
+            yield from part.values
 
 
 def _keys(queryset: QuerySet[Any]) -> QuerySet[Any]:

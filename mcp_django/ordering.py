@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from django.core.exceptions import FieldError
 from django.db.models import CompositePrimaryKey, F, Model
 from django.db.models.expressions import OrderBy
 
@@ -112,7 +113,7 @@ def client_order_key(
         return None
     column = resolve_column(exposure, name) if name in visible_fields(request, exposure) else None
     if column is not None:
-        key = _column_key(exposure, column)
+        key = _column_key(request, exposure, column)
     else:
         key = _path_key(request, exposure, name, is_declared=declared is not None)
     if key is None:
@@ -122,15 +123,54 @@ def client_order_key(
     return replace(key, descending=key.descending is not descending, nulls_last=nulls_last if key.nullable else None)
 
 
-def _column_key(exposure: "ModelExposure", column: Column) -> OrderKey | None:
+def _column_key(request: MCPRequest, exposure: "ModelExposure", column: Column) -> OrderKey | None:
     order = column.name if column.is_plain else column.order_field
-    key = _own_key(exposure.model, order) if order and order != "?" else None
-    if key is None or column.is_plain:
+    if order is None or order == "?":
+        return None
+    key = _own_key(exposure.model, order)
+    if column.is_plain:
         return key
+    if key is None:
+        return _computed_key(request, exposure, column.name, order)
     # What is hidden must not be told by the order of something that is computed from it.
     root: Any = exposure.opts.get_field(key.path.partition("__")[0])
     hidden = root.name in exposure.exclude or is_sensitive(key.field.name, key.field.model)
     return None if hidden else key
+
+
+def _computed_key(request: MCPRequest, exposure: "ModelExposure", name: str, order: Any) -> OrderKey | None:
+    """Return the key of a column that is sorted by an expression, or by an annotation of the exposure's rows."""
+    descending, nulls_last = False, None
+    if isinstance(order, OrderBy):
+        nulls_last = True if order.nulls_last else False if order.nulls_first else None
+        descending, order = order.descending, order.expression
+    if isinstance(order, str):
+        descending, order = order[0] == "-", F(order.lstrip("+-"))
+    rows = exposure.get_queryset(request)
+    own = getattr(order, "name", "") if isinstance(order, F) else ""
+    is_annotated = own in rows.query.annotation_select and "__" not in own
+    path, expression = (own, None) if is_annotated else (f"mcp_order_{name}", order)
+    try:
+        rows = rows if expression is None else rows.annotate(**{path: expression})
+        found = rows.query.annotations[path]
+        is_sortable = kind_of(found.output_field).sortable
+    except (FieldError, TypeError, ValueError):
+        return None
+    if not is_sortable or _tells(exposure, found):
+        return None
+    return OrderKey(path, found.output_field, descending, True, nulls_last, expression)
+
+
+def _tells(exposure: "ModelExposure", expression: Any) -> bool:
+    """Return whether the expression is made of a column that is hidden."""
+    for part in expression.flatten():
+        target = getattr(part, "target", None)
+        if target is not None and (
+            is_sensitive(target.name, target.model)
+            or (issubclass(exposure.model, target.model) and target.name in exposure.exclude)
+        ):
+            return True
+    return False
 
 
 def _path_key(request: MCPRequest, exposure: "ModelExposure", text: str, *, is_declared: bool) -> OrderKey | None:
@@ -169,7 +209,7 @@ def total_order(exposure: "ModelExposure", keys: Sequence[OrderKey]) -> tuple[Or
         parts = pk_fields.values() if isinstance(key.field, CompositePrimaryKey) else [key.field]
         for part in parts:
             path = part.attname if len(parts) > 1 else key.path
-            found.setdefault(path, OrderKey(path, part, key.descending, key.nullable, key.nulls_last))
+            found.setdefault(path, replace(key, path=path, field=part))
         if found.keys() >= pk_fields.keys():
             return tuple(found.values())
     descending = bool(keys) and keys[-1].descending

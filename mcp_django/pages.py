@@ -7,26 +7,46 @@ with a computed column, or of an exposure with its own serializer, is read as in
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
-from django.db.models import Model, QuerySet
+from django.core.exceptions import ObjectDoesNotExist
+from django.db.models import F, Model, QuerySet
 
 from .addresses import row_uri
 from .columns import texts
 from .context import MCPRequest
-from .kinds import kind_of
+from .hooks import asked
+from .kinds import is_joinable, kind_of
 from .labels import MAX_LABEL, label_of, label_relations
-from .lookups import is_joinable
 from .managers import with_loaded
 from .pagination import Segment, segment_values
 from .peers import each_row
 from .plans import Plan, cached_plan, compile_plan, condition_shape, is_plannable
-from .queries import PageQuery, matching_rows, params_of, rows_of, segment_rows, segments_of, slots_of, using_of
-from .relations import MAX_RELATED, generic_paths, generic_values, joined_label, labels_for, linked_values
+from .queries import (
+    PageQuery,
+    matching_rows,
+    params_of,
+    rows_of,
+    segment_rows,
+    segments_of,
+    slots_of,
+    sorted_rows,
+    using_of,
+)
+from .relations import (
+    MAX_RELATED,
+    generic_paths,
+    generic_values,
+    joined_label,
+    labels_for,
+    linked_values,
+    with_labels,
+    with_related,
+)
 from .repairs import LOST, is_no_value, is_unreadable, salvaged_columns, salvaged_keys, salvaged_rows
 from .replaced import is_replaced, plain_rows
 from .serialized import represented
@@ -89,8 +109,10 @@ def read_page(request: MCPRequest, query: PageQuery, road: Road | None = None) -
         ToolError: the database has no such value as a filter names.
     """
     if road is None:
-        own = needs_instances(query.columns) or any(is_replaced(key.field.model, key.field) for key in query.ordering)
-        road = "instances" if own else _tuple_road(query)
+        own = needs_instances(query.columns) or any(
+            is_replaced(getattr(key.field, "model", None), key.field) for key in query.ordering
+        )
+        road = "instances" if own else _tuple_road(request, query)
     if road == "instances":
         return read_instances(request, query)
     joins = tuple(
@@ -102,15 +124,15 @@ def read_page(request: MCPRequest, query: PageQuery, road: Road | None = None) -
     except Exception as error:
         if not is_unreadable(error):
             raise
-        rows = query.exposure.get_queryset(request)
+        rows = sorted_rows(query, query.exposure.get_queryset(request))
         keys = salvaged_keys(rows_of(request, query, rows), query.limit + 1)
         columns = salvaged_columns(rows, keys, layout.paths)
     return _assemble(request, query, layout, columns, [])
 
 
-def _tuple_road(query: PageQuery) -> Road:
+def _tuple_road(request: MCPRequest, query: PageQuery) -> Road:
     planned = query.exposure.has_stable_queryset and not query.search and all(map(is_plannable, query.conditions))
-    return "plan" if planned else "tuples"
+    return "plan" if planned and not query.exposure.narrows_without_search(request) else "tuples"
 
 
 # Tuples
@@ -167,7 +189,11 @@ def _read_columns(
     def plan_of(segment: Segment) -> Plan:
         def build() -> Plan:
             rows = segment_rows(matching(), query, segment, slots_of(params), using)
-            return compile_plan(plain_rows(rows).values_list(*layout.paths), using)
+            # Rows that are sorted by what a relation leads to have it.
+            sorted_by = {key.path.rpartition("__")[0] for key in query.ordering}
+            keys = [column.path for column in query.columns if column.path.startswith(f"{column.name}__")]
+            labels = [join for join in (*joins, *keys) if join is not None and join.partition("__")[0] not in sorted_by]
+            return compile_plan(with_labels(plain_rows(rows), layout.paths, labels), using)
 
         return build() if road == "tuples" else cached_plan((*key, segment), build)
 
@@ -197,9 +223,17 @@ def read_instances(request: MCPRequest, query: PageQuery) -> Page:
     layout = _layout(exposure, query.columns, query.ordering, (None,) * len(query.columns), query.text_limit)
     queryset = exposure.get_queryset(request)
 
+    # A cursor holds what the column holds, whatever an attribute in its place makes of it.
+    hidden = {
+        f"mcp_key_{number}": key.path
+        for number, key in enumerate(query.ordering)
+        if is_replaced(getattr(key.field, "model", None), key.field)
+    }
+
     def found() -> Iterator[QuerySet[Any]]:
         for rows in rows_of(request, query, queryset):
-            yield _with_related(request, exposure, rows, layout, query.columns)
+            stored = rows.annotate(**{name: F(path) for name, path in hidden.items()}) if hidden else rows
+            yield _with_related(request, exposure, stored, layout, query.columns)
 
     try:
         instances = list(islice(chain.from_iterable(found()), query.limit + 1))
@@ -208,6 +242,14 @@ def read_instances(request: MCPRequest, query: PageQuery) -> Page:
             raise
         instances = salvaged_rows(found(), queryset, query.limit + 1)
     read: Columns = [list(map(_getter(path), instances)) for path in layout.paths]
+    if hidden:
+        names = [f"mcp_key_{number}" for number in range(len(query.ordering))]
+        positions = [
+            len(read) + list(hidden).index(name) if name in hidden else position
+            for name, position in zip(names, layout.keys, strict=True)
+        ]
+        read += [[getattr(row, name, LOST) for row in instances] for name in hidden]
+        layout = replace(layout, keys=tuple(positions))
     return _assemble(request, query, layout, read, instances)
 
 
@@ -244,19 +286,25 @@ def _with_related(
 ) -> QuerySet[Any]:
     """Return the rows with what their columns follow, so that no column costs a query for each row."""
     admin = getattr(exposure, "model_admin", None)
-    followed = admin.get_list_select_related(request) if admin is not None else False
+    followed: Any = False
+    if admin is not None:
+        ask = admin.get_list_select_related
+        followed = asked(exposure.label, "get_list_select_related", ask, request, default=False)
     prefixes = {path.rpartition("__")[0] for path in layout.paths if "__" in path}
+    relations: set[str] = set()
     if followed is True:
         rows = rows.select_related()
     elif followed:
         prefixes.update(followed)
     else:
-        prefixes.update(column.name for column in columns if column.kind == "relation" and is_joinable(column.field))
+        names = {column.name for column in columns if column.kind == "relation" and is_joinable(column.field)}
+        relations = {name for name in names if "__" not in name}
+        prefixes.update(names)
     if linked := [column.name for column in columns if column.kind == "computed" and column.field is not None]:
         rows = rows.prefetch_related(*linked)
     rows = with_loaded(rows, {*layout.paths, *prefixes})
     if prefixes:
-        rows = rows.select_related(*sorted(prefixes))
+        rows = with_related(rows, prefixes, relations)
     shown = visible_fields(request, exposure)
     hidden = [f.attname for f in exposure.opts.concrete_fields if is_sensitive(f.name, f.model) and f.name not in shown]
     return rows.defer(*hidden) if hidden else rows
@@ -270,7 +318,10 @@ def _getter(path: str) -> Callable[[Any], Any]:
 
     def follow(row: Any) -> Any:
         for name in names:
-            row = getattr(row, name) if row is not None else None
+            try:
+                row = getattr(row, name) if row is not None else None
+            except ObjectDoesNotExist:
+                return None
         return row
 
     return follow
@@ -290,6 +341,7 @@ class _Work:
     instances: Sequence[Any]
     notes: list[str] = field(default_factory=list)
     shown: list[Any] | None = None
+    functions: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
 def _assemble(
@@ -304,6 +356,9 @@ def _assemble(
         return Page(names, [], [], more)
     pks = [columns[position] for position in layout.pk]
     work = _Work(request, query.exposure, columns, pks[0] if len(pks) == 1 else list(zip(*pks, strict=True)), instances)
+    if instances and any(column.kind == "computed" for column in query.columns):
+        work.instances = query.exposure.get_listed_rows(request, instances)
+        work.functions = query.exposure.get_list_functions(request)
     cells = [_values(work, cell) for cell in layout.cells]
     keys = list(zip(*(columns[position] for position in layout.keys), strict=True))
     return Page(names, list(map(list, zip(*cells, strict=True))), keys, more, work.notes)
@@ -357,10 +412,12 @@ def _note_failure(work: _Work, column: Column) -> None:
 
 def _compute(work: _Work, column: Column, row: Any) -> Any:
     assert column.compute is not None
+    compute = work.functions.get(column.name, column.compute)
     try:
-        return column.compute(row)
+        value = compute(row)
+        return bool(value) if value is not None and getattr(compute, "boolean", False) else value
     except Exception as error:
-        if is_no_value(work.request, work.exposure, column.name, error):
+        if is_no_value(work.request, work.exposure, column.name, row, error):
             return None
         logger.warning("The column %s of %s failed", column.name, work.exposure.label, exc_info=True)
         _note_failure(work, column)
@@ -375,22 +432,21 @@ def _relation(work: _Work, cell: Cell) -> list[Any]:
         if labels is None:
             labels = [None if text is None or text is LOST else clean_text(text, MAX_LABEL) for text in read]
     else:
-        found = _loaded_labels(work, cell.column)
+        found = _loaded_labels(work, cell.column, work.columns[cell.position])
         if found is None:
             found = labels_for(work.request, cell.column.field, work.columns[cell.position])
         labels = [found.get(key) for key in work.columns[cell.position]]
     return [None if key is None else [key, label] for key, label in zip(keys, labels, strict=True)]
 
 
-def _loaded_labels(work: _Work, column: Column) -> dict[Any, Any] | None:
+def _loaded_labels(work: _Work, column: Column, keys: Sequence[Any]) -> dict[Any, Any] | None:
     """Return the labels of related rows that came with the instances, where every row is the caller's to see."""
     related = related_exposure(work.request, column.field)
     if not work.instances or related is None or not has_every_row(related) or label_relations(related.model):
         return None
     relation = column.field
     loaded: dict[Any, Any] = {}
-    for row in work.instances:
-        key = getattr(row, relation.attname)
+    for row, key in zip(work.instances, keys, strict=True):
         if key is not None:
             if not relation.is_cached(row):
                 return None

@@ -5,8 +5,9 @@ order may use a column that the caller does not see, signed, bound to user, site
 ``CURSOR_MAX_AGE`` seconds. Nothing is kept on the server, and any worker with the same keys can read it.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -52,14 +53,16 @@ MAX_KEY_BYTES: Final = 2048
 class OrderKey:
     """One column of an order: its path from the model, its field, its direction, and whether it may be NULL.
 
-    ``nulls_last`` says where NULL stands, None that it stands where the database puts it.
+    ``nulls_last`` says where NULL stands, None that it stands where the database puts it. With an ``expression``, the
+    path is the name that its values get.
     """
 
     path: str
-    field: Any = field(hash=False)
+    field: Any = dataclasses.field(hash=False)
     descending: bool
     nullable: bool
     nulls_last: bool | None = None
+    expression: Any = dataclasses.field(default=None, compare=False)
 
 
 # Cursors

@@ -127,7 +127,11 @@ class Plan:
 def compile_plan(queryset: QuerySet[Any], using: str) -> Plan:
     """Return the plan of a queryset of ``values_list`` rows, whose filters may hold :class:`Bind` expressions."""
     query: Any = queryset.query.chain()
-    if not query.distinct and list((query.selected or {}).values()) == list(range(len(query.select))):
+    # Columns in their order, and annotations after them.
+    if not query.distinct and list((query.selected or {}).values()) == [
+        *range(len(query.select)),
+        *query.annotation_select,
+    ]:
         query.select = tuple(as_read(column, using) for column in query.select)
         # Without names: by the name of a column the order would be that of its text, which no index has.
         query.selected = None

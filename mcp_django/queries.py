@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from django.db import connections
 from django.db.models import QuerySet
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COUNT_CAP",
     "PageQuery",
+    "chunks",
     "count_rows",
     "matching_rows",
     "narrowed",
@@ -30,9 +31,14 @@ __all__ = [
     "segment_rows",
     "segments_of",
     "slots_of",
+    "sorted_rows",
 ]
 
+T = TypeVar("T")
+
 COUNT_CAP: Final = 10_000
+# Keys in one query: databases bound the number of parameters, the lowest being SQLite's 999.
+CHUNK: Final = 400
 # Databases that find ``(a, b) > (x, y)`` by an index.
 ROW_VALUES: Final = ("postgresql", "sqlite")
 
@@ -54,6 +60,12 @@ class PageQuery:
     after: tuple[Any, ...] | None = None
     text_limit: int | None = None
     moment: datetime | None = None
+
+
+def chunks(keys: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield the keys in parts for one query each."""
+    for start in range(0, len(keys), CHUNK):
+        yield keys[start : start + CHUNK]
 
 
 def using_of(exposure: "ModelExposure", queryset: QuerySet[Any] | None) -> str:
@@ -85,8 +97,14 @@ def matching_rows(
     request: MCPRequest, query: PageQuery, queryset: QuerySet[Any], params: Sequence[Any]
 ) -> QuerySet[Any]:
     """Return the rows that match, on whatever page; ``params`` are slots or values."""
-    rows = searched(request, query.exposure, queryset, query.search)
+    rows = searched(request, query.exposure, sorted_rows(query, queryset), query.search)
     return filtered(request, query.exposure, rows, query.conditions, params)[0]
+
+
+def sorted_rows(query: PageQuery, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the rows with the values that the query computes to sort them by."""
+    computed = {key.path: key.expression for key in query.ordering if key.expression is not None}
+    return queryset.annotate(**computed) if computed else queryset
 
 
 def segments_of(query: PageQuery, using: str) -> Sequence[Segment]:

@@ -8,17 +8,17 @@ nor change.
 
 import hashlib
 import json
+import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from django.core.cache import cache
-
 from .conf import settings
 from .exceptions import Declined, InputRequired, ToolError
 from .protocol.errors import InvalidParams
 from .protocol.inputs import ELICITATION, ROOTS, SAMPLING, read_result, shape
+from .sharedcache import required_cache
 
 __all__ = [
     "ELICITATION",
@@ -33,14 +33,21 @@ __all__ = [
     "use_up",
 ]
 
+logger = logging.getLogger("mcp_django")
+
 # Bytes of the answers that one call carries from round to round.
 MAX_STATE_BYTES: Final = 32 * 1024
 # Times that one call may ask: a program that answers by itself, and wrongly, would be asked without end.
 MAX_ROUNDS: Final = 32
+# Times that a form may come back unfilled: a client that cannot show it sends it back so each time.
+MAX_UNFILLED: Final = 2
 # Characters of the reason why something is asked again.
 MAX_REASON: Final = 1_000
 # Seconds that the clocks of workers may differ.
 CLOCK_SKEW: Final = 60
+UNKNOWN_NONCE: Final = (
+    "The server cannot check confirmations at the moment. Nothing was changed. Repeat the call in some seconds."
+)
 # One text for every cause: which of them it was is for the log.
 STATE_ERROR: Final = (
     "Invalid params: requestState is not valid: it was used, has expired, or belongs to another call. "
@@ -54,8 +61,9 @@ class Question:
 
     ``key`` names the answer and is unique in a call: at most 64 of the characters A-Z, a-z, 0-9, "_", "." and "-".
     ``params`` are those of the newest revision. With ``proof`` only an answer to this very question counts, once;
-    ``about`` is what it is about besides, which is not sent. ``reason`` says why it is asked again; it does not make
-    it another question.
+    ``about`` is what it is about besides, which is not sent. What follows does not make it another question: ``reason``
+    says why it is asked again, ``as_text`` that the client cannot show numbers, ``by_result`` that it has shown no form
+    at all.
     """
 
     key: str
@@ -64,6 +72,8 @@ class Question:
     proof: bool = False
     about: str = ""
     reason: str = ""
+    as_text: bool = False
+    by_result: bool = False
 
     @property
     def digest(self) -> str:
@@ -72,9 +82,24 @@ class Question:
         text = json.dumps(told, sort_keys=True, separators=(",", ":"), default=str)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def because(self, reason: str) -> "Question":
+    def because(self, reason: str, **more: Any) -> "Question":
         """Return the same question with the reason why it is asked again."""
-        return replace(self, reason=reason)
+        return replace(self, reason=reason, **more)
+
+    def missing(self, content: Mapping[str, Any]) -> list[str]:
+        """Return the titles of the fields that ``content`` leaves open, although nothing else stands for an answer.
+
+        What a page would show at first is no answer, as a client that cannot show the form answers for its user.
+        """
+        form = self.params.get("requestedSchema") or {}
+        fields: Mapping[str, Any] = form.get("properties", {})
+
+        def is_open(name: str) -> bool:
+            value, is_text = content.get(name), fields[name].get("type") == "string"
+            return value is None or (value == "" and (self.proof or not is_text))
+
+        names = (name for name in form.get("required", ()) if name in fields and is_open(name))
+        return [str(fields[name].get("title") or name) for name in names]
 
     def to_wire(self, version: str) -> dict[str, Any]:
         """Return the request, ``method`` and ``params``, as the revision has it.
@@ -82,7 +107,7 @@ class Question:
         Raises:
             ValueError: the revision cannot ask this.
         """
-        params = shape(self.method, self.params, version)
+        params = shape(self.method, self.params, version, as_text=self.as_text)
         if self.reason and "message" in params:
             params["message"] = f"{self.reason[:MAX_REASON]}\n\n{params['message']}"
         return {"method": self.method, "params": params}
@@ -92,8 +117,15 @@ def use_up(purpose: str, nonce: str, max_age: float) -> bool:
     """Use a nonce; return False if it was used before, within ``max_age`` seconds.
 
     It is used up across workers when they share Django's default cache, and within each worker when they do not.
+
+    Raises:
+        ToolError: the cache does not answer, so that nobody knows.
     """
-    return cache.add(f"mcp_django:{purpose}:{nonce}", True, max_age + CLOCK_SKEW)
+    try:
+        return bool(required_cache.add(f"mcp_django:{purpose}:{nonce}", True, max_age + CLOCK_SKEW))
+    except Exception as error:
+        logger.warning("Nothing can be confirmed, as the cache does not answer: %s", type(error).__name__)
+        raise ToolError(UNKNOWN_NONCE) from None
 
 
 class Answers:
@@ -105,7 +137,10 @@ class Answers:
     their own. ``progress`` is how far the run before had come.
     """
 
-    __slots__ = ("_asked", "_direct", "_given", "_kept", "_nonce", "_proven", "_round", "_seen", "_trusted", "progress")
+    __slots__ = (
+        *("_asked", "_direct", "_given", "_kept", "_nonce", "_proven", "_round", "_seen", "_trusted", "_unfilled"),
+        "progress",
+    )
 
     def __init__(
         self,
@@ -121,6 +156,7 @@ class Answers:
         self._kept: Mapping[str, Any] = state.get("kept") or {}
         self._nonce: str | None = state.get("nonce")
         self._round: int = state.get("round", 0)
+        self._unfilled: dict[str, int] = dict(state.get("unfilled") or {})
         self._direct, self._trusted = direct, trusted
         self._proven = direct
         self.progress: float | None = state.get("progress")
@@ -179,11 +215,22 @@ class Answers:
         answer = self.get(question)
         if answer is None:
             changed = question.proof and self.was_another(question)
-            raise InputRequired([question.because("What you were asked about has changed.") if changed else question])
+            reason = "What you were asked about has changed." if changed else question.reason
+            raise InputRequired([question.because(reason, by_result=self._direct)])
+        missing: list[str] = []
+        content: dict[str, Any] = {}
         try:
-            return read(self._content(question, answer, version))
+            content = self._content(question, answer, version)
+            missing = question.missing(content)
+            found = read(content)
         except ValueError as error:
-            raise InputRequired([question.because(str(error))]) from None
+            reason = str(error)
+        else:
+            if not missing:
+                return found
+            reason = " ".join(f"{title}: This field is required." for title in missing)
+        unfilled = self._unfilled[question.key] = self._unfilled.get(question.key, 0) + bool(missing or not content)
+        raise InputRequired([question.because(reason, by_result=self._direct or unfilled >= MAX_UNFILLED)])
 
     def _content(self, question: Question, answer: Any, version: str) -> dict[str, Any]:
         if self._direct:
@@ -217,7 +264,8 @@ class Answers:
         if kept and len(json.dumps(kept)) > MAX_STATE_BYTES:
             raise ToolError("The answers to what was asked are too long. Nothing was changed. Answer in fewer words.")
         state: dict[str, Any] = {"nonce": secrets.token_urlsafe(16), "round": self._round + 1, "asked": digests}
-        more = {"kept": kept or None, "progress": self.progress}
+        unfilled = {key: times for key, times in self._unfilled.items() if times and key in digests}
+        more = {"kept": kept or None, "unfilled": unfilled or None, "progress": self.progress}
         return {**state, **{name: value for name, value in more.items() if value is not None}}
 
 

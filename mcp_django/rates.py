@@ -1,46 +1,23 @@
 """Counting in the shared cache: so many in a period, whichever worker is asked."""
 
 import hashlib
+import logging
 import re
-import threading
 import time
+from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
-from django.core.cache import DEFAULT_CACHE_ALIAS, caches
-from django.core.signals import setting_changed
 from django.http import HttpRequest
 
-__all__ = ["caller_of", "hit", "parse_rate"]
+from .sharedcache import cache
+
+__all__ = ["caller_of", "give_back", "hit", "hit_if_counted", "parse_rate"]
+
+logger = logging.getLogger("mcp_django")
 
 PERIODS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 RATE: Final = re.compile(r"([0-9]+)/([smhd])")
-
-
-_local = threading.local()
-
-
-def _cache() -> Any:
-    """Return this thread's own instance of the default cache.
-
-    ``django.core.cache.cache`` makes one for each context, and every call has a context of its own.
-    """
-    found = getattr(_local, "cache", None)
-    if found is None or _local.generation != _generation[0]:
-        found = _local.cache = caches.create_connection(DEFAULT_CACHE_ALIAS)
-        _local.generation = _generation[0]
-    return found
-
-
-_generation = [0]
-
-
-def _forget(*, setting: str, **kwargs: Any) -> None:
-    if setting == "CACHES":
-        _generation[0] += 1
-
-
-setting_changed.connect(_forget)
 
 
 def caller_of(request: HttpRequest) -> str:
@@ -71,18 +48,38 @@ def hit(name: str, who: str, rate: str | None) -> int | None:
         return None
     number, period = parse_rate(rate)
     now = int(time.time())
-    digest = hashlib.sha256(who.encode()).hexdigest()[:32]
-    key = f"mcp_django:rate:{name}:{digest}:{now // period}"
-    cache = _cache()
+    key = _key(name, who, period)
     try:
         used = cache.incr(key)
     except ValueError:
         # The first of the period; where two are the first, the second counts on.
-        used = 1 if cache.add(key, 1, timeout=period) else _again(cache, key)
+        used = 1 if cache.add(key, 1, timeout=period) else _again(key)
     return None if used <= number else period - now % period
 
 
-def _again(cache: Any, key: str) -> int:
+def hit_if_counted(name: str, who: str, rate: str | None) -> int | None:
+    """Do what :func:`hit` does; a cache that is out of order limits nothing, as tokens are checked all the same."""
+    try:
+        return hit(name, who, rate)
+    except Exception as error:
+        what = name.capitalize()
+        logger.warning("%s are not counted, as the cache does not answer: %s", what, type(error).__name__)
+        return None
+
+
+def give_back(name: str, who: str, rate: str | None) -> None:
+    """Take back one use that :func:`hit` has counted; what the cache does not take is counted as it was."""
+    if rate is not None:
+        with suppress(Exception):
+            cache.decr(_key(name, who, parse_rate(rate)[1]))
+
+
+def _key(name: str, who: str, period: int) -> str:
+    digest = hashlib.sha256(who.encode()).hexdigest()[:32]
+    return f"mcp_django:rate:{name}:{digest}:{int(time.time()) // period}"
+
+
+def _again(key: str) -> int:
     try:
         used: int = cache.incr(key)
         return used

@@ -4,19 +4,20 @@ A label is shown when the related model is exposed, the caller may view it, and 
 otherwise a foreign key is its bare key, and a many-to-many relation does not list the row.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from django.db.models import F, Field, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from .context import MCPRequest
 from .exceptions import NotFound
+from .hooks import asked
+from .kinds import is_joinable, key_field
 from .labels import MAX_LABEL, label_of, label_relations, plain_label
-from .lookups import is_joinable
 from .peers import each_row
-from .repairs import LOST, is_unreadable, salvaged_by_key
+from .repairs import LOST, VALUE_ERRORS, is_unreadable, salvaged_by_key
 from .serializers import clean_text, field_renderer, is_generic_relation, pk_text
 from .visibility import has_every_row, parse_pk, related_exposure, related_to
 
@@ -31,6 +32,8 @@ __all__ = [
     "labels_for",
     "related_lists",
     "reverse_lists",
+    "with_labels",
+    "with_related",
 ]
 
 # Related rows of one many-to-many value.
@@ -46,18 +49,54 @@ def joined_label(request: MCPRequest, field: Any) -> str | None:
     return f"{field.name}__{label}" if label is not None else None
 
 
+def with_labels(rows: QuerySet[Any], paths: Sequence[str], labels: Iterable[str]) -> QuerySet[Any]:
+    """Return the columns of the rows; one whose key leads nowhere stays without its label (of :func:`joined_label`)."""
+    known = set(rows.query.alias_map)
+    found: Any = rows.values_list(*paths)
+    _keep_rows(found.query, {label.partition("__")[0] for label in labels}, known)
+    return cast("QuerySet[Any]", found)
+
+
+def with_related(rows: QuerySet[Any], paths: Iterable[str], columns: Iterable[str]) -> QuerySet[Any]:
+    """Return the rows with the related rows of the paths loaded.
+
+    A row whose key leads nowhere stays, where the relation is one of ``columns``, which this app follows by itself.
+    """
+    found = rows.select_related(*sorted(paths))
+    query: Any = found.query
+    known, relations = set(query.alias_map), set(columns)
+    for name in sorted(relations):
+        query.setup_joins([name], query.get_meta(), query.get_initial_alias())
+    _keep_rows(query, relations, known)
+    return found
+
+
+def _keep_rows(query: Any, relations: Collection[str], known: Collection[str]) -> None:
+    """Let joins of these foreign keys lose no row, but for ``known`` ones, which filters or the project made."""
+    fields = {query.get_meta().get_field(name) for name in relations}
+    for alias, join in query.alias_map.items():
+        if alias not in known and getattr(join, "join_field", None) in fields:
+            query.alias_map[alias] = join.promote()
+
+
 def labels_for(request: MCPRequest, field: Any, keys: Iterable[Any]) -> dict[Any, str | None]:
     """Return the labels of the related rows that the caller may view, by the key that the relation stores."""
     related = related_exposure(request, field)
     wanted = {key for key in keys if key is not None and key is not LOST}
     if related is None or not wanted:
         return {}
-    target = related.model._meta.pk if field.many_to_many else field.target_field
+    target = related.model._meta.pk if field.many_to_many else key_field(field)
     return _labels(request, related, target.attname, wanted)
 
 
 def _labels(request: MCPRequest, related: "ModelExposure", target: str, wanted: set[Any]) -> dict[Any, str | None]:
-    rows = related.get_queryset(request).order_by().filter(**{f"{target}__in": list(wanted)})
+    visible = _visible(request, related)
+    try:
+        rows = visible.filter(**{f"{target}__in": list(wanted)})
+    except VALUE_ERRORS:
+        # SQLite keeps a text in a column of numbers too.
+        wanted = {key for key in wanted if _is_key(related.opts.get_field(target), key)}
+        rows = visible.filter(**{f"{target}__in": list(wanted)})
     label = plain_label(related)
     if label is not None:
         return {key: clean_text(text, MAX_LABEL) for key, text in rows.values_list(target, label)}
@@ -70,12 +109,26 @@ def _labels(request: MCPRequest, related: "ModelExposure", target: str, wanted: 
         if not is_unreadable(error):
             raise
         keys = list(wanted)
-        found = salvaged_by_key(related.get_queryset(request).order_by(), target, keys)
+        found = salvaged_by_key(visible, target, keys)
         lost = [key for key, row in zip(keys, found, strict=True) if row is LOST]
         loaded = [row for row in found if row is not None and row is not LOST]
     labels, _ = each_row(loaded, partial(label_of, related))
     known = {getattr(row, target): label for row, label in zip(loaded, labels, strict=True)}
     return known | dict.fromkeys(lost)
+
+
+def _is_key(field: Any, key: Any) -> bool:
+    try:
+        field.get_prep_value(key)
+    except VALUE_ERRORS:
+        return False
+    return True
+
+
+def _visible(request: MCPRequest, related: "ModelExposure") -> QuerySet[Any]:
+    """Return the related rows that the caller may view, none of them where the project fails to say which."""
+    none = related.model._base_manager.none()
+    return asked(related.label, "get_queryset", related.get_queryset, request, default=none).order_by()
 
 
 def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple[list[Any], bool]:
@@ -182,7 +235,7 @@ def _links(request: MCPRequest, related: "ModelExposure", field: Any, pks: Seque
     source, target = (through._meta.get_field(name).attname for name in (names if forward else reversed(names)))
     links = through._default_manager.filter(**{f"{source}__in": pks}).order_by()
     if not has_every_row(related):
-        visible = related.get_queryset(request).order_by()
+        visible = _visible(request, related)
         # Rows of another database are sorted out with their labels.
         if visible.db == links.db:
             links = links.filter(**{f"{target}__in": visible.values("pk")})
@@ -195,7 +248,7 @@ def _pointing(
     """Return pairs of what the column ``source`` of the related model holds and the key of the row, for these keys."""
     rows = related.model._base_manager.filter(**{f"{source}__in": keys}, **also).order_by()
     if not has_every_row(related):
-        visible = related.get_queryset(request).order_by()
+        visible = _visible(request, related)
         rows = rows.using(visible.db).filter(pk__in=visible.values("pk"))
     return _ranked(rows, source, [part.attname for part in related.opts.pk_fields])
 

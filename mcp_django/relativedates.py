@@ -14,7 +14,7 @@ from typing import Final
 from django.conf import settings as django_settings
 from django.utils import timezone
 
-__all__ = ["EXAMPLES", "Span", "local_now", "read_span", "seen_from"]
+__all__ = ["EXAMPLES", "Span", "clock_words", "just_before", "local_now", "midnight", "read_span", "seen_from"]
 
 EXAMPLES: Final = "today, yesterday, today-30d, now-2h, last month, last 30 days, this year"
 MAX_LENGTH: Final = 40
@@ -54,12 +54,50 @@ class Span:
     @property
     def last(self) -> datetime:
         """The last moment of the span."""
-        return self.end if self.start == self.end else self.end - timedelta(microseconds=1)
+        return self.end if self.start == self.end else just_before(self.end)
 
 
 def local_now() -> datetime:
     """Return the present moment in the current time zone, naive where the project does without zones."""
     return timezone.localtime() if django_settings.USE_TZ else datetime.now()
+
+
+def clock_words() -> str:
+    """Return what to know of dates before asking: today's, and the time zones of rows and of filters."""
+    now = local_now()
+    today = f"Today is {now:%A}, {now.date().isoformat()}"
+    if now.tzinfo is None:
+        return f"{today}. Times are local, without a time zone."
+    zone = timezone.get_current_timezone_name()
+    if zone == "UTC":
+        return f"{today}. Times are in UTC."
+    return (
+        f"{today}, in the time zone {zone}. Times in records are in UTC; in filters, days and times without an offset "
+        f"are in {zone}, and so are the periods of groups."
+    )
+
+
+def just_before(moment: datetime) -> datetime:
+    """Return the last moment before another, in time that passes: clocks that go back at midnight repeat an hour."""
+    step = timedelta(microseconds=1)
+    if moment.tzinfo is None:
+        return moment - step
+    return (moment.astimezone(UTC) - step).astimezone(moment.tzinfo)
+
+
+def midnight(day: date) -> datetime:
+    """Return the beginning of the day in the current time zone.
+
+    Raises:
+        OverflowError: it lies outside of the years that there are.
+    """
+    found = datetime.combine(day, time())
+    if not django_settings.USE_TZ:
+        return found
+    found = timezone.make_aware(found)
+    # Fails here, not in the database, around the years 1 and 9999.
+    found.astimezone(UTC)
+    return found
 
 
 def seen_from(moment: datetime) -> datetime:
@@ -177,18 +215,8 @@ def _calendar(day: date, unit: str, step: int) -> Span:
     else:
         start = day - timedelta(day.weekday()) if unit == "week" else day
         start = _moved_day(start, step, unit)
-    return Span(_midnight(start), _midnight(_moved_day(start, 1, unit)))
+    return Span(midnight(start), midnight(_moved_day(start, 1, unit)))
 
 
 def _days(day: date) -> Span:
-    return Span(_midnight(day), _midnight(day + timedelta(1)))
-
-
-def _midnight(day: date) -> datetime:
-    found = datetime.combine(day, time())
-    if not django_settings.USE_TZ:
-        return found
-    found = timezone.make_aware(found)
-    # Fails here, not in the database, around the years 1 and 9999.
-    found.astimezone(UTC)
-    return found
+    return Span(midnight(day), midnight(day + timedelta(1)))

@@ -6,25 +6,29 @@ converter fails, the whole result is gone; so what failed is read again in halve
 alone. That costs queries only where such a value is.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
-from django.db import DatabaseError, DataError
+from django.db import DatabaseError, DataError, connections, router
 from django.db.models import Model, QuerySet
 
 from .context import MCPRequest
 from .exceptions import Unreadable
+from .hooks import asked
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure
 
 __all__ = [
     "LOST",
+    "VALUE_ERRORS",
     "all_readable",
     "is_no_value",
+    "is_out_of_range",
     "is_unreadable",
+    "keep_stored",
     "lost_row",
     "salvaged",
     "salvaged_by_key",
@@ -46,6 +50,13 @@ class Lost:
 
 
 LOST: Final = Lost()
+# RecursionError is JSON's, which may be nested deeper than Python reads where it stands.
+VALUE_ERRORS: Final = (
+    *(ValueError, TypeError, ArithmeticError, LookupError, AttributeError, ValidationError),
+    RecursionError,
+)
+# Levels of JSON from which on Python may fail to write it.
+DEEP: Final = 200
 
 
 def is_unreadable(error: Exception) -> bool:
@@ -53,7 +64,15 @@ def is_unreadable(error: Exception) -> bool:
     if isinstance(error, DatabaseError):
         # SQLite's driver has no class of its own for this one.
         return isinstance(error, DataError) or "Could not decode to UTF-8" in str(error)
-    return isinstance(error, (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, ValidationError))
+    return isinstance(error, VALUE_ERRORS)
+
+
+def is_out_of_range(error: Exception) -> bool:
+    """Return whether the database computed a number that is too large for it."""
+    if not isinstance(error, DatabaseError):
+        return False
+    # The code of SQL's standard; SQLite has a message only.
+    return getattr(error.__cause__, "sqlstate", None) == "22003" or str(error) == "integer overflow"
 
 
 @contextmanager
@@ -161,7 +180,42 @@ def lost_row(rows: QuerySet[Any], key: Any) -> Model:
     return row
 
 
-def is_no_value(request: MCPRequest, exposure: "ModelExposure", name: str, error: Exception) -> bool:
+def keep_stored(row: Model, written: Collection[str]) -> None:
+    """Let the row, when it is saved, leave alone what it could not write back: Django saves no column that is deferred.
+
+    That is what was lost, and what the column cannot hold. ``written`` are the names of fields with a new value.
+    """
+    connection = connections[row._state.db or router.db_for_write(type(row))]
+    for field in row._meta.concrete_fields:
+        loaded = field.attname in row.__dict__ and not field.primary_key and not field.generated
+        if loaded and field.name not in written and not _is_writable(field, row.__dict__[field.attname], connection):
+            del row.__dict__[field.attname]
+
+
+def _is_writable(field: Any, value: Any, connection: Any) -> bool:
+    if value is LOST or _is_deeper(value, DEEP):
+        return False
+    try:
+        field.get_db_prep_save(value, connection)
+    except VALUE_ERRORS:
+        return False
+    return True
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Return whether JSON is nested in more than so many levels."""
+    inner = [value]
+    for _ in range(levels):
+        inner = [part for item in inner for part in _parts(item)]
+    return bool(inner)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (part for part in parts if isinstance(part, (dict, list)))
+
+
+def is_no_value(request: MCPRequest, exposure: "ModelExposure", name: str, row: Any, error: Exception) -> bool:
     """Return whether a computed column that fails so has no value, and is no failure.
 
     So it is where a row that it follows is not there, and, as on the admin's page, where a read-only field finds no
@@ -170,4 +224,6 @@ def is_no_value(request: MCPRequest, exposure: "ModelExposure", name: str, error
     if isinstance(error, ObjectDoesNotExist):
         return True
     shown = hasattr(exposure, "model_admin") and isinstance(error, (AttributeError, ValueError))
-    return shown and name in exposure.get_readonly_fields(request)
+    return shown and name in asked(
+        exposure.label, "get_readonly_fields", exposure.get_readonly_fields, request, row, default=()
+    )

@@ -12,7 +12,7 @@ __all__ = ["is_replaced", "linked_reader", "plain_rows"]
 
 
 @lru_cache(maxsize=8192)
-def is_replaced(model: type[Model], field: Any) -> bool:
+def is_replaced(model: type[Model] | None, field: Any) -> bool:
     """Return whether the attribute of a field is not the one that the field's class makes.
 
     What is read there is the attribute's, and need not be what the column holds. A tracker that wraps the attribute

@@ -16,14 +16,14 @@ from .context import MCPRequest
 from .exceptions import NotFound, ToolError, Unreadable
 from .plans import Bind, Plan, Slot, cached_plan, compile_plan, prepare
 from .queries import using_of
-from .relations import joined_label
+from .relations import joined_label, with_labels
 from .repairs import is_unreadable, salvaged_rows
 from .visibility import columns_of, get_row, has_every_row, parse_pk, visible_fields
 
 if TYPE_CHECKING:
     from .exposures import ModelExposure
 
-__all__ = ["FoundRow", "find_row"]
+__all__ = ["FoundRow", "find_row", "whole_row"]
 
 # Databases bound the number of tables of one query; the labels of further relations are queried by themselves.
 MAX_JOINS: Final = 20
@@ -44,7 +44,7 @@ def find_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> FoundRo
         NotFound: the caller may not know of such a row.
     """
     if not _is_table(exposure):
-        return FoundRow(_whole_row(request, exposure, pk), {})
+        return FoundRow(whole_row(request, exposure, pk), {})
     using = using_of(exposure, None)
     params = _params(exposure, parse_pk(exposure, pk), using)
     names = [field.attname for field in exposure.opts.concrete_fields]
@@ -55,7 +55,7 @@ def find_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> FoundRo
         for index, field in enumerate(exposure.opts.pk_fields):
             condition &= Q(Exact(F(field.attname), Bind(Slot(index))))
         rows = exposure.get_queryset(request).filter(condition).order_by()
-        return compile_plan(rows.values_list(*names, *joins), using)
+        return compile_plan(with_labels(rows, [*names, *joins], joins), using)
 
     try:
         found = cached_plan((exposure, using, "row", joins), build).run(using, params)
@@ -64,16 +64,19 @@ def find_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> FoundRo
             raise
         found = []
     if not found:
-        # A key that leads nowhere, which the database did not forbid, lets the join lose the row.
-        return FoundRow(_whole_row(request, exposure, pk), {})
+        return FoundRow(whole_row(request, exposure, pk), {})
     row = exposure.model.from_db(using, names, found[0][: len(names)])
     if not exposure.has_view_permission(request, row):
         raise NotFound
     return FoundRow(row, dict(zip(joins, found[0][len(names) :], strict=True)))
 
 
-def _whole_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> Model:
-    """Return the row of the exposure's own queryset, or as much of it as can be read."""
+def whole_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> Model:
+    """Return the row of the exposure's own queryset, or as much of it as can be read.
+
+    Raises:
+        NotFound: the caller may not know of such a row.
+    """
     try:
         return get_row(request, exposure, pk)
     except Unreadable:

@@ -5,18 +5,34 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from django.db.models import CharField, Model, TextField
+from django.core.exceptions import FieldDoesNotExist
+from django.db.models import BooleanField, CharField, DateField, DurationField, Model, TextField
 
-__all__ = ["HIDDEN", "holds_hidden", "is_sensitive", "members"]
+__all__ = [
+    "HIDDEN",
+    "has_secret_key",
+    "holds_hidden",
+    "is_sensitive",
+    "may_hold_secrets",
+    "members",
+    "secret_columns",
+    "without_new_secrets",
+    "without_secrets",
+]
 
 MAX_NAME: Final = 200
 # What stands in JSON where a secret is.
 HIDDEN: Final = "<hidden>"
 _SENSITIVE: Final = re.compile(
-    r"(?:^|_)(?:pass(?:word|wd|phrase|code)|pwd|secrets?|tokens?|[ht]?otp|mfa|pin|cvv|cvc|iban|ssn|salt|hash"
-    r"|credentials?|session_?data|(?:api|private|secret|access|session|encryption|signing|auth|ssh|recovery|backup"
-    r"|cert(?:ificate)?|client|webhook|hmac|master)_?(?:key|code)s?)(?:_?hash)?(?:$|_)"
+    r"(?:^|_)(?:pass(?:word|wd|phrase|code)|pwd|secrets?|tokens?|[ht]?otp|mfa|pin|cvv|cvc|ssn|salt|hash|p256dh"
+    r"|credentials?|session_?data|hashed_?(?:key|code)|(?:key|code)_?digest"
+    r"|(?:api|private|secret|access|session|encryption|signing|auth|ssh|recovery|backup|cert(?:ificate)?|client"
+    r"|webhook|hmac|master|activation|verification|confirmation|reset|login)_?(?:key|code)s?)(?:_?hash)?(?:$|_)"
+    r"|(?:^|_)pass$|^auth$"
 )
+# What is said about a secret is none: whether it was checked, of which type it is.
+_ABOUT: Final = re.compile(r"_(?:check(?:s|ed)?|type|status|count|enabled|required)$")
+_HARMLESS: Final = (BooleanField, DateField, DurationField)
 # The word before a capital ends at a small letter, an abbreviation at its last capital: ``HOTPDevice``, ``apiKey``.
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 # Models whose rows are credentials, and the names that say nothing by themselves but hold one there.
@@ -28,13 +44,45 @@ _BARE: Final = frozenset({"code", "data", "digest", "key", "seed", "value"})
 def is_sensitive(name: str, model: type[Model] | None = None) -> bool:
     """Return whether a field's name says that it holds a credential (``password``, ``api_key``, ``card_token``).
 
-    With its model, ``key`` and its like count too where the model's name says what they are (``Authenticator``,
-    ``HOTPDevice``), and ``key`` beside another credential of the model.
+    With its model, its kind counts: a truth value, a date and a choice are no secrets, and a relation is one where the
+    key that it stores is. ``key`` and its like count too where the model's name says what they are
+    (``Authenticator``, ``HOTPDevice``), and ``key`` beside another credential of the model.
     """
+    field = _field(model, name) if model is not None else None
+    if field is not None and field.is_relation:
+        return _leads_to_secret(field)
+    if isinstance(field, _HARMLESS) or getattr(field, "choices", None):
+        return False
     words = _CAMEL.sub("_", name).lower()
-    if _SENSITIVE.search(words) is not None:
+    if _SENSITIVE.search(words) is not None and _ABOUT.search(words) is None:
         return True
     return model is not None and words in _BARE and _holds_credentials(model, words)
+
+
+def _field(model: type[Model], name: str) -> Any:
+    try:
+        return model._meta.get_field(name)
+    except FieldDoesNotExist:
+        return None
+
+
+def _leads_to_secret(field: Any) -> bool:
+    if field.related_model is None:
+        return False
+    target = field.target_field if field.concrete and not field.many_to_many else field.related_model._meta.pk
+    return target is not field and is_sensitive(target.name, target.model)
+
+
+def has_secret_key(model: type[Model]) -> bool:
+    """Return whether the primary key of the model is a secret, which each of its addresses would tell."""
+    return any(is_sensitive(field.name, field.model) for field in model._meta.pk_fields)
+
+
+@lru_cache(maxsize=1024)
+def secret_columns(model: type[Model]) -> tuple[str, ...]:
+    """Return the names of the model's texts that are secrets."""
+    texts = (field for field in model._meta.concrete_fields if isinstance(field, (CharField, TextField)))
+    return tuple(field.attname for field in texts if is_sensitive(field.name, field.model))
 
 
 def _holds_credentials(model: type[Model], name: str) -> bool:
@@ -58,3 +106,69 @@ def holds_hidden(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(holds_hidden, value.values()))
     return any(map(holds_hidden, value)) if isinstance(value, list) else value == HIDDEN
+
+
+# Texts
+
+# A member of JSON, or of what Python writes of a dict, wherever it stands in a text.
+_MEMBER: Final = re.compile(r"""(["'])([A-Za-z_][\w.-]{0,80})\1\s{0,8}:\s{0,8}(["'\[{])""")
+_QUOTED: Final = {quote: re.compile(rf"(?:[^\\{quote}]|\\.)*+{quote}", re.DOTALL) for quote in "\"'"}
+_BRACKETS: Final = re.compile(r"""[\[\]{}]|"(?:[^\\"]|\\.)*+"?|'(?:[^\\']|\\.)*+'?""", re.DOTALL)
+_USER: Final = re.compile(r"""(?<=://)([^\s/?#@:"'<>]{0,200}:)[^\s/?#@"'<>]{1,500}(?=@)""")
+# What a generated secret looks like, and the words that announce one.
+_GENERATED: Final = re.compile(r"[\w.~+/=-]{12,}")
+_ANNOUNCED: Final = re.compile(
+    r"\b(?:keys?|tokens?|secrets?|pass(?:word|phrase|code)s?|credentials?|codes?|pins?)\b", re.IGNORECASE
+)
+
+
+def may_hold_secrets(text: str) -> bool:
+    """Return whether :func:`without_secrets` would look at the text more closely."""
+    return "{" in text or ("://" in text and "@" in text)
+
+
+def without_secrets(text: str) -> str:
+    """Return the text with ``HIDDEN`` for members of JSON that are named like secrets, and for passwords in URLs."""
+    if not may_hold_secrets(text):
+        return text
+    return _USER.sub(rf"\1{HIDDEN}", _without_members(text))
+
+
+def _without_members(text: str) -> str:
+    parts: list[str] = []
+    position = 0
+    for found in _MEMBER.finditer(text):
+        name, opening = found[2], found[3]
+        if found.start() < position or not is_sensitive(name[:MAX_NAME]):
+            continue
+        end = _end_of_value(text, opening, found.end())
+        # An empty text is no secret.
+        if opening in "[{" or end > found.end() + 1:
+            parts += [text[position : found.start(3)], f'"{HIDDEN}"']
+            position = end
+    return "".join([*parts, text[position:]])
+
+
+def _end_of_value(text: str, opening: str, start: int) -> int:
+    """Return where the value ends that was opened before ``start``: what was cut off is a secret to its end."""
+    if opening in _QUOTED:
+        end = _QUOTED[opening].match(text, start)
+        return end.end() if end is not None else len(text)
+    depth = 1
+    for found in _BRACKETS.finditer(text, start):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        if not depth:
+            return found.end()
+    return len(text)
+
+
+def without_new_secrets(text: str) -> str:
+    """Return a message with ``HIDDEN`` for what looks like a secret that it announces: it is shown this once."""
+    text = without_secrets(text)
+    return _GENERATED.sub(_hidden_if_drawn, text) if _ANNOUNCED.search(text) else text
+
+
+def _hidden_if_drawn(found: re.Match[str]) -> str:
+    """Return the word, or ``HIDDEN`` where it has letters and digits, as words of a language have not."""
+    word = found[0]
+    return HIDDEN if any(map(str.isdigit, word)) and any(map(str.isalpha, word)) else word

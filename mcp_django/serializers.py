@@ -18,7 +18,6 @@ from uuid import UUID
 import orjson
 from django.core.exceptions import FieldDoesNotExist
 from django.db import models
-from django.db.models.expressions import OrderBy
 from django.db.models.fields.files import FieldFile
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
@@ -28,7 +27,7 @@ from .columns import MAX_SAFE_INTEGER, iso_text
 from .kinds import kind_of, stored_field
 from .lookups import resolve_path
 from .replaced import is_replaced, linked_reader
-from .sensitive import members
+from .sensitive import may_hold_secrets, members, without_secrets
 from .serialized import unchanged_fields
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def _computed(name: str, compute: Callable[[Any], Any], source: Any = None) -> C
     order = getattr(source, "admin_order_field", None)
     if getattr(source, "boolean", False):
         compute = partial(_as_boolean, compute)
-    order_field = order if isinstance(order, (str, models.F, OrderBy)) else None
+    order_field = order if isinstance(order, str) or hasattr(order, "resolve_expression") else None
     return Column(name, "computed", compute=compute, order_field=order_field, is_plain=False)
 
 
@@ -139,8 +138,9 @@ def _model_column(exposure: "ModelExposure", name: str) -> Column | None:
         return None
     if path.field.is_relation and name == path.field.name:
         return Column(name, "relation", path=path.column, field=path.field)
+    # Filters and order go by the column, whatever the attribute makes of it.
     own = is_replaced(path.field.model, path.field)
-    return Column(name, "field", path=path.column, field=path.field, is_plain=not own, by_instance=own)
+    return Column(name, "field", path=path.column, field=path.field, by_instance=own)
 
 
 def _many_column(name: str, field: Any) -> Column:
@@ -199,17 +199,26 @@ def pk_text(value: Any) -> str:
 
 
 def clean_text(text: str, limit: int | None = None, hint: str = "") -> str:
-    """Return text that UTF-8 can hold, cut to ``limit`` characters with a note of what is missing."""
-    if limit is not None and len(text) > limit:
+    """Return text that UTF-8 can hold, cut to ``limit`` characters with a note of what is missing.
+
+    Secrets within it are hidden: see :func:`~mcp_django.sensitive.without_secrets`.
+    """
+    left = len(text) - limit if limit is not None else 0
+    text = without_secrets(text[:limit] if left > 0 else text)
+    if left > 0:
         note = f"; {hint}" if hint else ""
-        text = f"{text[:limit]}…(+{len(text) - limit} chars{note})"
+        text = f"{text}…(+{left} chars{note})"
     return text if text.isascii() or not _SURROGATE.search(text) else _SURROGATE.sub("\ufffd", text)
 
 
 def _text(limit: int | None, hint: str, value: Any) -> Any:
-    if value is None or (type(value) is str and value.isascii() and (limit is None or len(value) <= limit)):
-        return value
-    return clean_text(str(value), limit, hint)
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple, set, frozenset)):
+        # Of a field of the project's own, which holds several.
+        return _json(limit, hint, value)
+    plain = type(value) is str and value.isascii() and not may_hold_secrets(value)
+    return value if plain and (limit is None or len(value) <= limit) else clean_text(str(value), limit, hint)
 
 
 def _integer(value: Any) -> Any:
@@ -339,22 +348,36 @@ def field_renderer(field: Any, limit: int | None, hint: str) -> Callable[[Any], 
 
 
 def render_column(name: str, renderer: Callable[[Any], Any], values: Sequence[Any]) -> tuple[list[Any], int]:
-    """Return the values as JSON and how many could not be turned: those are null, and the others stay."""
+    """Return the values as JSON and how many could not be turned: those are null, and the others stay.
+
+    A value of a class of its own, which the kind of its field does not know, becomes its text.
+    """
     whole = _whole(renderer, values)
     if whole is not None:
         return whole, 0
     try:
         return [renderer(value) for value in values], 0
-    except Exception:
-        logger.warning("A value of column %r could not be shown", name, exc_info=True)
+    except Exception as error:
+        first = error
     found, failed = [], 0
     for value in values:
         try:
-            found.append(renderer(value))
+            found.append(_rendered(renderer, value))
         except Exception:
             found.append(None)
             failed += 1
+    if failed:
+        logger.warning("A value of column %r could not be shown", name, exc_info=first)
     return found, failed
+
+
+def _rendered(renderer: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return renderer(value)
+    except Exception:
+        if type(value).__str__ is object.__str__:
+            raise
+        return render(value)
 
 
 def _whole(renderer: Callable[[Any], Any], values: Sequence[Any]) -> list[Any] | None:

@@ -1,25 +1,17 @@
-"""The kernel: one call in, one reply out; the one sync/async boundary; the one error mapping.
+"""The kernel: one call in, one reply out; the one error mapping.
 
 :func:`serve` runs a method in the calling thread. A method whose work belongs elsewhere gives back a :class:`Later`: a
 function tool or an admin action runs in the pool for the project's own code, so that no read waits behind it, and an
 async tool runs on the event loop. A call that has to ask its client ends there, and runs again with the answers.
-:func:`in_thread` is how coroutines get into a thread.
 """
 
-import asyncio
-import contextlib
-import contextvars
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any
 
-from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
-from django.core.signals import request_finished, request_started
 
-from .conf import settings
+from .callmiddleware import through, through_async
 from .context import MCPRequest
 from .exceptions import InputRequired, InsufficientScope, NotFound, ToolError
 from .languages import in_own_context, own_locale
@@ -27,16 +19,14 @@ from .methods import METHODS
 from .methods.asking import pause, take_answers
 from .methods.base import Asked, Later, Listen, log_failure
 from .methods.lifecycle import identity
+from .places import own_place
 from .protocol.eras import Call
 from .protocol.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
 from .protocol.messages import encode, error_response, result_response
 from .questions import untangled
 from .resources.caching import cache_ttl
 
-__all__ = ["Pool", "Reply", "in_thread", "resume", "resume_async", "serve"]
-
-T = TypeVar("T")
-Pool = Literal["reads", "slow"]
+__all__ = ["Reply", "resume", "resume_async", "serve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +52,19 @@ def serve(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
         take_answers(request, call)
         return handler(request, call.params)
 
-    return in_own_context(request, lambda: _guarded(request, call, produce))
+    return in_own_context(request, lambda: _guarded(request, call, lambda: _placed(request, produce)))
 
 
 def resume(request: MCPRequest, call: Call, later: Later) -> Reply | Asked:
     """Do the work of a ``Later`` in this thread and answer the call, or say what the client is asked."""
-    return in_own_context(request, lambda: _finished(_guarded(request, call, later.work)))
+    return in_own_context(request, lambda: _finished(_guarded(request, call, lambda: _placed(request, later.work))))
 
 
 async def resume_async(request: MCPRequest, call: Call, later: Later) -> Reply | Asked:
     """Do the work of a ``Later`` that is a coroutine function and answer the call, or say what the client is asked."""
     with own_locale(request):
         try:
-            return _reply(call, await later.work())
+            return _reply(call, await through_async(request, later.work))
         except BaseException as raised:
             error = untangled(raised)
 
@@ -82,6 +72,12 @@ async def resume_async(request: MCPRequest, call: Call, later: Later) -> Reply |
                 raise error
 
             return _finished(_guarded(request, call, produce))
+
+
+def _placed(request: MCPRequest, work: Callable[[], Any]) -> Any:
+    # Others of a batch have the same request.
+    with own_place(request):
+        return through(request, work)
 
 
 def _guarded(request: MCPRequest, call: Call, produce: Callable[[], Any]) -> Reply | Later | Asked | Listen:
@@ -120,52 +116,3 @@ def _failed(call: Call, error: Exception) -> Reply:
         case _:
             mapped = InternalError(data={"errorId": log_failure(call.method, error)})
     return Reply(encode(error_response(call.id, mapped, modern=call.era.modern)), call.era.status(mapped))
-
-
-# The boundary
-
-
-@cache
-def _pool(name: Pool) -> ThreadPoolExecutor:
-    threads = settings.THREADS if name == "reads" else settings.SLOW_THREADS
-    return ThreadPoolExecutor(threads, thread_name_prefix=f"mcp-{name}")
-
-
-def in_thread(pool: Pool, work: Callable[[], T], *, thread_sensitive: bool = False) -> asyncio.Future[T]:
-    """Run ``work`` in a thread of the pool, with the context variables of the caller; return the future of its result.
-
-    The threads keep their database connections as ``CONN_MAX_AGE`` says: the request signals, which Django sends
-    around each request of its own, are sent around each piece of work. ``thread_sensitive`` work runs in the thread
-    of Django's middleware instead, which may have left something there.
-    """
-    if thread_sensitive:
-        return asyncio.ensure_future(sync_to_async(work, thread_sensitive=True)())
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def run() -> None:
-        try:
-            settle, outcome = future.set_result, context.run(_bracketed, work)
-        except BaseException as error:
-            settle, outcome = future.set_exception, error  # type: ignore[assignment]
-        # The loop may be closed by now; then nobody waits.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_settle, future, settle, outcome)
-
-    # Settling the loop's own future in one step costs half of what run_in_executor's chain of two futures does.
-    _pool(pool).submit(run)
-    return future
-
-
-def _settle(future: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:
-    if not future.done():
-        settle(outcome)
-
-
-def _bracketed(work: Callable[[], T]) -> T:
-    request_started.send(sender=in_thread)
-    try:
-        return work()
-    finally:
-        request_finished.send(sender=in_thread)

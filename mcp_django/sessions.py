@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import orjson
 from django.conf import settings as django_settings
-from django.core.cache import cache
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
@@ -29,6 +28,7 @@ from .protocol.eras import Call
 from .protocol.errors import InvalidParams
 from .protocol.versions import LEGACY, negotiate
 from .sealing import SEPARATOR, seal, unseal
+from .sharedcache import cache
 
 __all__ = ["ClientSession", "add_uri", "clear_sessions", "find_session", "lease_key", "open_session", "topic"]
 
@@ -119,8 +119,10 @@ class ClientSession:
     def remember(self, **values: Any) -> None:
         """Write the row, which keeps the session alive; over ``MAX_SESSIONS`` the user's least used one ends."""
         now = timezone.now()
-        fresh = {"user_id": self.user_pk, "created": self.issued, "seen": now, **values}
-        Session.objects.update_or_create(pk=self.id, defaults={"seen": now, **values}, create_defaults=fresh)
+        # The update first: on SQLite a transaction that has read before it writes is refused when another one wrote.
+        if not Session.objects.filter(pk=self.id).update(seen=now, **values):
+            fresh = {"user_id": self.user_pk, "created": self.issued, "seen": now, **values}
+            Session.objects.update_or_create(pk=self.id, defaults={"seen": now, **values}, create_defaults=fresh)
         if not self.has_row:
             self.has_row = True
             _end_least_used(self.user_pk)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from django.contrib import admin
+from django.contrib.admin import sites as admin_sites
 from django.core.signals import setting_changed
 from django.db.models import Model
 from django.db.models.base import ModelBase
@@ -18,8 +19,10 @@ from .context import MCPRequest
 from .exceptions import AlreadyRegistered, NotFound, NotRegistered
 from .exposures import ModelExposure
 from .prompts import Prompt
+from .relativedates import clock_words
 from .resources.base import FunctionResource
 from .resources.orm import ModelResources
+from .sensitive import has_secret_key
 from .tools.actiontools import ActionTool, RunAction, action_tool_name
 from .tools.aggregate import AggregateRecords
 from .tools.base import Tool
@@ -29,7 +32,7 @@ from .tools.query import QueryRecords
 from .tools.record import GetRecord
 from .tools.uploads import CreateUpload
 from .tools.writes import CreateRecord, DeleteRecord, UpdateRecord
-from .visibility import caller_actions, get_row, visible_exposures
+from .visibility import caller_actions, get_row, refusal, visible_exposures
 
 __all__ = ["MCPSite", "site"]
 
@@ -64,6 +67,8 @@ TEMPLATES = (
 )
 MAX_NAMED_MODELS = 60
 MAX_INSTRUCTIONS = 2_000
+# Of an admin that describes its actions in words of their own to each caller.
+MAX_ACTION_TOOLS = 1_000
 
 
 # Every site that there is, to be told when the settings change.
@@ -73,7 +78,12 @@ _sites: "WeakSet[MCPSite]" = WeakSet()
 def is_open(model: type[Model]) -> bool:
     """Return whether a model that an admin knows may be exposed by itself."""
     # Some projects register a page of settings with the admin as if it were a model: it has no rows.
-    return isinstance(model, ModelBase) and model._meta.app_label not in CLOSED_APPS
+    if not isinstance(model, ModelBase) or model._meta.app_label in CLOSED_APPS:
+        return False
+    # settings.py may import this module, and a model cannot be imported before the apps are loaded.
+    from django.contrib.sessions.base_session import AbstractBaseSession
+
+    return not issubclass(model, AbstractBaseSession) and not has_secret_key(model)
 
 
 class MCPSite:
@@ -92,16 +102,23 @@ class MCPSite:
         needs_middleware: bool = False,
     ) -> None:
         self.name = name
-        self.admin_site = admin_site
+        self._admin_site = admin_site
         self.instructions = instructions
         self.needs_middleware = needs_middleware
         self.prompts: dict[str, Prompt] = {}
         self._registry: dict[type[Model], tuple[type[ModelExposure] | None, Mapping[str, Any]]] = {}
         self._removed: set[type[Model]] = set()
+        self._known: tuple[admin.AdminSite, int] | None = None
+        self._labels: dict[str, ModelExposure] | None = None
         self._tools: dict[str, Tool] = {tool.name: tool() for tool in OWN_TOOLS}
         self._resources: dict[str, FunctionResource] = {}
-        self._action_tools: dict[tuple[str, str], ActionTool] = {}
+        self._action_tools: dict[tuple[Any, ...], ActionTool] = {}
         _sites.add(self)
+
+    @property
+    def admin_site(self) -> admin.AdminSite | None:
+        """The admin whose ``ModelAdmin`` classes are exposed automatically."""
+        return self._admin_site
 
     # Registry
 
@@ -139,17 +156,27 @@ class MCPSite:
             self._removed.add(model)
             self._forget()
 
-    @cached_property
+    @property
     def exposures(self) -> dict[type[Model], ModelExposure]:
-        """Every exposure by model, in the order of labels; the admin's are added when the site is first used.
+        """Every exposure by model, in the order of labels; the admin's are those that it has now.
 
         Raises:
             NotRegistered: an ``AdminExposure`` was registered for a model that has no ``ModelAdmin``.
         """
+        admin_site = self.admin_site if settings.AUTO_REGISTER else None
+        # A theme may replace the default admin site, and urls.py register models, after something has asked here.
+        known = None if admin_site is None else (admin_site, len(admin_site._registry))
+        if known != self._known:
+            self._known = known
+            self._forget()
+        return self._exposures
+
+    @cached_property
+    def _exposures(self) -> dict[type[Model], ModelExposure]:
         found = {model: self._build(model, *registered) for model, registered in self._registry.items()}
         if self.admin_site is not None and settings.AUTO_REGISTER:
             for model, model_admin in self.admin_site._registry.items():
-                if model not in found and self._exposes(model, model_admin):
+                if model not in found and self.is_candidate(model, model_admin):
                     found[model] = AdminExposure(model, self, model_admin)
         return dict(sorted(found.items(), key=lambda item: item[1].label))
 
@@ -169,19 +196,23 @@ class MCPSite:
     def may_show(self, model: type[Model]) -> bool:
         """Return whether rows of the model may be shown with those of others: it is exposed, or nothing forbids it."""
         registered = self.admin_site._registry.get(model) if self.admin_site is not None else None
-        return model in self.exposures or self._exposes(model, registered)
+        return model in self.exposures or self.is_candidate(model, registered)
 
-    def _exposes(self, model: type[Model], model_admin: "admin.ModelAdmin[Any] | None") -> bool:
+    def is_candidate(self, model: type[Model], model_admin: "admin.ModelAdmin[Any] | None") -> bool:
+        """Return whether nothing keeps the model, which an admin knows, from being exposed by itself."""
         return is_open(model) and model not in self._removed and getattr(model_admin, "mcp_expose", True)
 
-    @cached_property
+    @property
     def exposures_by_label(self) -> dict[str, ModelExposure]:
         """Every exposure by Django's label of its model, in lower case."""
-        return {exposure.label: exposure for exposure in self.exposures.values()}
+        exposures, found = self.exposures, self._labels
+        if found is None:
+            found = self._labels = {exposure.label: exposure for exposure in exposures.values()}
+        return found
 
     def _forget(self) -> None:
-        for name in ("exposures", "exposures_by_label"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("_exposures", None)
+        self._labels = None
         self._action_tools.clear()
 
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
@@ -287,10 +318,14 @@ class MCPSite:
         found = []
         for exposure in visible_exposures(request):
             for action in caller_actions(request, exposure).values():
-                key = (exposure.label, action.name)
-                if key not in self._action_tools:
-                    self._action_tools[key] = ActionTool(action)
-                found.append(self._action_tools[key])
+                # Whatever the tool says of the action: an admin can describe it to each caller in other words.
+                key = (exposure.label, action.name, action.description, action.options)
+                tool = self._action_tools.get(key)
+                if tool is None:
+                    if len(self._action_tools) >= MAX_ACTION_TOOLS:
+                        self._action_tools.clear()
+                    tool = self._action_tools[key] = ActionTool(action)
+                found.append(tool)
         return found
 
     def get_prompts(self, request: MCPRequest) -> list[Prompt]:
@@ -339,7 +374,7 @@ class MCPSite:
 
     def get_instructions(self, request: MCPRequest) -> str:
         """Return what a model should know of this server before anything else, most important first."""
-        parts = [settings.INSTRUCTIONS, self.instructions, RECIPE, TEMPLATES]
+        parts = [refusal(request), settings.INSTRUCTIONS, self.instructions, RECIPE, clock_words(), TEMPLATES]
         labels = [exposure.label for exposure in visible_exposures(request)]
         if 0 < len(labels) < MAX_NAMED_MODELS:
             parts.append(f"Models: {', '.join(labels)}.")
@@ -368,10 +403,23 @@ class MCPSite:
 
 
 class DefaultMCPSite(MCPSite):
-    """The default site, which follows the default admin site."""
+    """The default site, which follows the default admin site, whichever that is when it is asked."""
 
-    def __init__(self) -> None:
-        super().__init__(admin_site=admin.site)
+    # The two names as they were, and the site that they meant.
+    _found: tuple[Any, Any, admin.AdminSite] | None = None
+
+    @property
+    def admin_site(self) -> admin.AdminSite:
+        """The default admin site. A project may put another one into one of its two names, or into both."""
+        found = self._found
+        if found is not None and found[0] is admin.site and found[1] is admin_sites.site and found[2]._registry:
+            return found[2]
+        meant = admin.site if admin.site._registry else admin_sites.site
+        # What the lazy object stands for is quicker to ask, and the same.
+        wrapped = meant.__dict__.get("_wrapped")
+        site = wrapped if isinstance(wrapped, admin.AdminSite) else meant
+        self._found = admin.site, admin_sites.site, site
+        return site
 
 
 site = DefaultMCPSite()

@@ -46,9 +46,10 @@ class ToolCall:
 class MCPClient:
     """A client that is signed in as ``user`` with ``scopes``, or not signed in at all when there is no user.
 
-    ``version`` is the protocol revision to speak; ``path`` is where the endpoint is mounted. With ``answers`` the
-    client's user answers what a call asks, until it asks no more: the content of the form by the key, None to
-    decline; what is no form is answered with the client's whole result. Only clients of 2026-07-28 are asked here.
+    ``version`` is the protocol revision to speak; ``path`` is where the endpoint is mounted; ``name`` is what the
+    client calls itself. With ``answers`` the client's user answers what a call asks, until it asks no more: the content
+    of the form by the key, None to decline; what is no form is answered with the client's whole result. Only clients
+    of 2026-07-28 are asked here.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class MCPClient:
         version: str = MODERN[-1],
         capabilities: Mapping[str, Any] | None = None,
         answers: Mapping[str, Any] | None = None,
+        name: str = "mcp_django.testing",
     ) -> None:
         self.path = path
+        self.name = name
         self.version = version
         self.answers = answers
         self.capabilities = dict(capabilities or ({} if answers is None else EVERYTHING))
@@ -108,7 +111,11 @@ class MCPClient:
         headers = {"MCP-Protocol-Version": self.version}
         sent = dict(params)
         if self.version in MODERN:
-            meta = {VERSION_KEY: self.version, CAPABILITIES_KEY: self.capabilities, CLIENT_KEY: CLIENT}
+            meta = {
+                VERSION_KEY: self.version,
+                CAPABILITIES_KEY: self.capabilities,
+                CLIENT_KEY: {"name": self.name, "version": "1"},
+            }
             sent["_meta"] = {**meta, **sent.get("_meta", {})}
             headers["Mcp-Method"] = method
             if name := params.get("name") or params.get("uri"):
@@ -135,4 +142,3 @@ class MCPClient:
 
 
 EVERYTHING: Mapping[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
-CLIENT = {"name": "mcp_django.testing", "version": "1"}

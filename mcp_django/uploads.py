@@ -4,6 +4,7 @@ They lie in the storage ``STORAGES["mcp_uploads"]``; without one there are no up
 the user, the client, the site and a handle, so that a handle is good for nobody else.
 """
 
+import contextlib
 import logging
 import secrets
 import time
@@ -16,8 +17,18 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 from .context import MCPRequest
+from .sharedcache import cache
 
-__all__ = ["clear_uploads", "name_of_upload", "new_handle", "open_upload", "upload_storage", "uploads_taken"]
+__all__ = [
+    "clear_uploads",
+    "name_of_upload",
+    "new_handle",
+    "open_upload",
+    "remember_sent",
+    "upload_storage",
+    "uploads_taken",
+    "was_sent",
+]
 
 logger = logging.getLogger("mcp_django")
 
@@ -67,6 +78,27 @@ def open_upload(request: MCPRequest, handle: Any) -> Any:
         return None
     request.__dict__.setdefault("_mcp_uploads", set()).add(name)
     return storage.open(name, "rb")
+
+
+def was_sent(name: str) -> bool:
+    """Return whether a file of this name was sent before, also when a record has taken it since.
+
+    Without the cache nobody knows; a second file is then the same user's, who gets a place for as many as they like.
+    """
+    try:
+        return bool(cache.get(_sent_key(name)))
+    except Exception:
+        return False
+
+
+def remember_sent(name: str) -> None:
+    """Let :func:`was_sent` know, for as long as there can be a URL for the name."""
+    with contextlib.suppress(Exception):
+        cache.set(_sent_key(name), True, KEPT)
+
+
+def _sent_key(name: str) -> str:
+    return f"mcp_django:upload:{name}"
 
 
 def uploads_taken(request: MCPRequest, using: str) -> None:

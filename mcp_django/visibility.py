@@ -4,9 +4,9 @@ What the caller may not see is not there: each function here gives the same answ
 filtered out and forbidden. Names that clients send are looked up in allow-lists and never become ORM keywords.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import orjson
 from django.db.models import Model
@@ -14,8 +14,10 @@ from django.db.models import Model
 from .columns import iso_text
 from .context import MCPRequest
 from .exceptions import NotFound
+from .hooks import asked, note_failure
 from .kinds import kind_of, stored_field
 from .managers import leaves_out_nothing
+from .places import at_page
 from .repairs import all_readable
 from .sensitive import is_sensitive
 from .serialized import read_fields
@@ -33,16 +35,24 @@ __all__ = [
     "has_every_row",
     "is_sensitive",
     "may_view",
+    "on_list",
     "page_fields",
+    "page_rows",
     "parse_pk",
+    "refusal",
     "related_exposure",
     "related_to",
+    "sees_any",
     "sees_every_row",
     "visible_exposures",
     "visible_fields",
 ]
 
+T = TypeVar("T")
+D = TypeVar("D")
 MAX_NAME: Final = 200
+# Rows that stand for all, where a hook takes one.
+MAX_SAMPLE: Final = 3
 
 
 # Models
@@ -57,13 +67,38 @@ def _remembered(request: MCPRequest) -> dict[Any, Any]:
     return found
 
 
+def on_list(
+    request: MCPRequest, exposure: "ModelExposure", hook: str, ask: Callable[..., T], *arguments: Any, default: D
+) -> T | D:
+    """Return what the hook, one of permissions, gives for a request on the admin's list; ``default`` if it fails."""
+    if not exposure.permits_by_place:
+        try:
+            return ask(request, *arguments)
+        except Exception as error:
+            note_failure(exposure.label, hook, error)
+            return default
+    with at_page(request, exposure, "changelist"):
+        return asked(exposure.label, hook, ask, request, *arguments, default=default)
+
+
 def may_view(request: MCPRequest, exposure: "ModelExposure") -> bool:
     """Return whether the caller may view the model at all; decided once for each request."""
     kept = _remembered(request)
     if exposure not in kept:
-        kept[exposure] = bool(exposure.has_view_permission(request))
-    verdict: bool = kept[exposure]
-    return verdict
+        verdict = on_list(request, exposure, "has_view_permission", exposure.has_view_permission, default=False)
+        kept[exposure] = bool(verdict)
+    may: bool = kept[exposure]
+    return may
+
+
+def sees_any(request: MCPRequest) -> bool:
+    """Return whether the caller may view any model."""
+    kept = _remembered(request)
+    if "any" not in kept:
+        exposures = request.mcp.site.exposures_by_label.values()
+        kept["any"] = any(may_view(request, exposure) for exposure in exposures)
+    found: bool = kept["any"]
+    return found
 
 
 def visible_exposures(request: MCPRequest) -> list["ModelExposure"]:
@@ -76,12 +111,21 @@ def visible_exposures(request: MCPRequest) -> list["ModelExposure"]:
     return found
 
 
+def refusal(request: MCPRequest) -> str:
+    """Return why the caller sees no model at all, where that is not for their permissions; "" otherwise."""
+    if visible_exposures(request):
+        return ""
+    exposures = request.mcp.site.exposures_by_label.values()
+    return next((text for exposure in exposures if (text := exposure.get_refusal(request))), "")
+
+
 def caller_actions(request: MCPRequest, exposure: "ModelExposure") -> Mapping[str, "Action"]:
     """Return the actions of the exposure that the caller may run; asked once for each request."""
     kept = _remembered(request)
     key = (exposure, "actions")
     if key not in kept:
-        kept[key] = exposure.get_actions(request)
+        nothing: Mapping[str, Action] = {}
+        kept[key] = on_list(request, exposure, "get_actions", exposure.get_actions, default=nothing)
     found: Mapping[str, Action] = kept[key]
     return found
 
@@ -124,7 +168,9 @@ def sees_every_row(request: MCPRequest, exposure: "ModelExposure") -> bool:
     kept = _remembered(request)
     key = (exposure, "every row")
     if key not in kept:
-        kept[key] = has_every_row(exposure) or leaves_out_nothing(exposure.get_queryset(request))
+        kept[key] = has_every_row(exposure) or asked(
+            exposure.label, "get_queryset", lambda: leaves_out_nothing(exposure.get_queryset(request)), default=False
+        )
     verdict: bool = kept[key]
     return verdict
 
@@ -162,7 +208,8 @@ def _are_its_own(exposure: "ModelExposure", names: tuple[str, ...]) -> bool:
 
 
 def _named(request: MCPRequest, exposure: "ModelExposure", obj: Model | None) -> Iterable[str]:
-    declared = exposure.get_fields(request, obj)
+    only_key = exposure.with_primary_key(())
+    declared = asked(exposure.label, "get_fields", exposure.get_fields, request, obj, default=only_key)
     if exposure.serializer_class is None:
         return declared
     shown = read_fields(exposure)
@@ -196,7 +243,9 @@ def _is_declared(exposure: "ModelExposure", name: str) -> bool:
 def _hidden_by_parent(request: MCPRequest, exposure: "ModelExposure", field: Any) -> bool:
     """Return whether the model that an inherited field belongs to is exposed without the field."""
     parent = request.mcp.site.exposures.get(field.model)
-    return parent is not None and field.name not in parent.get_fields(request)
+    if parent is None:
+        return False
+    return field.name not in asked(parent.label, "get_fields", parent.get_fields, request, default=())
 
 
 def page_fields(request: MCPRequest, exposure: "ModelExposure") -> tuple[str, ...]:
@@ -239,6 +288,27 @@ def visible_name(request: MCPRequest, exposure: "ModelExposure", text: str) -> s
 
 
 # Rows
+
+
+def page_rows(request: MCPRequest, exposure: "ModelExposure") -> Iterator[Model]:
+    """Yield rows for hooks that take one where the caller names none: an empty one, then some that the caller may view.
+
+    The admin never asks such a hook without a row, but for its add page.
+    """
+    kept = _remembered(request)
+    key = (exposure, "rows")
+    empty = asked("", "__init__", exposure.model, default=None)
+    if empty is not None:
+        yield empty
+    if key not in kept:
+        none: list[Model] = []
+        kept[key] = asked(exposure.label, "get_queryset", _first_rows, request, exposure, default=none)
+    yield from kept[key]
+
+
+def _first_rows(request: MCPRequest, exposure: "ModelExposure") -> list[Model]:
+    rows = exposure.get_queryset(request).order_by("pk")[:MAX_SAMPLE]
+    return [row for row in rows if exposure.has_view_permission(request, row)]
 
 
 def parse_pk(exposure: "ModelExposure", raw: Any) -> Any:

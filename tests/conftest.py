@@ -12,8 +12,11 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
+from asgiref.sync import SyncToAsync
 from django.conf import settings
 from django.core.cache import cache
+from django.db import connections
+from django.urls import clear_script_prefix, set_urlconf
 
 POSTGRES_URL = os.environ.get("TEST_POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/postgres")
 REDIS_URL = os.environ.get("TEST_REDIS_URL", "redis://127.0.0.1:6379/15")
@@ -47,15 +50,28 @@ def empty_cache() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def no_request_is_active_after_a_test() -> Iterator[None]:
+    """Tests on a loop may share their context, which a request of a server has to itself."""
+    yield
+    set_urlconf(None)
+    clear_script_prefix()
+
+
+@pytest.fixture(autouse=True)
 def news_end_with_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
     """News of one test are not told in the next; and the threads that tell them read the database, and stop first."""
     if "transactional_db" in request.fixturenames:
         request.getfixturevalue("transactional_db")
     yield
     from mcp_django.events import hub, subscriptions
+    from mcp_django.transports import outgoing
 
     hub.close()
     subscriptions._processes[0].stop()
+    outgoing._alive.stop()
+    if "transactional_db" in request.fixturenames:
+        # Where tests on a loop ask the database; a database that is connected to cannot be dropped.
+        SyncToAsync.single_thread_executor.submit(connections.close_all).result(10)
 
 
 @pytest.fixture

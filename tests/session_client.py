@@ -74,9 +74,15 @@ class SessionClient:
     """One client with a token (the whole ``Authorization`` header)."""
 
     def __init__(
-        self, token: str, *, version: str = "2025-11-25", capabilities: Any = None, application: Any = None
+        self,
+        token: str,
+        *,
+        version: str = "2025-11-25",
+        capabilities: Any = None,
+        application: Any = None,
+        name: str = "tests",
     ) -> None:
-        self.token, self.version = token, version
+        self.token, self.version, self.name = token, version, name
         self.capabilities = {} if capabilities is None else capabilities
         self.application = application or as_application(site)
         self.session: str | None = None
@@ -93,7 +99,7 @@ class SessionClient:
         params = {
             "protocolVersion": self.version,
             "capabilities": self.capabilities,
-            "clientInfo": {"name": "tests", "version": "1"},
+            "clientInfo": {"name": self.name, "version": "1"},
         }
         status, headers, body = await self.send("initialize", params)
         assert status == 200, body

@@ -26,6 +26,7 @@ INSTALLED_APPS = [
     "mcp_django",
     "tests.testapp",
     "tests.inlineapp",
+    "tests.oddapp",
     "tests.fieldapp",
     "tests.fileapp",
     "tests.filterapp",

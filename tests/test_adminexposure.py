@@ -5,16 +5,21 @@ from mcp_django import MCPSite, site
 from mcp_django.adminexposure import AdminExposure
 from mcp_django.context import MCPContext, MCPRequest
 from mcp_django.testing import MCPClient
+from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.query import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
+from tests.oddapp.admin import odd
+from tests.oddapp.models import Kind
 from tests.testapp.models import Author, Book, Loan, Tag
+from tests.writing import call
 
 pytestmark = pytest.mark.django_db
 
 
-def request_of(user):
+def request_of(user, own=site):
     request = MCPRequest()
     request.user = user
-    request.mcp = MCPContext(site=site)
+    request.mcp = MCPContext(site=own)
     return request
 
 
@@ -107,3 +112,26 @@ def test_search_is_the_admins(books):
     make_book("Other")
     found, _ = books.get_search_results(request_of(make_superuser()), Book.objects.all(), "ada")
     assert list(found) == [book]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("narrows", [True, False])
+def test_a_search_of_the_admins_own_narrows_its_list_while_nothing_is_searched_for(monkeypatch, narrows):
+    class Found(admin.ModelAdmin):
+        search_fields = ["name"]
+        list_display = ["name"]
+
+        def get_search_results(self, request, queryset, search_term):
+            queryset, duplicates = super().get_search_results(request, queryset, search_term)
+            return (queryset.filter(active=True) if narrows and not search_term else queryset), duplicates
+
+    monkeypatch.setitem(odd._registry, Kind, Found(Kind, odd))
+    request = request_of(make_superuser(), MCPSite("found", admin_site=odd))
+    kinds = [Kind.objects.create(name=f"k{number}", active=bool(number % 2)) for number in range(4)]
+    shown = kinds[1::2] if narrows else kinds
+    for _ in range(2):
+        rows = call(QueryRecords(), request, model="oddapp.kind")["rows"]
+        assert sorted(row[0] for row in rows) == [kind.pk for kind in shown]
+    counted = call(AggregateRecords(), request, model="oddapp.kind", aggregates=["count"])
+    assert counted["rows"] == [[len(shown)]]
+    assert len(call(QueryRecords(), request, model="oddapp.kind", search="k")["rows"]) == 4

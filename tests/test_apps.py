@@ -64,7 +64,7 @@ from mcp_django import site
 connection.ensure_connection()
 print([signal.has_listeners(model) for signal in (post_save, post_delete) for model in (Book, Session)])
 print([m2m_changed.has_listeners(through) for through in (Book.tags.through, User.groups.through)])
-print(threading.active_count(), "exposures" in vars(site))
+print(threading.active_count(), "_exposures" in vars(site))
 """
     assert program("", code) == "[True, False, True, False]\n[True, False]\n1 False"
 

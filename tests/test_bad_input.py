@@ -135,7 +135,10 @@ def _aggregates() -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield f"title {name[:20]!r}", {**BOOKS, "aggregates": [{"function": "count", "as": f" {name}"}]}
     for value in JUNK:
         yield f"aggregates {str(value)[:20]!r}", {**BOOKS, "aggregates": value or [value]}
-        yield f"top {str(value)[:20]!r}", {**BOOKS, "aggregates": ["count"], "group_by": ["status"], "top": value}
+        yield (
+            f"top {str(value)[:20]!r}",
+            {**BOOKS, "aggregates": ["count"], "group_by": ["status"], "top": value or [value]},
+        )
     yield "raw", {**BOOKS, "aggregates": ["raw:price"]}
     yield "period", {**BOOKS, "aggregates": ["count"], "group_by": ["created:month'); DROP TABLE x"]}
     yield "having huge", {**BOOKS, "aggregates": ["count"], "group_by": ["status"], "having": {"count": 10**400}}

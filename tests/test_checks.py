@@ -1,24 +1,33 @@
 import pytest
+from django.contrib import admin
+from django.contrib.auth.models import User
 from django.core import checks
+from django.db import connection
 from django.test import override_settings
 from django.urls import path
 
 from mcp_django import MCPSite, ModelExposure, site
 from mcp_django.checks import (
+    check_admin_sites,
     check_bulk,
     check_caching,
     check_channel_layer,
     check_completions,
     check_exposures,
+    check_icon,
     check_limits,
     check_mounts,
     check_news,
     check_orders,
     check_rates,
     check_settings,
+    check_tenants,
+    check_threads,
     check_tools,
     check_uploads,
+    check_urlconfs,
 )
+from tests.sitesapp.admin import front_admin
 from tests.testapp.models import Author
 
 MCP = {"BASE_URL": "http://testserver"}
@@ -63,13 +72,34 @@ def test_J170_a_cookie_cannot_be_made_authority():
 
 @pytest.mark.parametrize("rate", ["600", "600/w", "", 600, ["600/m"]])
 def test_135_a_rate_that_is_none_is_an_error(rate):
-    with override_settings(MCP_DJANGO=MCP | {"COMPLETION_RATE": rate, "UPLOAD_RATE": rate}):
-        assert ids(check_rates()) == ["mcp_django.E017"] * 2
+    names = ("CALL_RATE", "COMPLETION_RATE", "UPLOAD_RATE")
+    with override_settings(MCP_DJANGO=MCP | dict.fromkeys(names, rate)):
+        assert ids(check_rates()) == ["mcp_django.E017"] * 3
+
+
+@pytest.mark.parametrize(
+    ("configured", "expected"),
+    [
+        ({}, []),
+        ({"SERVER_ICON": "https://shop.example/icon.png"}, []),
+        ({"SERVER_ICON": "data:image/png;base64,AAAA"}, []),
+        ({"SERVER_ICON": "/static/icon.png"}, []),
+        ({"SERVER_ICON": "/static/icon.png", "BASE_URL": None}, ["mcp_django.E065"]),
+        *[
+            ({"SERVER_ICON": icon}, ["mcp_django.E065"])
+            for icon in ("icon.png", "//else.example/i.png", "javascript:x", 1)
+        ],
+    ],
+)
+def test_an_icon_that_no_client_can_fetch_is_an_error(configured, expected):
+    with override_settings(MCP_DJANGO=MCP | configured):
+        assert ids(check_icon()) == expected
 
 
 @pytest.mark.parametrize("rate", ["600/m", None])
 def test_a_rate_may_be_left_out(rate):
-    with override_settings(MCP_DJANGO=MCP | {"COMPLETION_RATE": rate, "UPLOAD_RATE": rate}):
+    names = ("CALL_RATE", "COMPLETION_RATE", "UPLOAD_RATE")
+    with override_settings(MCP_DJANGO=MCP | dict.fromkeys(names, rate)):
         assert check_rates() == []
 
 
@@ -150,6 +180,50 @@ def test_a_mount_with_a_trailing_slash_is_warned_about():
     assert ids(check_mounts()) == ["mcp_django.W004"]
 
 
+def test_a_project_that_mounts_no_endpoint_is_told():
+    assert check_urlconfs() == []
+    with override_settings(ROOT_URLCONF="django.contrib.auth.urls"):
+        assert ids(check_urlconfs()) == ["mcp_django.I045"]
+        with override_settings(MCP_DJANGO=MCP | {"URLCONFS": [__name__]}):
+            assert check_urlconfs() == []
+
+
+def test_an_admin_that_no_endpoint_speaks_for_is_warned_about(settings):
+    settings.ROOT_URLCONF = "tests.sitesapp.urls"
+    assert check_admin_sites() == []
+    settings.ROOT_URLCONF = (path("front-admin/", front_admin.urls), path("mcp", site.urls))
+    (warning,) = check_admin_sites()
+    assert (warning.id, front_admin.name in warning.msg) == ("mcp_django.W046", True)
+    # One without a page is nobody's.
+    settings.ROOT_URLCONF = (path("mcp", site.urls),)
+    assert check_admin_sites() == []
+
+
+def test_an_admin_is_not_missed_that_is_left_out_on_purpose(settings, monkeypatch):
+    monkeypatch.setattr("django.contrib.admin.sites.all_sites", {front_admin})
+    closed = admin.AdminSite("closed")
+    closed.register(User)
+    settings.ROOT_URLCONF = (
+        path("closed/", closed.urls),
+        path("front-admin/", front_admin.urls),
+        path("mcp", own.urls),
+    )
+    settings.MCP_DJANGO = MCP | {"AUTO_REGISTER": False}
+    assert check_admin_sites() == []
+    settings.MCP_DJANGO = MCP
+    assert [front_admin.name in warning.msg for warning in check_admin_sites()] == [True]
+
+
+@pytest.mark.parametrize("method", ["set_schema", "set_tenant"])
+def test_a_schema_for_each_tenant_needs_the_middleware_that_chooses_it(monkeypatch, method):
+    assert check_tenants() == []
+    monkeypatch.setattr(connection, method, lambda name: None, raising=False)
+    (warning,) = check_tenants()
+    assert (warning.id, "'mcp_django'" in warning.msg) == ("mcp_django.W047", True)
+    monkeypatch.setattr(site, "needs_middleware", True)
+    assert check_tenants() == []
+
+
 def test_D82_an_action_whose_tool_has_the_name_of_another_is_an_error():
     def clash(request) -> str:
         """Clash."""
@@ -192,11 +266,30 @@ def test_an_action_that_is_not_marked_is_an_error(exposed):
         ({"STATEMENT_TIMEOUT": None, "MAX_QUERY_COST": 1e6}, []),
         ({"STATEMENT_TIMEOUT": "5"}, ["mcp_django.E020"]),
         ({"STATEMENT_TIMEOUT": 0, "MAX_QUERY_COST": True}, ["mcp_django.E020"] * 2),
+        ({"LOCK_TIMEOUT": "5s"}, ["mcp_django.E020"]),
     ],
 )
 def test_row_118_a_limit_that_is_none_is_an_error(limits, expected):
     with override_settings(MCP_DJANGO=MCP | limits):
         assert ids(check_limits()) == expected
+
+
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        ({}, 0),
+        ({"THREADS": 1, "SLOW_THREADS": 1, "QUEUE_TIMEOUT": 0.5}, 0),
+        ({"THREADS": 0, "SLOW_THREADS": "8"}, 2),
+        ({"QUEUE_TIMEOUT": None, "CALL_TIMEOUT": 0, "BODY_TIMEOUT": True}, 3),
+        ({"MAX_BODY_BYTES": 1000, "MAX_WORKER_BODY_BYTES": 999}, 1),
+        ({"USER_STREAM_BYTES": 1}, 0),
+        ({"USER_STREAM_BYTES": 0}, 1),
+        ({"USER_STREAM_BYTES": None}, 1),
+    ],
+)
+def test_a_bound_of_a_worker_that_answers_no_call_is_an_error(bounds, expected):
+    with override_settings(MCP_DJANGO=MCP | bounds):
+        assert ids(check_threads()) == ["mcp_django.E040"] * expected
 
 
 @pytest.mark.parametrize(
@@ -260,3 +353,26 @@ def test_an_order_through_a_relation_has_no_index_to_add(exposed):
 def test_orders_are_checked_for_a_deployment_alone():
     assert "mcp_django.I021" not in ids(checks.run_checks())
     assert "mcp_django.I021" in ids(checks.run_checks(include_deployment_checks=True))
+
+
+def test_hosts_and_the_rate_of_calls_are_checked_for_a_deployment_alone(settings):
+    def found(**options):
+        return {one.id for one in checks.run_checks(**options)} & {"mcp_django.W150", "mcp_django.W151"}
+
+    settings.ALLOWED_HOSTS = ["shop.example", ".shop.example"]
+    assert found(include_deployment_checks=True) == set()
+    settings.ALLOWED_HOSTS = ["shop.example", "*"]
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_RATE": None}
+    assert found() == set()
+    assert found(include_deployment_checks=True) == {"mcp_django.W150", "mcp_django.W151"}
+
+
+@pytest.mark.parametrize("origin", ["null", "*", "https://*.example", "https://a.example/", "a.example", "", None])
+def test_an_origin_that_is_not_one_site_is_an_error(settings, origin):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "ALLOWED_ORIGINS": ["https://a.example:8443", origin]}
+    assert "mcp_django.E149" in {one.id for one in checks.run_checks()}
+
+
+def test_origins_of_sites_pass(settings):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "ALLOWED_ORIGINS": ["https://a.example", "vscode-webview://x1y2"]}
+    assert "mcp_django.E149" not in {one.id for one in checks.run_checks()}

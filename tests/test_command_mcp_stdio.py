@@ -197,6 +197,6 @@ def test_a_mistake_is_told_on_standard_error_alone(environment):
 
 def test_a_site_that_needs_middleware_is_refused(monkeypatch):
     tenants = MCPSite("tenants", needs_middleware=True)
-    monkeypatch.setattr(mcp_stdio, "mounted_sites", lambda: [tenants])
+    monkeypatch.setattr("mcp_django.management.accounts.mounted_sites", lambda: [tenants])
     with pytest.raises(CommandError, match="needs middleware"):
         mcp_stdio.find_site("tenants")

@@ -115,3 +115,48 @@ def test_the_base_url_is_needed(settings: Any) -> None:
     settings.MCP_DJANGO = {}
     with pytest.raises(CommandError, match="BASE_URL"):
         call_command("mcp_token", "ada")
+
+
+def listed(capsys: pytest.CaptureFixture[str], *args: str) -> list[str]:
+    call_command("mcp_token", *args, "--list")
+    return capsys.readouterr().out.splitlines()
+
+
+def test_tokens_are_listed_by_name_and_one_is_revoked(capsys: pytest.CaptureFixture[str]) -> None:
+    get_user_model().objects.create_user("bob")
+    nightly = run(capsys, "--name", "nightly report", "--scope", "mcp:read", "--days", "2")
+    other = run(capsys)
+    call_command("mcp_token", "bob")
+    theirs = capsys.readouterr().out.strip()
+    lines = listed(capsys)
+    assert len(lines) == 3
+    assert len(listed(capsys, "ada")) == 2
+    (line,) = (line for line in lines if "nightly report" in line)
+    assert line.split()[1:4] == ["ada", "mcp:read", RESOURCE]
+    assert not any(raw in "".join(lines) for raw in (nightly, other, theirs))
+    call_command("mcp_token", "--revoke", line.split()[0])
+    with pytest.raises(AuthenticationFailed):
+        verify(nightly, RESOURCE)
+    assert verify(other, RESOURCE)
+    assert len(listed(capsys)) == 2
+
+
+def test_expired_tokens_are_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys)
+    AccessToken.objects.update(expires=timezone.now())
+    assert "expired" in listed(capsys)[0]
+
+
+@pytest.mark.parametrize(("args", "reason"), [((), "Name the user"), (("--revoke", "99"), "no token 99")])
+def test_what_is_missing_is_said(args: tuple[str, ...], reason: str) -> None:
+    with pytest.raises(CommandError, match=reason):
+        call_command("mcp_token", *args)
+
+
+def test_a_token_of_a_client_is_not_the_commands_to_revoke(user: Any) -> None:
+    application = Application.objects.create(
+        client_id="app", client_type="public", authorization_grant_type="authorization-code"
+    )
+    token = AccessToken.objects.create(user=user, application=application, expires=timezone.now(), token="x")
+    with pytest.raises(CommandError, match="no token"):
+        call_command("mcp_token", "--revoke", str(token.pk))

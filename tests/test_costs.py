@@ -1,10 +1,13 @@
-"""What a read may cost: the time of its queries, and their estimated cost; nothing of it stays behind."""
+"""What a call may cost: its queries' time and estimate, its wait for locks; nothing of it stays behind."""
 
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pytest
-from django.db import DatabaseError, connection
+from django.contrib.admin.models import LogEntry
+from django.db import DatabaseError, connection, transaction
 from django.db.models import QuerySet
 from django.db.models.expressions import RawSQL
 from django.test import override_settings
@@ -15,9 +18,10 @@ from mcp_django.costs import TOO_SLOW, read_limits
 from mcp_django.methods.completions import complete
 from mcp_django.methods.resources import read_resource
 from mcp_django.methods.tools import call_tool
-from tests.factories import make_superuser
+from mcp_django.testing import MCPClient
+from tests.factories import make_book, make_superuser
 from tests.reading import reader, site_with
-from tests.testapp.models import Tag
+from tests.testapp.models import Book, Tag
 
 # Counts until somebody stops it.
 ENDLESS: Final = RawSQL("(WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n)", [])
@@ -175,3 +179,80 @@ def test_row_118_a_query_that_is_estimated_to_cost_too_much_is_not_run(db: None)
 def test_other_databases_are_not_asked_for_costs(db: None, django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(1), read_limits():
         Tag.objects.count()
+
+
+# Locks
+
+
+@contextmanager
+def held(book: Book) -> Iterator[None]:
+    """Have another connection change the row and not commit while the block runs."""
+    holds, let_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transaction.atomic():
+            Book.objects.filter(pk=book.pk).update(pages=1)
+            holds.set()
+            let_go.wait(30)
+        connection.close()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert holds.wait(10)
+    try:
+        yield
+    finally:
+        let_go.set()
+        thread.join()
+
+
+@pytest.fixture
+def impatient(transactional_db: None) -> Iterator[None]:
+    """Writes wait for a lock for a moment only."""
+    if connection.vendor == "sqlite":
+        connection.cursor().execute("PRAGMA busy_timeout = 200")
+    with limited(LOCK_TIMEOUT=0.2):
+        yield
+    connection.close()
+
+
+@pytest.mark.parametrize("key", ["", "a-key"])
+def test_a_write_that_meets_a_lock_says_that_it_is_busy_and_can_be_repeated(impatient: None, key: str) -> None:
+    client, book = MCPClient(make_superuser()), make_book("Dune")
+    arguments = {"model": "testapp.book", "pk": book.pk, "values": {"title": "Dune II"}, "idempotency_key": key}
+    with held(book):
+        refused = client.call("update_record", **arguments)
+    assert (refused.is_error, refused.text) == (True, "Nothing was changed: the database is busy. Repeat the call.")
+    assert (Book.objects.get().title, LogEntry.objects.count()) == ("Dune", 0)
+    assert not client.call("update_record", **arguments).is_error
+    assert (Book.objects.get().title, LogEntry.objects.count()) == ("Dune II", 1)
+
+
+@pytest.mark.parametrize("arguments", [{"action": "publish"}, {"action": "withdraw"}])
+def test_an_action_that_meets_a_lock_is_busy(impatient: None, arguments: dict[str, str]) -> None:
+    client, book = MCPClient(make_superuser()), make_book("Dune")
+    with held(book):
+        refused = client.call("run_action", model="testapp.book", pks=[book.pk], **arguments)
+        assert (refused.is_error, "busy" in refused.text) == (True, True), refused.text
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite's timeout is the connection's own")
+def test_the_time_for_locks_ends_with_the_write(transactional_db: None) -> None:
+    client, book = MCPClient(make_superuser()), make_book("Dune")
+    seen = []
+    with limited(LOCK_TIMEOUT=0.25), connection.execute_wrapper(noting_lock_timeouts(seen)):
+        assert not client.call("update_record", model="testapp.book", pk=book.pk, values={"pages": 3}).is_error
+    assert set(seen) == {"250ms"}
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW lock_timeout")
+        assert cursor.fetchone() == ("0",)
+
+
+def noting_lock_timeouts(seen: list[str]) -> Any:
+    def note(execute: Any, sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        if sql.startswith(("UPDATE", "INSERT")) and "testapp" in sql:
+            context["cursor"].cursor.execute("SHOW lock_timeout")
+            seen.append(context["cursor"].cursor.fetchone()[0])
+        return execute(sql, params, many, context)
+
+    return note

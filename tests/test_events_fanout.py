@@ -6,7 +6,7 @@ from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 from django.db import InterfaceError, OperationalError
 
 from mcp_django import MCPSite, ModelExposure, notify_changed, notify_list_changed
-from mcp_django.events import fanout, signals
+from mcp_django.events import fanout, signals, subscriptions
 from mcp_django.events.hub import RESYNC
 from mcp_django.events.outbox import Changes
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -511,3 +511,36 @@ def test_what_is_heard_while_a_round_runs_is_told_in_the_next(news, commit):
     assert listener.take() == [uri_of(book)]
     commit()
     assert listener.take() == [uri_of(book)]
+
+
+# One user's watches are not another one's wait
+
+
+def test_who_watches_much_is_told_after_who_watches_little(commit, monkeypatch):
+    order = []
+    book, user = make_book(), make_superuser("heavy")
+    pages = [f"{page_of(Book)}?search=word{number}" for number in range(1, 51)]
+    heavy = [listen(user, *pages[start : start + 10]) for start in range(0, 50, 10)]
+    light = listen(make_superuser("light"), uri_of(book))
+    for name, listeners in (("heavy", heavy), ("light", [light])):
+        for listener in listeners:
+            deliver = listener.subscription.deliver
+            monkeypatch.setattr(
+                listener.subscription, "deliver", lambda *told, n=name, d=deliver: (order.append(n), d(*told))
+            )
+    commit(book.save)
+    assert order == ["light", *["heavy"] * 50]
+
+
+def test_a_user_watches_so_many_pages_and_any_number_of_their_rows(news, monkeypatch):
+    monkeypatch.setattr(subscriptions, "MAX_PAGES", 5)
+    book, user, other = make_book(), make_superuser("heavy"), make_superuser("other")
+    pages = [f"{page_of(Book)}?search=word{number}" for number in range(1, 10)]
+    first = listen(user, *pages[:3])
+    second = listen(user, *pages[2:], uri_of(book))
+    assert first.subscription.uris == tuple(pages[:3])
+    assert second.subscription.uris == (*pages[2:5], uri_of(book))
+    assert listen(other, *pages[:5]).subscription.uris == tuple(pages[:5])
+    first.subscription.close()
+    second.subscription.set_uris(pages)
+    assert second.subscription.uris == tuple(pages[:5])

@@ -1,8 +1,8 @@
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 
-from mcp_django.events import people
-from mcp_django.events.people import chunks, identity, reload
+from mcp_django import queries
+from mcp_django.events.people import identity, reload
 from tests.factories import make_superuser, make_user
 
 pytestmark = pytest.mark.django_db
@@ -52,11 +52,6 @@ def test_users_are_told_apart_by_class_and_key():
     assert identity(Elsewhere(None)) != identity(Elsewhere(None))
 
 
-def test_items_come_in_parts(monkeypatch):
-    monkeypatch.setattr(people, "CHUNK", 2)
-    assert list(chunks([1, 2, 3, 4, 5])) == [[1, 2], [3, 4], [5]]
-
-
 def test_fresh_users_have_djangos_permissions_and_ask_for_none(django_assert_num_queries):
     users = [member(), make_user("stranger"), make_superuser()]
     fresh = [person.user for person in reload(users).values()]
@@ -71,7 +66,7 @@ def test_many_users_take_a_few_queries(django_assert_num_queries, monkeypatch):
     users = [member(f"user{number}") for number in range(10)]
     with django_assert_num_queries(4):
         assert len(reload([*users, *users])) == 10
-    monkeypatch.setattr(people, "CHUNK", 5)
+    monkeypatch.setattr(queries, "CHUNK", 5)
     with django_assert_num_queries(8):
         assert len(reload(users)) == 10
 

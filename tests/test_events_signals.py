@@ -164,7 +164,7 @@ def test_no_registry_is_built_for_it(monkeypatch):
     site.register(Profile, ModelExposure)
     connection_created.send(sender=None, connection=connections["default"])
     assert Profile in signals._exposed
-    assert "exposures" not in vars(site)
+    assert "_exposures" not in vars(site)
 
 
 def test_a_registry_that_fails_does_not_fail_the_connection(monkeypatch, caplog):

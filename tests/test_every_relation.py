@@ -19,6 +19,7 @@ from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_superuser, make_user
 from tests.fieldapp.models import Club, Guest, Membership, Passport, Place, Remark, Restaurant, Seat
+from tests.oddapp.models import Bid, Currency
 from tests.reading import query_of, reader, shown
 from tests.testapp.models import Loan
 from tests.writing import call, refusal, site_with
@@ -276,3 +277,80 @@ def test_a_method_of_the_admin_comes_before_a_relation_of_its_name() -> None:
     assert [row[1:] for row in page["rows"]] == [[name, "a method", "another one"] for name in ("Ada", "Bob")]
     page = call(QUERY, request, model="fieldapp.remark", fields=["target"])
     assert [row[1] for row in page["rows"]] == ["hidden"]
+
+
+class OpenCurrencies(ModelExposure):
+    """Not all rows are the caller's, and their label is made of two columns."""
+
+    fields = ["code", "name", "bids"]
+
+    def get_queryset(self, request: Any) -> Any:
+        return super().get_queryset(request).exclude(code="XXX")
+
+
+class CountedBids(ModelExposure):
+    fields = ["name", "currency", "paid_in", "size"]
+
+    def size(self, bid: Bid) -> int:
+        return len(bid.name)
+
+
+@pytest.mark.parametrize("bids", [{"fields": ["name", "currency", "paid_in"]}, {"exposure_class": CountedBids}])
+@pytest.mark.parametrize("currencies", [{"fields": ["code", "name", "bids"]}, {"exposure_class": OpenCurrencies}, None])
+def test_a_foreign_key_to_another_column_is_known_by_the_primary_key_everywhere(bids: Any, currencies: Any) -> None:
+    site = MCPSite()
+    site.register(Bid, **bids)
+    if currencies is not None:
+        site.register(Currency, **currencies)
+    Currency.objects.create(code="AAA", number=2, name="A")
+    dollar = Currency.objects.create(code="USD", number=1, name="Dollar")
+    euro = Currency.objects.create(code="EUR", number=978, name="Euro")
+    first = Bid.objects.create(name="a", currency=dollar, paid_in=euro)
+    Bid.objects.create(name="b", currency=euro)
+    request, label = reader(make_superuser(), site), "oddapp.bid"
+    shown_as = {row.code: [row.pk, str(row) if currencies is not None else None] for row in (dollar, euro)}
+    page = call(QUERY, request, model=label)
+    assert [row[1:4] for row in page["rows"]] == [
+        ["a", shown_as["USD"], shown_as["EUR"]],
+        ["b", shown_as["EUR"], None],
+    ]
+    fields = call(GET, request, model=label, pk=first.pk)["fields"]
+    assert (fields["currency"], fields["paid_in"]) == (shown_as["USD"], shown_as["EUR"])
+    for name in ("currency", "currency_id"):
+        found = call(QUERY, request, model=label, filters={name: euro.pk}, fields=["name"])["rows"]
+        assert [row[1] for row in found] == ["b"]
+    for filters, names in (
+        ({"currency__in": [dollar.pk]}, ["a"]),
+        ({"not": {"currency": dollar.pk}}, ["b"]),
+        ({"paid_in__isnull": True}, ["b"]),
+        ({"paid_in": euro.pk}, ["a"]),
+    ):
+        assert [row[1] for row in call(QUERY, request, model=label, filters=filters)["rows"]] == names
+    assert "integer" in refusal(QUERY, request, model=label, filters={"currency": "EUR"})
+    totals = call(AggregateRecords(), request, model=label, group_by=["currency"])["rows"]
+    assert {tuple(row[0]) for row in totals} == {tuple(shown_as["USD"]), tuple(shown_as["EUR"])}
+    described = call(DescribeModel(), request, model=label, detail=True)["input_schema"]["properties"]
+    assert described["currency"]["type"] == described["paid_in"]["type"] == "integer"
+    made = call(CREATE, request, model=label, values={"name": "c", "currency": dollar.pk, "paid_in": shown_as["USD"]})
+    assert (made["fields"]["currency"], made["fields"]["paid_in"]) == (shown_as["USD"], shown_as["USD"])
+    changed = call(UPDATE, request, model=label, pk=made["pk"], values={"currency": euro.pk})
+    assert changed["fields"]["currency"] == shown_as["EUR"]
+    assert Bid.objects.get(name="c").currency_id == "EUR"
+    if currencies is not None:
+        assert call(GET, request, model="oddapp.currency", pk=fields["currency"][0])["fields"]["code"] == "USD"
+        listed = call(GET, request, model="oddapp.currency", pk=euro.pk)["fields"]["bids"]
+        assert [pair[1] for pair in listed] == ["b", "c"]
+    query = query_of(request, site.exposures[Bid], ["id", "name", "currency", "paid_in"])
+    roads = [shown(read_page(request, query, road)) for road in ("plan", "tuples", "instances")]
+    assert roads[0] == roads[1] == roads[2]
+
+
+def test_a_key_of_another_column_that_leads_nowhere_loses_no_row() -> None:
+    euro = Currency.objects.create(code="EUR", number=978, name="Euro")
+    bid = Bid.objects.create(name="a", currency=euro)
+    Bid.objects.filter(pk=bid.pk).update(paid_in_id=5)
+    request = reader(make_superuser(), site_with(Bid, Currency))
+    assert call(QUERY, request, model="oddapp.bid")["rows"] == [[bid.pk, "a", [euro.pk, "Euro (EUR)"], None]]
+    assert call(GET, request, model="oddapp.bid", pk=bid.pk)["fields"]["paid_in"] is None
+    call(UPDATE, request, model="oddapp.bid", pk=bid.pk, values={"name": "new"})
+    assert Bid.objects.values_list("name", "paid_in_id").get() == ("new", 5)

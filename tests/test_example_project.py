@@ -7,18 +7,25 @@ import pytest
 from django.apps import apps
 from django.conf import settings
 from django.contrib.auth import get_user_model
+from django.contrib.staticfiles.finders import find
 from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.db.models import F, Sum
 from django.test import Client, override_settings
 from django.urls import reverse
+from django.utils.html import escape
 from PIL import Image
 
 if not apps.is_installed("example_project.shop"):
     pytest.skip("needs the settings of the example project", allow_module_level=True)
 
 from example_project.places.models import City
+from example_project.shop.management.commands.demo import Command as Demo
 from example_project.shop.models import Document, Order, PaymentAudit, Product, Shipment, StaffProfile
+from example_project.shop.views import ACCOUNTS, QUESTIONS
+from mcp_django.setups import CLIENTS
+from mcp_django.testing import MCPClient
+from tests.schema_walk import check_schemas
 
 pytestmark = pytest.mark.django_db
 
@@ -216,3 +223,42 @@ def test_every_permission_of_the_warehouse_exists():
 
     warehouse = get_user_model().objects.get(username="warehouse")
     assert warehouse.user_permissions.count() == sum(map(len, WAREHOUSE_PERMISSIONS.values()))
+
+
+def test_the_start_page_says_where_to_connect_with_whom_and_what_to_ask():
+    page = Client().get("/").text
+    assert f"<code>{settings.MCP_BASE_URL}/mcp</code>" in page
+    for client in CLIENTS.values():
+        assert (client.title in page) is not bool(client.remote)
+    for text in [*ACCOUNTS, *QUESTIONS, f"claude mcp add --transport http shop {settings.MCP_BASE_URL}/mcp"]:
+        assert escape(text) in page
+
+
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_every_account_can_sign_in_where_clients_send_people(name):
+    client = Client()
+    asked = client.get(reverse("mcp_oauth:authorized-token-list"))
+    assert asked.status_code == 302
+    page = client.get(asked["Location"])
+    assert page.status_code == 200
+    assert client.post(asked["Location"], {"username": name, "password": name}).status_code == 302
+    assert client.get(reverse("mcp_oauth:authorized-token-list")).status_code == 200
+
+
+def test_the_icon_is_where_clients_are_told():
+    assert find(settings.MCP_DJANGO["SERVER_ICON"].removeprefix("/static/"))
+
+
+def test_the_demo_prints_what_the_start_page_shows():
+    out = io.StringIO()
+    Demo(stdout=out).announce(8000)
+    text = out.getvalue()
+    for shown in [*ACCOUNTS, f"{settings.MCP_BASE_URL}/mcp", "codex mcp add shop --url", "mcp_token admin"]:
+        assert shown in text
+
+
+def test_every_tool_has_schemas_that_all_clients_take():
+    user = get_user_model().objects.filter(is_superuser=True).first()
+    for schemas, free in (("full", True), ("plain", False)):
+        with override_settings(MCP_DJANGO={**settings.MCP_DJANGO, "SCHEMAS": schemas}):
+            assert bool(check_schemas(MCPClient(user).tools())) is free

@@ -5,25 +5,34 @@ are not told by the choices of a filter, nor lost by a write of who does not see
 message. (The plain ways, such as filters, are tested with each of them.)
 """
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.contrib import admin
 from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.context import MCPRequest
+from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.testapp.models import Author, Book, Profile, Tag
+from tests.testapp.models import Author, Book, Loan, Profile, Tag
 from tests.writing import call, refusal, request_of
 
 pytestmark = pytest.mark.django_db
-QUERY, GET, UPDATE, DESCRIBE = QueryRecords(), GetRecord(), UpdateRecord(), DescribeModel()
+QUERY, GET, UPDATE, DESCRIBE, AGGREGATE = (
+    QueryRecords(),
+    GetRecord(),
+    UpdateRecord(),
+    DescribeModel(),
+    AggregateRecords(),
+)
 
 
 class AuthorAdmin(admin.ModelAdmin):
@@ -156,6 +165,67 @@ def test_row_121_a_search_through_a_relation_finds_nothing_by_hidden_rows(name: 
     user = make_user("u", "testapp.view_book")
     assert titles(request_of(user, site), search="seen") == []
     assert titles(request_of(user, site), search="b") == ["b"]
+
+
+class SomeAuthorsAdmin(admin.ModelAdmin):
+    list_display = ["name"]
+    exclude = ["email"]
+
+    def get_queryset(self, request: Any) -> QuerySet[Any]:
+        return super().get_queryset(request).exclude(name="Hidden")
+
+
+class SearchedAdmin(admin.ModelAdmin):
+    list_display = ["title", "author"]
+    exclude = ["isbn"]
+    search_fields = [
+        "title",
+        "^isbn",
+        "author__name",
+        "author__email",
+        "tags__name",
+        "loans__borrower",
+        "owner__username",
+    ]
+
+
+class ClosedAdmin(admin.ModelAdmin):
+    mcp_expose = False
+
+
+@pytest.mark.parametrize("term", ["Hidden", "canary@", "999", "covert", "borrowed", "somebody"])
+def test_row_112_the_admins_search_finds_nothing_by_what_the_caller_could_not_read(term: str) -> None:
+    admin_site = admin.AdminSite("searched")
+    for model, model_admin in ((Book, SearchedAdmin), (Author, SomeAuthorsAdmin), (Tag, None), (Loan, None)):
+        admin_site.register(model, model_admin or admin.ModelAdmin)
+    admin_site.register(User, ClosedAdmin)
+    owner = User.objects.create(username="somebody")
+    book = make_book("Found", isbn="999", author=make_author("Hidden", email="canary@example.org"), owner=owner)
+    book.tags.add(Tag.objects.create(name="covert"))
+    Loan.objects.create(book=book, borrower="borrowed", due=datetime(2026, 1, 1, tzinfo=UTC))
+    other = make_book("Other", author=make_author("Seen", email="canary@example.com"))
+    other.tags.add(Tag.objects.create(name="overt"))
+    site = MCPSite(admin_site=admin_site)
+    member = request_of(make_user("u", "testapp.view_book", "testapp.view_author", staff=True), site)
+    root = request_of(make_superuser(), site)
+    assert titles(member, search=term, fields=["title"]) == []
+    assert titles(root, search=term, fields=["title"]) == (["Found"] if term in ("covert", "borrowed") else [])
+    assert call(AGGREGATE, member, model="testapp.book", search=term)["rows"] == [[0]]
+    assert titles(member, search="seen", fields=["title"]) == ["Other"]
+    assert titles(root, search="overt other", fields=["title"]) == ["Other"]
+
+
+def test_a_search_in_nothing_that_the_caller_could_read_is_refused() -> None:
+    admin_site = admin.AdminSite("unsearched")
+    options = {"list_display": ["title"], "fields": ["title"], "search_fields": ["isbn"]}
+    admin_site.register(Book, type("IsbnAdmin", (admin.ModelAdmin,), options))
+    request = request_of(make_superuser(), MCPSite(admin_site=admin_site))
+    assert "no text search" in refusal(QUERY, request, model="testapp.book", search="9")
+    assert "no text search" in refusal(AGGREGATE, request, model="testapp.book", search="9")
+    declared = MCPSite(admin_site=admin_site)
+    declared.register(Book, AdminExposure, search_fields=["isbn"])
+    make_book("Found", isbn="999")
+    assert titles(request_of(request.user, declared), search="999", fields=["title"]) == ["Found"]
 
 
 def test_row_121_a_search_that_may_look_nowhere_finds_nothing() -> None:

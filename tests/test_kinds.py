@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from mcp_django.kinds import kind_of, parse_text, parse_value
+from mcp_django.kinds import choice_of, kind_of, parse_operand, parse_text, parse_value
 from tests.fieldapp.models import Club, Guest, Remark, Sample, Seat
 from tests.testapp.models import Book
 
@@ -127,3 +127,37 @@ def test_row_131_relations_without_a_column_have_no_lookups(name: str) -> None:
     assert (kind.lookups, kind.sortable, kind.summable) == ((), False, False)
     with pytest.raises(ValueError, match="no value"):
         kind.parse(None, 1)
+
+
+CHOICES = [("L", "m"), ("M", "Medium"), ("m", "Mini"), ("X", "mini"), (10, "High"), (20, "10"), (None, "none")]
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        ("M", "M"),
+        ("m", "m"),
+        ("l", "L"),
+        ("Mini", "m"),
+        ("mini", "X"),
+        ("MINI", None),
+        ("medium", "M"),
+        (10, 10),
+        ("10", 10),
+        ("none", None),
+        ("other", None),
+    ],
+)
+def test_a_choice_is_what_is_spelt_exactly_so_and_otherwise_the_only_one(given: Any, stored: Any) -> None:
+    assert choice_of(CHOICES, given) == stored
+
+
+def test_a_number_with_choices_is_compared_with_any_number() -> None:
+    level = Sample._meta.get_field("level")
+    assert parse_operand(level, 5) == 5
+    assert parse_operand(level, "high") == 10
+    for parse in (parse_value, parse_operand):
+        with pytest.raises(ValueError, match="one of 1, 10"):
+            parse(level, "no")
+    with pytest.raises(ValueError, match="one of 1, 10"):
+        parse_value(level, 5)

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from mcp_django.kinds import kind_of
 from mcp_django.lookups import MAX_VALUES, declared_lookups, parse_condition, resolve_path, usual_lookups
@@ -100,21 +101,24 @@ def test_row_117_regular_expressions_are_off_unless_declared_and_capped() -> Non
     path = resolve_path(Book, "title")
     assert path is not None
     assert not {"regex", "iregex"} & set(kind_of(path.field).lookups)
-    assert declared_lookups(path, ["regex", "exact", "nonsense"]) == ("regex", "exact")
+    here = ("exact",) if connection.vendor == "sqlite" else ("regex", "exact")
+    assert declared_lookups(path, ["regex", "exact", "nonsense"]) == here
     with pytest.raises(ValueError, match="at most"):
         condition("title", "regex", "a" * 101)
     with pytest.raises(ValueError, match="regular expression"):
         condition("title", "regex", "(")
 
 
-@pytest.mark.parametrize("text", ["^(a+)+$", "(a|a)*b", "(?:a?){30}b", "a*a*a*a*b", "x+y+z+.*", "(x){9}"])
+@pytest.mark.parametrize("text", ["^(a+)+$", "(a|a)*b", "(?:a?){30}b", "a*a*a*a*b", "x+y+z+.*", "(x){9}", "a?a?a?a?a"])
 def test_row_117_an_expression_that_may_take_ages_is_refused(text: str) -> None:
     for lookup in ("regex", "iregex"):
         with pytest.raises(ValueError, match="repeat"):
             condition("title", lookup, text)
 
 
-@pytest.mark.parametrize("text", ["^A.*z$", "[0-9]{3}-[0-9]{4}", "colou?r", "(one|two)?", "^x+y+z+$"])
+@pytest.mark.parametrize(
+    "text", ["^A.*z$", "[0-9]{3}-[0-9]{4}", "colou?r", "(one|two)?", "^x+y+z+$", "(?i)x*?y+?z{2}?"]
+)
 def test_other_expressions_are_taken(text: str) -> None:
     assert condition("title", "regex", text) == ("regex", (text,))
 

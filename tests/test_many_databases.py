@@ -7,11 +7,12 @@ from django.apps import apps
 if not apps.is_installed("tests.databases_project.store"):
     pytest.skip("needs the settings of the project with several databases", allow_module_level=True)
 
+from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.db import DatabaseError, connections, router
 from django.test.utils import CaptureQueriesContext
 
-from mcp_django import ModelExposure
+from mcp_django import MCPSite, ModelExposure
 from mcp_django.costs import read_limits
 from mcp_django.exceptions import ToolError
 from mcp_django.methods.once import Once
@@ -269,3 +270,21 @@ def test_a_plan_of_one_alias_is_not_run_on_another(transactional_db, crates):
         finally:
             reads_replica.reset(token)
         assert any("sitesapp_item" in query["sql"] for query in asked)
+
+
+@pytest.mark.parametrize("names", [["name", "item__name"], ["name", "item__name__startswith"], ["items__name", "name"]])
+@pytest.mark.parametrize("kind", ["declared", "admin"])
+def test_a_search_does_not_look_into_another_database(crates, names, kind):
+    if kind == "admin":
+        admin_site = admin.AdminSite("crates")
+        options = {"search_fields": names, "list_display": ["name"]}
+        admin_site.register(Crate, type("CrateAdmin", (admin.ModelAdmin,), options))
+        site = MCPSite(admin_site=admin_site)
+    else:
+        site = MCPSite()
+        site.register(Crate, ModelExposure, fields=["id", "name"], search_fields=names)
+    request = request_of(make_superuser(), site)
+    for term, found in (("Crate 1", ["Crate 1"]), ("Item 1", []), ("Item", [])):
+        page = call(QueryRecords(), request, model=CRATE, search=term, fields=["name"], count=True)
+        assert [row[1] for row in page["rows"]] == found
+        assert page["count"] == len(found)

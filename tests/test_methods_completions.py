@@ -8,7 +8,6 @@ from mcp_types.methods import validate_server_result
 
 from mcp_django import site
 from mcp_django.addresses import FILE_TEMPLATE, RECORD_TEMPLATE
-from mcp_django.methods import completions
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book
@@ -185,7 +184,7 @@ def test_a_cache_that_is_out_of_order_limits_nothing(monkeypatch, caplog):
     def broken(*args):
         raise ConnectionError("no cache")
 
-    monkeypatch.setattr(completions, "hit", broken)
+    monkeypatch.setattr("mcp_django.rates.hit", broken)
     assert complete(MCPClient(make_superuser()), RECORD, "app_label")["values"] == ["testapp"]
     assert "not counted" in caplog.text
 

@@ -30,6 +30,25 @@ def test_R3_initialize_offers_another_revision_and_never_refuses(version):
     assert client.request("initialize", protocolVersion=version, **HELLO)["protocolVersion"] == "2025-11-25"
 
 
+@pytest.mark.parametrize(
+    ("icon", "src"),
+    [
+        ("/static/icon.png", "http://testserver/static/icon.png"),
+        ("https://cdn.example/i.svg", "https://cdn.example/i.svg"),
+    ],
+)
+def test_the_icon_is_told_by_its_whole_url(settings, icon, src):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "SERVER_ICON": icon}
+    hello = MCPClient(make_superuser(), version="2025-11-25").request(
+        "initialize", protocolVersion="2025-11-25", **HELLO
+    )
+    validate_server_result("initialize", "2025-11-25", hello)
+    assert hello["serverInfo"]["icons"] == [{"src": src}]
+    found = MCPClient(make_superuser("other")).request("server/discover")
+    validate_server_result("server/discover", "2026-07-28", found)
+    assert found["_meta"]["io.modelcontextprotocol/serverInfo"]["icons"] == [{"src": src}]
+
+
 def test_discover_names_all_revisions_capabilities_and_the_server():
     result = MCPClient(make_superuser()).request("server/discover")
     validate_server_result("server/discover", "2026-07-28", result)

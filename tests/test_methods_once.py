@@ -9,11 +9,11 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import AnonymousUser
+from django.contrib.auth.models import AnonymousUser, Permission
 from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
-from mcp_django import MCPSite, ToolError, ToolResult
+from mcp_django import MCPSite, ToolError, ToolResult, site
 from mcp_django.exceptions import Cancelled, InputRequired
 from mcp_django.methods import once
 from mcp_django.methods.once import OTHER, TOO_LONG, UNKNOWN, Once, clear_keyed_calls, take_key
@@ -24,7 +24,7 @@ from mcp_django.tools.base import Tool
 from mcp_django.tools.functions import FunctionTool
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.writes import CreateRecord, DeleteRecord, UpdateRecord
-from tests.factories import make_book, make_superuser
+from tests.factories import make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Tag
 from tests.writing import request_of
 
@@ -111,7 +111,7 @@ def test_the_endpoint_is_part_of_the_key(root: Any) -> None:
     assert len(work.calls) == 3
 
 
-@pytest.mark.parametrize("key", [5, [], {}, "x" * 101, "a\nb", "a\0"], ids=repr)
+@pytest.mark.parametrize("key", [5, ["x"], {"x": 1}, "x" * 101, "a\nb", "a\0"], ids=repr)
 def test_a_key_is_a_short_text(key: Any) -> None:
     result = MCPClient(make_superuser()).call("create_record", **TAG, idempotency_key=key)
     assert result.is_error
@@ -122,7 +122,8 @@ def test_a_key_is_a_short_text(key: Any) -> None:
 def test_a_key_that_is_left_empty_is_none() -> None:
     client = MCPClient(make_superuser())
     assert not client.call("create_record", **TAG, idempotency_key=None).is_error
-    assert "already exists" in client.call("create_record", **TAG, idempotency_key="").text
+    for empty in ("", [], {}):
+        assert "already exists" in client.call("create_record", **TAG, idempotency_key=empty).text
     assert not KeyedCall.objects.exists()
 
 
@@ -410,3 +411,68 @@ def test_the_key_and_the_write_are_kept_together(root: Any) -> None:
         transaction.set_rollback(True)
     assert not Tag.objects.exists()
     assert not KeyedCall.objects.exists()
+
+
+# Whose key it is, and who may see the result
+
+
+def test_a_key_belongs_to_the_client(settings: Any) -> None:
+    user = make_superuser()
+    one, other = request_of(user, client_id="one"), request_of(user, client_id="other")
+    work = counting()
+    for request, calls in ((one, 1), (one, 1), (other, 2), (other, 2), (one, 2)):
+        keyed(request, CreateRecord(), work, model="testapp.tag")
+        assert len(work.calls) == calls
+
+
+# A tool for writing is there as long as there is something to write.
+AUTHOR = ["testapp.view_author", "testapp.change_author"]
+WRITER = ["testapp.view_tag", "testapp.change_tag", "testapp.view_book", *AUTHOR]
+
+
+def rename(client: MCPClient, tag: Tag) -> Any:
+    return client.call("update_record", model="testapp.tag", pk=tag.pk, values={"name": "once"}, idempotency_key="a")
+
+
+@pytest.mark.parametrize("lost", ["change_tag", "view_book"])
+def test_the_result_is_not_shown_when_a_permission_is_lost(lost: str) -> None:
+    user, tag = make_user("writer", *WRITER), Tag.objects.create(name="new")
+    client = MCPClient(user)
+    assert "once" in rename(client, tag).text
+    assert "once" in rename(client, tag).text
+    Tag.objects.update(name="twice")
+    user.user_permissions.remove(Permission.objects.get(codename=lost))
+    again = rename(client, tag)
+    assert again.is_error
+    assert "not done again" in again.text
+    assert '"once"' not in again.text
+    assert Tag.objects.get().name == "twice"
+
+
+def test_the_result_is_not_shown_when_the_row_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, tag = MCPClient(make_superuser()), Tag.objects.create(name="new")
+    assert not rename(client, tag).is_error
+    monkeypatch.setattr(site.exposures[Tag], "get_queryset", lambda request: Tag.objects.none())
+    again = rename(client, tag)
+    assert again.is_error
+    assert '"once"' not in again.text
+
+
+def test_the_result_is_not_shown_to_a_token_with_fewer_scopes() -> None:
+    user = make_superuser()
+    first = request_of(user, scopes=frozenset({"mcp:read", "mcp:write", "mcp:admin"}))
+    fewer = request_of(user, scopes=frozenset({"mcp:read", "mcp:write"}))
+    keyed(first, plain(), counting())
+    with pytest.raises(ToolError, match="not done again"):
+        keyed(fewer, plain(), counting())
+
+
+def test_a_row_that_was_deleted_under_a_key_is_told_again() -> None:
+    book = make_book()
+    request = request_of(make_superuser())
+    arguments = {"model": "testapp.book", "pk": book.pk}
+    keyed(request, DeleteRecord(), counting(), **arguments)
+    book.delete()
+    work = counting()
+    assert keyed(request, DeleteRecord(), work, **arguments)["structuredContent"] == {"call": 1}
+    assert work.calls == []

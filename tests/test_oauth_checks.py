@@ -1,10 +1,19 @@
+from types import ModuleType
 from typing import Any
 
 import pytest
+from django.contrib import admin
+from django.urls import clear_script_prefix, get_urlconf, include, path, set_script_prefix
 
+from mcp_django import MCPSite, site
+from mcp_django.oauth import checks as oauth_checks
+from mcp_django.oauth.bearer import BearerAuthentication
 from mcp_django.oauth.checks import CHECKS, RULES
 from mcp_django.oauth.settings import provider_settings
+from mcp_django.signin import SignInFact
 
+# A URLconf with an endpoint and nothing else.
+urlpatterns = [path("mcp", site.urls)]
 BASE_URL = "https://shop.example"
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://127.0.0.1"}}
 # A value that the rule must find, for each setting.
@@ -119,11 +128,41 @@ def test_a_cache_of_one_process_does_not_limit_all(settings: Any) -> None:
 
 
 def test_documents_must_be_at_the_root_and_the_login_page_must_exist(settings: Any) -> None:
-    settings.ROOT_URLCONF = "django.contrib.auth.urls"
+    settings.ROOT_URLCONF = __name__
     settings.LOGIN_URL = "/accounts/login/"
     assert found() == ["mcp_django.W140", "mcp_django.W141"]
     settings.LOGIN_URL = "https://login.example/"
     assert found() == ["mcp_django.W140"]
+
+
+@pytest.mark.parametrize(
+    ("login", "expected"),
+    [
+        ("admin:login", []),
+        ("/sub/admin/login/", []),
+        ("/admin/login/", ["mcp_django.W141"]),
+        ("/subway/login/", ["mcp_django.W141"]),
+    ],
+)
+def test_a_project_below_a_path_has_its_login_page_there(settings: Any, login: str, expected: list[str]) -> None:
+    settings.LOGIN_URL = login
+    set_script_prefix("/sub")
+    try:
+        assert found() == expected
+    finally:
+        clear_script_prefix()
+
+
+def test_a_urlconf_without_an_endpoint_needs_nothing_and_those_that_are_named_do(settings: Any) -> None:
+    settings.ROOT_URLCONF = "django.contrib.auth.urls"
+    settings.LOGIN_URL = "login"
+    assert found() == []
+    configure(settings, mcp={"URLCONFS": ["tests.urls"]})
+    settings.LOGIN_URL = "admin:login"
+    assert found() == []
+    configure(settings, mcp={"URLCONFS": [__name__]})
+    assert found() == ["mcp_django.W140", "mcp_django.W141"]
+    assert get_urlconf() is None
 
 
 def test_an_endpoint_with_other_authentication_is_left_alone(settings: Any) -> None:
@@ -144,3 +183,95 @@ def test_the_cimd_fetcher_of_a_project_is_its_own_business(settings: Any) -> Non
 
 class Fetcher:
     """A fetcher that is not the toolkit's."""
+
+
+# What is kept of a sign-in
+
+
+class Nameless(SignInFact):
+    """A fact without a name."""
+
+
+class Reserved(SignInFact):
+    name = "credential"
+
+
+class Unlike(admin.AdminSite):
+    """An admin whose permission looks for a session."""
+
+    def has_permission(self, request: Any) -> bool:
+        return bool(request.session["door"])
+
+
+class Counting(admin.AdminSite):
+    """An admin whose permission is a query, which no check may make."""
+
+    def has_permission(self, request: Any) -> bool:
+        return request.user.groups.filter(name="door").exists()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "value", [["mcp_django.nothing"], [Nameless], [Reserved], [dict], ["mcp_django.signin.keep"], 5]
+)
+def test_a_fact_that_is_none_is_named(settings: Any, value: Any) -> None:
+    configure(settings, mcp={"SIGN_IN_FACTS": value})
+    assert found() == ["mcp_django.E143"]
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(Unlike, ["mcp_django.W144"]), (Counting, []), (admin.AdminSite, [])])
+def test_an_admin_that_looks_for_a_session_is_named(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, kind: Any, expected: list[str]
+) -> None:
+    monkeypatch.setattr(oauth_checks, "mounted_sites", lambda: [MCPSite("own", admin_site=kind("own"))])
+    assert found() == expected
+
+
+# Refusals
+
+
+def test_the_rate_of_refusals_is_a_rate(settings: Any) -> None:
+    configure(settings, mcp={"TOKEN_REFUSAL_RATE": "often", "REGISTRATION": "off"})
+    assert found() == ["mcp_django.E146"]
+    configure(settings, mcp={"TOKEN_REFUSAL_RATE": None, "REGISTRATION": "off"})
+    assert found() == ["mcp_django.E147"]
+
+
+# What was silent
+
+
+def test_a_cache_of_one_process_is_named_without_registration_too(settings: Any) -> None:
+    configure(settings, mcp={"REGISTRATION": "off"})
+    for backend in ("locmem.LocMemCache", "dummy.DummyCache"):
+        settings.CACHES = {"default": {"BACKEND": f"django.core.cache.backends.{backend}"}}
+        assert found() == ["mcp_django.W133"]
+
+
+@pytest.mark.parametrize("scheme", ["javascript", "JavaScript", "data", "file"])
+def test_a_scheme_that_a_browser_runs_is_named(settings: Any, scheme: str) -> None:
+    configure(settings, ALLOWED_REDIRECT_URI_SCHEMES=["https", "http", scheme])
+    assert found() == ["mcp_django.E148"]
+
+
+@pytest.mark.parametrize("prefix", ["o/", "accounts/oauth/", "any/where/"])
+def test_the_toolkits_introspection_is_found_at_any_path(settings: Any, prefix: str) -> None:
+    module = ModuleType("urls_with_introspection")
+    own = include(("oauth2_provider.urls", "oauth2_provider"))
+    module.urlpatterns = [path("", include("tests.urls")), path(prefix, own)]  # type: ignore[attr-defined]
+    settings.ROOT_URLCONF = module
+    assert found() == ["mcp_django.W142"]
+
+
+class Derived(BearerAuthentication):
+    """What a project makes of the app's class."""
+
+
+@pytest.mark.parametrize("named", [Derived, f"{__name__}.Derived", "mcp_django.oauth.bearer.BearerAuthentication"])
+def test_a_class_derived_from_the_apps_silences_nothing(settings: Any, named: Any) -> None:
+    configure(settings, mcp={"AUTHENTICATION_CLASSES": [named]}, PKCE_REQUIRED=False)
+    assert found() == ["mcp_django.E116"]
+
+
+@pytest.mark.parametrize("named", ["rest_framework.authentication.TokenAuthentication", "nowhere.Nothing"])
+def test_other_authentication_has_no_checks_of_oauth(settings: Any, named: str) -> None:
+    configure(settings, mcp={"AUTHENTICATION_CLASSES": [named]}, PKCE_REQUIRED=False)
+    assert found() == []

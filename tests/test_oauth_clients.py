@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from mcp_django.oauth.clients import ClientMetadata, InvalidMetadata, is_loopback, read_metadata
+from mcp_django.oauth.settings import provider_settings
 
 SCHEMES = ["https", "http", "cursor"]
 
@@ -33,6 +34,10 @@ def test_what_is_left_out_is_a_public_client() -> None:
         "http://localhost:6274/oauth/callback",
         "http://[::1]:1234/cb",
         "cursor://anysphere.cursor-mcp/oauth/callback",
+        "cursor:/callback",
+        "com.example.app:/oauth2redirect",
+        "com.example.my-app://callback",
+        "io.github.some-body.app:/cb?x=1",
     ],
 )
 def test_redirect_uris_of_real_clients_are_taken(uri: str) -> None:
@@ -66,6 +71,16 @@ def test_redirect_uris_of_real_clients_are_taken(uri: str) -> None:
         "file:///etc/passwd",
         "vscode://x/y",
         "cursor:",
+        "cursor:/",
+        "cursor:x",
+        "cursor:javascript:alert(1)",
+        "cursor:data:text/html,x",
+        "com.example.app:javascript:alert(1)",
+        "com.example.app:",
+        "com.example.app:x",
+        "com..app:/cb",
+        "Com.example.app:/cb",
+        "com.example_app:/cb",
         "/cb",
         "",
         "https://a.example/" + "x" * 2000,
@@ -114,3 +129,23 @@ def test_J184_clients_for_other_flows_are_refused(changes: dict[str, Any]) -> No
 )
 def test_loopback(uri: str, expected: bool) -> None:
     assert is_loopback(uri) is expected
+
+
+@pytest.mark.parametrize(
+    "scheme", "javascript data file vbscript blob about view-source filesystem chrome ws wss ftp mailto".split()
+)
+def test_what_a_browser_runs_or_reads_itself_is_refused_whatever_the_setting_says(scheme: str) -> None:
+    with pytest.raises(InvalidMetadata):
+        read_metadata({"redirect_uris": [f"{scheme}://a.example/cb"]}, [*SCHEMES, scheme])
+
+
+@pytest.mark.parametrize("scheme", ["kiro", "raycast", "warp", "windsurf", "zed"])
+def test_known_clients_are_taken_with_the_settings_that_the_app_gives(scheme: str) -> None:
+    schemes = provider_settings()["ALLOWED_REDIRECT_URI_SCHEMES"]
+    uri = f"{scheme}://mcp/oauth/callback"
+    assert read_metadata({"redirect_uris": [uri]}, schemes).redirect_uris == (uri,)
+
+
+def test_a_refusal_names_the_schemes_that_there_are() -> None:
+    with pytest.raises(InvalidMetadata, match=r"com\.example\.app.*cursor"):
+        read(redirect_uris=["vscode://x/y"])

@@ -1,4 +1,5 @@
 import json
+import re
 from typing import Any
 
 import pytest
@@ -58,6 +59,19 @@ def test_a_public_client_costs_no_password_hash(monkeypatch: pytest.MonkeyPatch)
     assert Application.objects.get().client_secret
 
 
+def test_a_secret_that_was_made_here_is_not_stretched_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    stretch = "django.contrib.auth.hashers.check_password", "oauth2_provider.oauth2_validators.check_password"
+    for name in ("oauth2_provider.models.make_password", *stretch):
+        monkeypatch.setattr(name, lambda *args, **kwargs: pytest.fail("hashed"))
+    answer = register(METADATA | {"token_endpoint_auth_method": "client_secret_post"}).json()
+    sent = {"grant_type": "refresh_token", "refresh_token": "x", "client_id": answer["client_id"]}
+    for secret, error in (("wrong", "invalid_client"), (answer["client_secret"], "invalid_grant")):
+        found = Client().post("/oauth/token/", {**sent, "client_secret": secret}).json()["error"]
+        assert found == error
+    stored = Application.objects.get().client_secret
+    assert Client().post("/oauth/token/", {**sent, "client_secret": stored}).json()["error"] == "invalid_client"
+
+
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
 def test_a_confidential_client_gets_its_secret_once_and_it_is_stored_hashed(method: str) -> None:
     answer = register(METADATA | {"token_endpoint_auth_method": method, "redirect_uris": [REGISTERED_URI]}).json()
@@ -110,15 +124,86 @@ def test_another_method_is_refused() -> None:
 # Limits
 
 
+def named(name: str, **changes: Any) -> dict[str, Any]:
+    return {**METADATA, "client_name": name, **changes}
+
+
 def test_J184_registrations_are_limited_by_address_whatever_headers_say(settings: Any) -> None:
     settings.MCP_DJANGO = settings.MCP_DJANGO | {"REGISTRATION_RATE": "2/h"}
     for number in range(2):
-        assert register(REMOTE_ADDR="192.0.2.1", HTTP_X_FORWARDED_FOR=f"198.51.100.{number}").status_code == 201
-    refused = register(REMOTE_ADDR="192.0.2.1", HTTP_X_FORWARDED_FOR="198.51.100.9", HTTP_X_REAL_IP="198.51.100.9")
+        headers = {"REMOTE_ADDR": "192.0.2.1", "HTTP_X_FORWARDED_FOR": f"198.51.100.{number}"}
+        assert register(named(f"Robot {number}"), **headers).status_code == 201
+    headers = {"HTTP_X_FORWARDED_FOR": "198.51.100.9", "HTTP_X_REAL_IP": "198.51.100.9"}
+    refused = register(named("Robot 9"), REMOTE_ADDR="192.0.2.1", **headers)
     assert refused.status_code == 429
     assert 0 < int(refused["Retry-After"]) <= 3600
+    assert re.search(r"Try again in \d+ (minutes|seconds)\.", refused.json()["error_description"])
     assert register(REMOTE_ADDR="192.0.2.2").status_code == 201
     assert Application.objects.count() == 3
+
+
+def test_a_program_that_registers_with_each_sign_in_is_one_client(settings: Any) -> None:
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"REGISTRATION_RATE": "1/h", "REGISTRATION_TOTAL_RATE": "2/h"}
+    answers = [
+        register(named("Tool", redirect_uris=[f"http://localhost:{port}/cb", f"http://127.0.0.1:{port}/cb"]))
+        for port in range(5000, 5040)
+    ]
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.json()["client_id"] for answer in answers}) == 1
+    assert answers[7].json()["redirect_uris"] == ["http://localhost:5007/cb", "http://127.0.0.1:5007/cb"]
+    assert Application.objects.count() == 1
+    assert register(named("Other tool")).status_code == 429
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"client_name": "Tool 2"},
+        {"redirect_uris": ["http://localhost:5000/other"]},
+        {"redirect_uris": ["http://127.0.0.1:5000/cb"]},
+        {"redirect_uris": ["https://localhost.example:5000/cb"]},
+        {"token_endpoint_auth_method": "client_secret_post"},
+    ],
+)
+def test_other_metadata_is_another_client(changes: dict[str, Any]) -> None:
+    first = register(named("Tool", redirect_uris=["http://localhost:5000/cb"])).json()
+    other = register({**named("Tool", redirect_uris=["http://localhost:5000/cb"]), **changes}).json()
+    assert other["client_id"] != first["client_id"]
+
+
+def test_the_same_metadata_from_another_address_is_another_client() -> None:
+    assert register().json()["client_id"] != register(REMOTE_ADDR="192.0.2.2").json()["client_id"]
+
+
+def test_a_port_of_localhost_counts_where_the_toolkit_compares_it(settings: Any) -> None:
+    settings.OAUTH2_PROVIDER = settings.OAUTH2_PROVIDER | {"ALLOW_LOCALHOST_LOOPBACK": False}
+    ids = {
+        register(named("Tool", redirect_uris=[f"http://localhost:{port}/cb"])).json()["client_id"] for port in (1, 2)
+    }
+    assert len(ids) == 2
+
+
+def test_a_client_that_was_deleted_meanwhile_is_made_anew() -> None:
+    first = register().json()
+    Application.objects.all().delete()
+    second = register().json()
+    assert first["client_id"] != second["client_id"]
+    assert Application.objects.get().client_id == second["client_id"]
+
+
+def test_a_confidential_client_gets_a_secret_of_its_own_each_time_and_that_is_bounded(settings: Any) -> None:
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"REGISTRATION_RATE": "3/h"}
+    hosted = named("Hosted", token_endpoint_auth_method="client_secret_post")
+    answers = [register(hosted) for _ in range(5)]
+    # The first counts by address, the others by what they are.
+    assert [answer.status_code for answer in answers] == [201, 201, 201, 201, 429]
+    assert len({answer.json()["client_secret"] for answer in answers[:4]}) == 4
+    assert [register(named(f"Robot {number}")).status_code for number in range(3)] == [201, 201, 429]
+
+
+def test_what_is_no_metadata_counts_too(settings: Any) -> None:
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"REGISTRATION_RATE": "2/h"}
+    assert [register(b"{").status_code for _ in range(3)] == [400, 400, 429]
 
 
 def test_J184_registrations_are_limited_in_total(settings: Any) -> None:

@@ -1,14 +1,19 @@
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.test import RequestFactory
+from django.test import RequestFactory, override_settings
+from django.urls import clear_script_prefix, set_script_prefix
 
 from mcp_django.oauth.resource import (
     canonical,
     default_resource,
     endpoints,
+    is_ambiguous,
+    issuer,
     metadata_url,
+    mounted_path,
     origin,
     resource_url,
     same_resource,
@@ -76,3 +81,34 @@ def test_endpoints_have_one_spelling(monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_resource(None) is None
     monkeypatch.setattr("mcp_django.mounts.mounted_endpoints", lambda: {"/mcp": "a"})
     assert default_resource(None) == "http://testserver/mcp"
+
+
+@pytest.fixture
+def prefix() -> Iterator[None]:
+    set_script_prefix("/front")
+    yield
+    clear_script_prefix()
+
+
+def test_the_script_prefix_stands_before_mounts(prefix: None) -> None:
+    assert issuer(None) == "http://testserver/front"
+    assert resource_url(None, "/mcp") == "http://testserver/front/mcp"
+    where = "http://testserver/front/.well-known/oauth-protected-resource/front/mcp"
+    assert metadata_url(None, "/mcp") == where
+    assert canonical(None, "http://testserver/front/mcp/") == "http://testserver/front/mcp"
+    assert canonical(None, "http://testserver/mcp") is None
+    assert default_resource(None) == "http://testserver/front/mcp"
+    for path, mounted in (("/front/mcp", "/mcp"), ("/mcp", "/mcp"), ("/frontier", "/frontier"), ("/front", "")):
+        assert mounted_path(path) == mounted
+
+
+@override_settings(ROOT_URLCONF="tests.sitesapp.urls")
+def test_a_mount_with_parameters_is_below_the_prefix_too(prefix: None) -> None:
+    assert canonical(None, "http://testserver/front/t/acme/mcp/") == "http://testserver/front/t/acme/mcp"
+    assert canonical(None, "http://testserver/t/acme/mcp") is None
+
+
+@override_settings(ROOT_URLCONF="tests.test_asgi")
+def test_a_prefix_makes_no_endpoint_another_one(prefix: None) -> None:
+    assert is_ambiguous("/mcp")
+    assert not is_ambiguous("/front/mcp")

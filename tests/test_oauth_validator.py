@@ -6,7 +6,6 @@ from django.contrib.auth import get_user_model
 from django.utils import timezone
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 from oauthlib.common import Request
-from oauthlib.oauth2.rfc6749 import errors
 
 from mcp_django.exceptions import AuthenticationFailed
 from mcp_django.oauth.bearer import verify
@@ -55,14 +54,25 @@ def test_J176_a_replay_revokes_what_was_refreshed_since_and_nothing_else(flow: F
     assert accepted(other["access_token"])
 
 
-def test_J176_the_loser_of_a_race_for_one_code_takes_both_down(flow: Flow) -> None:
-    code = flow.code()
-    tokens = flow.exchange(code).json()
-    request = Request("/oauth/token/", "POST", "", {})
-    request.client = Application.objects.get()
-    with pytest.raises(errors.InvalidGrantError):
-        MCPValidator().invalidate_authorization_code(flow.client_id, code, request)
-    assert not accepted(tokens["access_token"])
+@pytest.mark.parametrize("step", ["validate_code", "get_code_challenge", "confirm_redirect_uri"])
+def test_J176_the_loser_of_a_race_for_one_code_leaves_the_winner_its_tokens(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    code, original, winner = flow.code(), getattr(MCPValidator, step), []
+
+    def overtake(self: MCPValidator, *args: Any, **kwargs: Any) -> Any:
+        if not winner:
+            winner.append(None)
+            winner[0] = flow.exchange(code).json()
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(MCPValidator, step, overtake)
+    assert refused(flow.exchange(code))
+    assert accepted(winner[0]["access_token"])
+    assert AccessToken.objects.count() == 1
+    # Whoever comes later with the same code has read it somewhere.
+    assert refused(flow.exchange(code))
+    assert not accepted(winner[0]["access_token"])
 
 
 @pytest.mark.parametrize(

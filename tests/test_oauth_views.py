@@ -1,6 +1,7 @@
 import base64
 import json
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -365,9 +366,9 @@ def test_the_flow_works_behind_login_required_middleware_and_csrf_checks() -> No
 def test_users_see_and_remove_their_own_tokens_only(flow: Flow) -> None:
     tokens = flow.tokens()
     row = AccessToken.objects.get()
-    assert "Robot" in flow.browser.get("/oauth/authorized_tokens/").content.decode()
+    assert "Robot" in flow.browser.get("/oauth/authorized_tokens/").text.partition("</style>")[2]
     other = Flow(username="bob")
-    assert "Robot" not in other.browser.get("/oauth/authorized_tokens/").content.decode()
+    assert "Robot" not in other.browser.get("/oauth/authorized_tokens/").text.partition("</style>")[2]
     assert other.browser.post(f"/oauth/authorized_tokens/{row.pk}/delete/").status_code == 404
     assert "Robot" in flow.browser.get(f"/oauth/authorized_tokens/{row.pk}/delete/").content.decode()
     assert flow.browser.post(f"/oauth/authorized_tokens/{row.pk}/delete/").status_code == 302
@@ -399,3 +400,70 @@ def test_an_inactive_user_gets_no_code(flow: Flow) -> None:
     get_user_model().objects.update(is_active=False)
     assert flow.ask().status_code == 302
     assert REDIRECT_URI not in flow.ask()["Location"].split("next=")[0]
+
+
+# Private-use schemes
+
+
+@pytest.mark.parametrize("deny", [False, True])
+@pytest.mark.parametrize("uri", ["com.example.app:/oauth2redirect", "com.example.app://callback", "zed://mcp/callback"])
+def test_an_application_on_the_device_is_gone_back_to_by_its_own_scheme(uri: str, deny: bool) -> None:
+    flow = Flow(registered=(uri,))
+    page = flow.ask(redirect_uri=uri)
+    assert "runs on your own device" in page.content.decode()
+    answer = flow.answer(redirect_uri=uri, deny=deny)
+    assert answer.status_code == 302
+    assert answer["Location"].startswith(f"{uri}?")
+    sent = dict(parse_qsl(urlsplit(answer["Location"]).query))
+    assert sent["iss"] == ORIGIN
+    assert ("error" in sent) is deny
+    if not deny:
+        assert flow.exchange(sent["code"], redirect_uri=uri).status_code == 200
+
+
+# Refusals
+
+
+def test_wrong_secrets_are_tried_so_often_and_no_more(settings: Any) -> None:
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"TOKEN_REFUSAL_RATE": "3/h"}
+    flow = Flow()
+    tokens = flow.tokens()
+    wrong = {"grant_type": "refresh_token", "refresh_token": "x", "client_id": "somebody", "client_secret": "x"}
+    answers = [flow.application.post("/oauth/token/", wrong) for _ in range(5)]
+    assert [answer.status_code for answer in answers] == [401, 401, 401, 429, 429]
+    assert 0 < int(answers[-1]["Retry-After"]) <= 3600
+    assert answers[-1].json()["error"] == "temporarily_unavailable"
+    assert answers[-1]["Access-Control-Allow-Origin"] == "*"
+    # Named in a header, it is the same client; at another address it is another's.
+    basic = {"HTTP_AUTHORIZATION": "Basic " + base64.b64encode(b"somebody:x").decode()}
+    assert flow.application.post("/oauth/token/", {"grant_type": "refresh_token"}, **basic).status_code == 429
+    assert flow.application.post("/oauth/revoke_token/", {"token": "x"}, **basic).status_code == 429
+    assert flow.application.post("/oauth/token/", wrong, REMOTE_ADDR="192.0.2.2").status_code == 401
+    for _ in range(8):
+        tokens = flow.refresh(tokens["refresh_token"]).json()
+    assert verify(tokens["access_token"], RESOURCE)[0] == flow.user
+
+
+def test_an_address_is_refused_five_times_as_often_as_a_client(settings: Any) -> None:
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"TOKEN_REFUSAL_RATE": "2/h"}
+    sent = [{"grant_type": "refresh_token", "refresh_token": "x", "client_id": f"c{number}"} for number in range(12)]
+    answers = [Client().post("/oauth/token/", params).status_code for params in sent]
+    assert answers == [401] * 10 + [429] * 2
+
+
+def test_refusals_are_not_counted_without_a_rate_or_a_cache(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def down(*args: Any) -> None:
+        raise ConnectionError("cache")
+
+    wrong = {"grant_type": "refresh_token", "refresh_token": "x", "client_id": "c"}
+    with override_settings(MCP_DJANGO=settings.MCP_DJANGO | {"TOKEN_REFUSAL_RATE": None}):
+        assert Client().post("/oauth/token/", wrong).status_code == 401
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"TOKEN_REFUSAL_RATE": "0/h"}
+    monkeypatch.setattr("mcp_django.rates.cache.incr", down)
+    assert Client().post("/oauth/token/", wrong).status_code == 401
+
+
+@pytest.mark.parametrize("header", ["Basic", "Basic =", "Basic \xff", "Bearer x", "Basic " + "A" * 5000])
+def test_any_header_is_counted_as_somebody(header: str) -> None:
+    sent = {"grant_type": "refresh_token", "refresh_token": "x"}
+    assert Client().post("/oauth/token/", sent, HTTP_AUTHORIZATION=header).status_code in (400, 401)

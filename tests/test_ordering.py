@@ -5,14 +5,17 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.contrib.auth.models import User
-from django.db.models import F, QuerySet
+from django.db import connection
+from django.db.models import Count, F, OuterRef, QuerySet, Subquery, Value
+from django.db.models.functions import Concat, Length, Lower, TruncMonth
 
-from mcp_django import MCPSite, ModelExposure
+from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.context import MCPRequest
 from mcp_django.ordering import client_order_key, declared_ordering, default_ordering, sortable_names
+from mcp_django.tools.query import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Section
-from tests.writing import request_of, site_with
+from tests.writing import call, refusal, request_of, site_with
 
 
 class Ordered(ModelExposure):
@@ -169,3 +172,123 @@ def test_what_the_admin_does_not_let_people_sort_by_callers_cannot(given: list[s
     assert sortable_names(request, site.exposures[Book]) == given
     # The order of the list stays.
     assert [key.path for key in default_ordering(request, site.exposures[Book])] == ["title", "id"]
+
+
+class ComputedAdmin(admin.ModelAdmin):
+    """Sorts its columns by what the database computes, as the documentation of Django has it."""
+
+    list_display = ["name", "many", "full", "shout", "last", "twice", "month", "token", "silent", "broken", "rows"]
+
+    def get_queryset(self, request: Any) -> QuerySet[Any]:
+        last = Book.objects.filter(author=OuterRef("pk")).order_by("-pages").values("price")[:1]
+        rows = super().get_queryset(request).defer("email").alias(quiet=Length("name"))
+        return rows.annotate(number=Count("books"), last_price=Subquery(last), masked=Lower("secret_token"))
+
+    @admin.display(ordering="-number")
+    def many(self, author: Any) -> int:
+        return author.number
+
+    @admin.display(ordering=Concat("email", Value(" "), "name"))
+    def full(self, author: Author) -> str:
+        return f"{author.email} {author.name}"
+
+    @admin.display(ordering=Lower("name").desc())
+    def shout(self, author: Author) -> str:
+        return author.name.upper()
+
+    @admin.display(ordering=F("last_price").asc(nulls_last=True))
+    def last(self, author: Any) -> Any:
+        return author.last_price
+
+    @admin.display(ordering="quiet")
+    def twice(self, author: Author) -> int:
+        return len(author.name)
+
+    @admin.display(ordering=TruncMonth("born"))
+    def month(self, author: Author) -> Any:
+        return author.born
+
+    @admin.display(ordering="masked")
+    def token(self, author: Author) -> str:
+        return "*"
+
+    @admin.display(ordering=Lower("secret_token"))
+    def silent(self, author: Author) -> str:
+        return "*"
+
+    @admin.display(ordering=Lower("no_such_field"))
+    def broken(self, author: Author) -> str:
+        return "*"
+
+    @admin.display(ordering="data")
+    def rows(self, author: Author) -> str:
+        return "*"
+
+
+@pytest.fixture
+def computed(db: None) -> Any:
+    """A request for eleven authors of none to three books."""
+    for number in range(11):
+        name = f"{'aAbB'[number % 4]}{'x' * (number % 3)}"
+        born = f"1990-0{1 + number % 5}-1{number % 3}" if number % 4 else None
+        author = make_author(name, email=f"{number % 2}@example.org", born=born, secret_token=str(number))
+        for pages in range(number % 4):
+            make_book(author=author, pages=pages, price=f"{number * 7 % 5}.25")
+    admin_site = admin.AdminSite("computed")
+    admin_site.register(Author, ComputedAdmin)
+    return request_of(make_superuser(), MCPSite(admin_site=admin_site))
+
+
+def paged(request: Any, **arguments: Any) -> list[int]:
+    asked = {"model": "testapp.author", "limit": 3, **arguments}
+    page, found = call(QueryRecords(), request, **asked), []
+    while True:
+        found += [row[0] for row in page["rows"]]
+        if "next_cursor" not in page:
+            return found
+        page = call(QueryRecords(), request, **asked, cursor=page["next_cursor"])
+
+
+@pytest.mark.parametrize("fields", [["name"], ["name", "full"]], ids=["columns", "instances"])
+@pytest.mark.parametrize("sign", ["", "-"])
+@pytest.mark.parametrize("name", ["many", "full", "shout", "last", "twice", "month"])
+def test_a_column_is_sorted_by_an_annotation_or_an_expression(
+    computed: Any, name: str, sign: str, fields: list[str]
+) -> None:
+    def value(author: Author) -> Any:
+        books = list(author.books.order_by("-pages"))
+        return {
+            "many": len(books),
+            "full": f"{author.email} {author.name}",
+            "shout": author.name.lower(),
+            "last": books[0].price if books else None,
+            "twice": len(author.name),
+            "month": author.born and author.born.replace(day=1),
+        }[name]
+
+    authors = list(Author.objects.order_by("pk"))
+    pks = paged(computed, ordering=[sign + name], fields=fields)
+    assert sorted(pks) == [author.pk for author in authors]
+    by_pk = {author.pk: value(author) for author in authors}
+    values = [by_pk[pk] for pk in pks]
+    known = [value for value in values if value is not None]
+    turned = (sign == "-") is not (name in ("many", "shout"))
+    if name != "full" or connection.vendor == "sqlite":
+        # PostgreSQL sorts texts by the rules of a language.
+        assert known == sorted(known, reverse=turned)
+    assert values in (known + [None] * (11 - len(known)), [None] * (11 - len(known)) + known)
+    assert paged(computed, ordering=[sign + name], fields=fields, filters={"name__icontains": "a"}) == [
+        pk for pk in pks if "a" in Author.objects.get(pk=pk).name.lower()
+    ]
+
+
+def test_what_is_hidden_is_not_sorted_by_though_it_is_computed_with(computed: Any) -> None:
+    exposure = computed.mcp.site.exposures[Author]
+    expected = {"id", "name", "many", "full", "shout", "last", "twice", "month", "email", "born"}
+    assert set(sortable_names(computed, exposure)) == expected
+    for name in ("token", "silent", "broken", "rows"):
+        asked = {"model": "testapp.author", "ordering": [name]}
+        assert "cannot be ordered by" in refusal(QueryRecords(), computed, **asked)
+    computed.mcp.site.register(Author, AdminExposure, exclude=["email"])
+    request = request_of(computed.user, computed.mcp.site)
+    assert "full" not in sortable_names(request, request.mcp.site.exposures[Author])

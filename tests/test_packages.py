@@ -22,12 +22,13 @@ if not apps.is_installed("tests.packages_project.shelf"):
     pytest.skip("needs the settings of the packages project", allow_module_level=True)
 
 from django.contrib.auth.models import Permission, User
+from reversion.models import Version
 from taggit.models import Tag, TaggedItem
 
 import mcp_django
 from mcp_django.testing import MCPClient, MCPError
 from tests.packages_project.data import SECRETS, make_rows
-from tests.packages_project.shelf.models import Genre, Novel, Parcel, Place
+from tests.packages_project.shelf.models import Genre, Note, Novel, Parcel, Place
 
 # Django 6.1 says so of the admins of some packages.
 pytestmark = [pytest.mark.django_db, pytest.mark.filterwarnings(r"ignore:Overriding get_actions\(\) without")]
@@ -122,7 +123,8 @@ def test_there_are_rows_of_every_model():
 
 def test_no_check_fails():
     # What the settings of the tests are told: no TLS, no cache and no channel layer between workers.
-    known = {"mcp_django.W016", "mcp_django.W103", "mcp_django.W133"}
+    # Two of the packages keep the request for later, and one has an admin that asks for a second factor.
+    known = {f"mcp_django.{number}" for number in ("W016", "W048", "W103", "W133", "W145")}
     found = [m for m in checks.run_checks(include_deployment_checks=True) if m.level >= checks.WARNING]
     assert {message.id for message in found if not message.id.startswith(("security.", "oauth2_provider."))} == known
 
@@ -411,6 +413,19 @@ def test_a_change_is_in_the_history_of_the_package_too(client_of):
     ok(client.call("update_record", model="shelf.novel", pk=novel.pk, values={"pages": 999}))
     latest = novel.history.first()
     assert (latest.pages, latest.history_user.username) == (999, "root")
+
+
+def test_writes_leave_a_version_with_its_author_as_the_admins_views_do(client_of):
+    client = client_of("root")
+    made = ok(client.call("create_record", model="shelf.note", values={"title": "New", "body": "text"}))
+    ok(client.call("update_record", model="shelf.note", pk=made["pk"], values={"title": "Newer"}))
+    versions = Version.objects.get_for_object(Note.objects.get(pk=made["pk"]))
+    assert [version.field_dict["title"] for version in versions] == ["Newer", "New"]
+    assert {version.revision.user.username for version in versions} == {"root"}
+    assert "Changed Title" in versions[0].revision.comment
+    bad = client.call("update_record", model="shelf.note", pk=made["pk"], values={"title": ""})
+    assert bad.is_error
+    assert Version.objects.get_for_object(Note.objects.get(pk=made["pk"])).count() == 2
 
 
 def test_translated_fields_are_read_in_the_language_of_the_call(client_of):

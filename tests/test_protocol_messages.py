@@ -414,3 +414,27 @@ def test_requests_results_and_notifications_are_json_rpc() -> None:
         "method": "notifications/message",
         "params": {"level": "info"},
     }
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"id": "a\0", "method": "tools/call"},
+        {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "a\0b", "version": "1"}}},
+        {"id": 1, "method": "tools/call", "params": {"_meta": {"progressToken": "\0"}}},
+        {"id": 1, "method": "tools/call", "params": {"inputResponses": {"who": {"content": {"name": ["\0"]}}}}},
+        {"method": "notifications/cancelled", "params": {"requestId": "\0"}},
+        {"id": "q", "result": {"action": "accept", "content": {"name": "A\0"}}},
+        {"id": "q", "result": {"action": "accept", "content": {"A\0": 1}}},
+        {"id": "q", "error": {"code": 1, "message": "\0"}},
+    ],
+)
+def test_what_is_kept_of_a_message_has_no_character_that_cannot_be_stored(message: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest):
+        read_message({"jsonrpc": "2.0", **message})
+
+
+def test_what_is_a_tools_own_is_for_the_tool_to_refuse() -> None:
+    params = {"name": "x", "arguments": {"text": "\0"}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    assert read_message(message).params == params  # type: ignore[union-attr]

@@ -6,11 +6,11 @@ import pytest
 from django.contrib import admin
 from django.db.models import QuerySet
 
-from mcp_django import MCPSite, ModelExposure
+from mcp_django import MCPSite, ModelExposure, queries
 from mcp_django.context import MCPRequest
 from mcp_django.exceptions import ToolError
 from mcp_django.lookups import parse_condition, resolve_path
-from mcp_django.queries import COUNT_CAP, check_searchable, count_rows, narrowed, rows_of
+from mcp_django.queries import COUNT_CAP, check_searchable, chunks, count_rows, narrowed, rows_of
 from mcp_django.visibility import related_exposure
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import query_of, reader, site_with
@@ -125,3 +125,8 @@ def test_the_related_exposure_decides_about_a_filter_through_it() -> None:
     assert related_exposure(request, Book._meta.get_field("tags")) is None
     make_book().tags.set([Tag.objects.create(name="t")])
     assert found(request, Book, condition(Book, "tags__name", "exact", "t")) == set()
+
+
+def test_keys_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queries, "CHUNK", 2)
+    assert list(chunks([1, 2, 3, 4, 5])) == [[1, 2], [3, 4], [5]]

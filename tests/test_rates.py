@@ -2,7 +2,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.cache import cache
 
-from mcp_django.rates import caller_of, hit, parse_rate
+from mcp_django.rates import caller_of, give_back, hit, parse_rate
 
 
 @pytest.fixture
@@ -20,6 +20,15 @@ def test_a_period_has_its_number(now: list[float]) -> None:
     assert hit("x", "a", "2/h") == 1
     now[0] += 1
     assert hit("x", "a", "2/h") is None
+
+
+def test_a_use_can_be_given_back(now: list[float]) -> None:
+    assert [hit("x", "a", "1/h") for _ in range(2)] == [None, 3600]
+    give_back("x", "a", "1/h")
+    give_back("x", "a", "1/h")
+    give_back("x", "b", "1/h")
+    give_back("x", "a", None)
+    assert [hit("x", "a", "1/h") for _ in range(2)] == [None, 3600]
 
 
 def test_no_rate_is_no_limit() -> None:

@@ -22,6 +22,7 @@ from django.core.management import call_command, get_commands, load_command_clas
 
 from mcp_django.conf import DEFAULTS
 from mcp_django.oauth.checks import RULES
+from mcp_django.setups import CLIENTS, Connection
 from mcp_django.sites import CLOSED_APPS, GENERIC_TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,7 +34,7 @@ OWN_SETTINGS = """
 INSTALLED_APPS += ["shop"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the others are slow on purpose
 """
-# Programs that are not this project's; what is said of clients is compared with what `make demo` prints.
+# Programs that are not this project's; what is said of clients is compared with what `mcp_install` prints.
 FOREIGN = {"daphne", "gunicorn", "uvicorn"}
 
 
@@ -138,6 +139,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     (path / "project" / "asgi.py").write_text(readme_file("asgi.py"))
     (path / "shop" / "mcp.py").write_text(readme_file("shop/mcp.py"))
     (path / "shop" / "tests.py").write_text(readme_file("shop/tests.py"))
+    (path / "shop" / "signin.py").write_text(
+        next(block.text for block in snippets("python") if block.file == "shop/signin.py")
+    )
     return Project(path, token=Project(path).script("prepare", DJANGO_SUPERUSER_PASSWORD="ada"))
 
 
@@ -190,7 +194,7 @@ def test_each_declaration_setting_and_call_in_the_documentation_works(project: P
 
 
 def test_every_python_block_has_a_test_here() -> None:
-    tested = {"", "settings.py", "urls.py", "asgi.py", "shop/mcp.py", "shop/tests.py"}
+    tested = {"", "settings.py", "urls.py", "asgi.py", "shop/mcp.py", "shop/signin.py", "shop/tests.py"}
     assert {block.file for block in snippets("python")} <= tested
     assert {block.text for block in snippets("python") if block.file == "asgi.py"} == {readme_file("asgi.py")}
     assert {block.language for block in BLOCKS} <= {"python", "console", "json", "nginx", "sh"}
@@ -236,15 +240,17 @@ def test_make_targets_named_in_the_text_exist() -> None:
     assert {"demo", "test", "lint", "bench", "fixture-server"} <= named <= TARGETS
 
 
-def test_client_set_ups_are_those_that_make_demo_prints() -> None:
-    source = ROOT / "example_project" / "shop" / "management" / "commands" / "demo.py"
-    ready = source.read_text().replace("{{", "{").replace("}}", "}").replace("{url}", "http://127.0.0.1:8000/mcp")
+def test_client_set_ups_are_those_of_mcp_install() -> None:
+    connection = Connection("shop", url="http://127.0.0.1:8000/mcp")
+    ready = [client.text(connection) for client in CLIENTS.values()]
+    ready += [client.shell(connection) for client in CLIENTS.values() if client.shell]
+    ready += [client.after.format(name=connection.name, url=connection.url) for client in CLIENTS.values()]
     (table,) = re.findall(r"^\| client .*?\n\n", README.read_text(), re.MULTILINE | re.DOTALL)
     commands = [code for code in re.findall(r"`([^`]+)`", table) if re.match(r"(claude|codex|code|gemini|npx) ", code)]
     assert len(commands) == 6
     configured = [block.text.strip() for block in snippets("json") if "mcpServers" in block.text]
     for text in [*commands, *configured]:
-        assert text in ready
+        assert any("".join(text.split()) in "".join(set_up.split()) for set_up in ready)
 
 
 # Tables, links, ids

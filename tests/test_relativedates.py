@@ -147,6 +147,40 @@ def films(db: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     return reader(make_superuser(), site_with(Film)), clock
 
 
+# Where the clock goes back at midnight: the day, whose last hour comes twice, and the first moment of the next.
+LONG_DAYS = [
+    ("Africa/Cairo", "2025-10-30", datetime(2025, 10, 30, 22, tzinfo=UTC)),
+    ("America/Santiago", "2026-04-04", datetime(2026, 4, 5, 4, tzinfo=UTC)),
+    ("Asia/Beirut", "2025-10-25", datetime(2025, 10, 25, 22, tzinfo=UTC)),
+    # Goes back at one o'clock, so that midnight itself comes twice.
+    ("Atlantic/Azores", "2026-10-25", datetime(2026, 10, 26, 1, tzinfo=UTC)),
+]
+
+
+@pytest.mark.parametrize(("zone", "day", "end"), LONG_DAYS, ids=[zone for zone, _, _ in LONG_DAYS])
+@pytest.mark.parametrize("clock", ["morning", "last hour"])
+def test_a_day_on_which_the_clock_goes_back_has_all_of_its_hours(
+    films: Any, zone: str, day: str, end: datetime, clock: str
+) -> None:
+    request, now = films
+    now["now"] = end - (timedelta(minutes=10) if clock == "last hour" else timedelta(hours=20))
+    Film.objects.all().delete()
+    # Half hours, from a day before to a day after; those of the day itself have positive numbers.
+    for number in range(-48, 99):
+        Film.objects.create(year=number, shown=end - timedelta(hours=25) + number * timedelta(minutes=30))
+    inside, after = list(range(50)), list(range(50, 99))
+    with timezone.override(zone):
+        for text in (day, "today"):
+            assert found(request, {"shown": text}) == inside
+            assert found(request, {"shown__date": text}) == inside
+            assert found(request, {"shown__range": [text, text]}) == inside
+            assert found(request, {"shown__gte": text, "shown__lte": text}) == inside
+            assert found(request, {"shown__gt": text}) == after
+        assert found(request, {"shown__range": "today"}) == inside
+        assert found(request, {"shown__gt": "end of day"}) == after
+        assert found(request, {"shown__gt": "last 2 days"}) == after
+
+
 def found(request: Any, filters: Any) -> list[int]:
     rows = call(QUERY, request, model="filterapp.film", filters=filters, fields=["year"], ordering="year", limit=200)[
         "rows"

@@ -10,7 +10,9 @@ from django.db.models import QuerySet
 from django.db.models.query_utils import DeferredAttribute
 from django.test.utils import isolate_apps
 
+from mcp_django.completions.fields import complete_field
 from mcp_django.replaced import is_replaced, linked_reader, plain_rows
+from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Author, Book
@@ -106,13 +108,35 @@ def shouted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("shouted")
-def test_a_page_shows_what_the_attribute_gives_and_does_not_filter_on_the_column_behind_it() -> None:
-    book = make_book("Dune", isbn="1")
+def test_a_page_shows_what_the_attribute_gives_and_filters_on_the_column_behind_it() -> None:
+    book = make_book(isbn="1")
+    Book.objects.update(title="Dune")
     request = request_of(make_superuser(), site_with(Book, fields=["title", "isbn"]))
     query = {"model": "testapp.book", "fields": ["title", "isbn"]}
     assert call(QueryRecords(), request, **query)["rows"] == [[book.pk, "DUNE", "1"]]
-    assert "'title'" in refusal(QueryRecords(), request, **query, filters={"title": "Dune"})
-    assert "'title'" in refusal(QueryRecords(), request, **query, ordering=["title"])
+    assert call(QueryRecords(), request, **query, filters={"title": "Dune"})["returned"] == 1
+    assert call(QueryRecords(), request, **query, filters={"title": "DUNE"})["returned"] == 0
+    assert "no field 'title'" in refusal(AggregateRecords(), request, model="testapp.book", group_by=["title"])
+    assert list(complete_field(request, "testapp.book", "title", "D").values) == []
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("shouted")
+@pytest.mark.parametrize("fields", [["title"], ["isbn"]])
+def test_an_order_by_such_a_column_pages_by_what_it_holds(fields: list[str]) -> None:
+    for title in ("b", "A", "a", "C", "B", "c"):
+        Book.objects.filter(pk=make_book(isbn=title).pk).update(title=title)
+    request = request_of(make_superuser(), site_with(Book, fields=["title", "isbn"]))
+    for ordering in ("title", "-title"):
+        found, cursor = [], {}
+        for _ in range(6):
+            page = call(
+                QueryRecords(), request, model="testapp.book", limit=1, fields=fields, ordering=[ordering], **cursor
+            )
+            found += [row[0] for row in page["rows"]]
+            cursor = {"cursor": page.get("next_cursor")}
+        assert found == list(Book.objects.order_by(ordering).values_list("pk", flat=True))
+        assert cursor == {"cursor": None}
 
 
 @pytest.mark.django_db

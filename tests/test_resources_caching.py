@@ -31,6 +31,12 @@ def test_194_each_list_may_be_kept_as_long_as_the_setting_says(configured, expec
         assert [cache_ttl(method) for method in methods] == expected
 
 
+def test_lists_that_are_told_of_when_they_change_may_be_kept_for_a_minute_by_default():
+    kept = {method for method in CACHEABLE if cache_ttl(method) == 60_000}
+    assert kept == {"tools/list", "prompts/list", "resources/templates/list", "server/discover"}
+    assert {cache_ttl(method) for method in CACHEABLE.keys() - kept} == {0}
+
+
 def test_194_what_no_client_may_keep_has_no_time():
     with override_settings(MCP_DJANGO={"CACHE_TTL_MS": {"tools": 5}}):
         assert cache_ttl("tools/call") == 0

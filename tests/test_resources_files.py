@@ -1,6 +1,7 @@
 """Files of records: through the storage, bounded, and nothing else of the machine."""
 
 import base64
+import mimetypes
 import os
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,11 @@ def test_a_storage_without_paths_serves_too() -> None:
         ("a.svg", "text/plain"),
         ("a.xhtml", "text/plain"),
         ("a.js", "text/plain"),
+        ("a.csv", "text/csv"),
+        ("a.png", "image/png"),
+        ("a.mp3", "audio/mpeg"),
+        ("a.xls", "application/vnd.ms-excel"),
+        ("a.zip", "application/zip"),
         ("a.tar.gz", "application/octet-stream"),
         ("a", "application/octet-stream"),
         ("a.p\r\nX-Evil: 1", "application/octet-stream"),
@@ -79,6 +85,22 @@ def test_a_storage_without_paths_serves_too() -> None:
 )
 def test_row_160_what_could_be_run_is_plain_text(name: str, kind: str) -> None:
     assert file_type(name) == kind
+
+
+@pytest.mark.parametrize(
+    "ending", "hta mht mhtml eml swf xul xht css py exe bat jar wasm ps chm vbs url xlsm svgz webmanifest".split()
+)
+def test_what_a_system_would_run_or_open_has_no_type_of_its_own(ending: str) -> None:
+    # Which endings are known depends on the system.
+    mimetypes.add_type("application/x-unheard-of", ".unheard")
+    assert file_type("a.unheard") == "application/octet-stream"
+    assert file_type(f"a.{ending}") in ("text/plain", "application/octet-stream")
+
+
+def test_documents_of_offices_keep_their_types() -> None:
+    kind = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+    mimetypes.add_type(kind, ".docx")
+    assert file_type("a.docx") == kind
 
 
 @pytest.mark.parametrize(

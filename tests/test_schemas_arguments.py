@@ -71,10 +71,10 @@ def test_R18_the_schema_of_a_signature_is_flat_and_speaks_in_words() -> None:
                 "description": '(draft = In preparation, default "draft")',
             },
             "since": {
-                "type": ["string", "null"],
+                "type": "string",
                 "description": "First day (ISO 8601 date, such as 2026-07-28)",
             },
-            "tags": {"type": ["array", "null"], "items": {"type": "string"}},
+            "tags": {"type": "array", "items": {"type": "string"}},
             "limit": {"type": "integer", "default": 20, "description": "Rows. (default 20)"},
         },
         "required": ["year"],

@@ -157,8 +157,8 @@ def test_a_class_may_refuse_its_members(error: Exception) -> None:
             "an array of 2 items (an integer, a string)",
         ),
         (Dictionary(Anything()), {"type": "object", "additionalProperties": True}, ""),
-        (Nullable(Integer(1)), {"type": ["integer", "null"], "minimum": 1}, "at least 1"),
-        (Nullable(FLAG), {"type": ["string", "null"], "enum": ["a", None]}, ""),
+        (Nullable(Integer(1)), {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]}, "at least 1"),
+        (Nullable(FLAG), {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]}, ""),
         (Nullable(Anything()), {}, ""),
         (
             Nullable(AnyOf((Integer(), String(max_length=2)))),
@@ -203,7 +203,8 @@ def test_a_parameter_says_its_constraints_and_default_in_words() -> None:
         "x-mcp-header": "N",
         "description": "Rows of a page. (1 to 100, default 20)",
     }
-    assert Parameter("n", Nullable(Integer()), False, None).schema() == {"type": ["integer", "null"]}
+    assert Parameter("n", Nullable(Integer()), False, None).schema() == {"type": "integer"}
+    assert Parameter("n", Nullable(Integer()), False, 5).schema()["anyOf"] == [{"type": "integer"}, {"type": "null"}]
     assert Parameter("n", String(), False, MISSING, "Text.").schema() == {"type": "string", "description": "Text."}
 
 

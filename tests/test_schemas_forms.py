@@ -33,7 +33,7 @@ MOMENT = "ISO 8601 date and time, such as 2026-07-28T14:30:00Z"
         (forms.UUIDField(), {"type": "string", "description": "(UUID)"}),
         (forms.BooleanField(), {"type": "boolean", "description": "(must be true)"}),
         (forms.BooleanField(required=False), {"type": "boolean"}),
-        (forms.NullBooleanField(), {"type": ["boolean", "null"]}),
+        (forms.NullBooleanField(), {"anyOf": [{"type": "boolean"}, {"type": "null"}]}),
         (
             forms.IntegerField(min_value=1, max_value=lambda: 9, initial=3),
             {"type": "integer", "minimum": 1, "maximum": 9, "default": 3, "description": "(1 to 9, default 3)"},
@@ -75,7 +75,7 @@ MOMENT = "ISO 8601 date and time, such as 2026-07-28T14:30:00Z"
             DateRangeField(),
             {
                 "type": "array",
-                "items": {"type": ["string", "null"]},
+                "items": {"anyOf": [{"type": "string"}, {"type": "null"}]},
                 "minItems": 2,
                 "maxItems": 2,
                 "description": "(the first value of the range and the first after it, null for no bound, "
@@ -86,7 +86,7 @@ MOMENT = "ISO 8601 date and time, such as 2026-07-28T14:30:00Z"
             HStoreField(),
             {
                 "type": "object",
-                "additionalProperties": {"type": ["string", "null"]},
+                "additionalProperties": {"anyOf": [{"type": "string"}, {"type": "null"}]},
                 "description": "(texts by name)",
             },
         ),

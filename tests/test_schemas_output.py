@@ -68,13 +68,18 @@ class Everything:
     anything: Any
 
 
+def nullable(*schemas: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [*schemas, {"type": "null"}]}
+
+
+FREE = {"type": "object", "additionalProperties": True}
 LINE = {
     "type": "object",
     "properties": {
-        "price": {"type": ["string", "null"], "description": "With tax."},
-        "day": {"type": ["string", "null"]},
-        "status": {"type": ["string", "null"]},
-        "note": {"type": ["string", "null"], "description": "Free text"},
+        "price": {**nullable({"type": "string"}), "description": "With tax."},
+        "day": nullable({"type": "string"}),
+        "status": nullable({"type": "string"}),
+        "note": {**nullable({"type": "string"}), "description": "Free text"},
     },
     "required": ["price", "day", "status", "note"],
 }
@@ -93,23 +98,23 @@ def wrapped(schema: dict[str, Any]) -> dict[str, Any]:
         (bytearray, None),
         (int | str, None),
         (Line, LINE),
-        (dict, {"type": "object"}),
-        (dict[str, Any], {"type": "object"}),
-        (dict[str, int], {"type": "object", "additionalProperties": {"type": ["integer", "string", "null"]}}),
+        (dict, FREE),
+        (dict[str, Any], FREE),
+        (dict[str, int], {"type": "object", "additionalProperties": nullable({"type": "integer"}, {"type": "string"})}),
         (
             Address,
             {
                 "type": "object",
-                "properties": {"street": {"type": ["string", "null"]}, "city": {"type": ["string", "null"]}},
+                "properties": {"street": nullable({"type": "string"}), "city": nullable({"type": "string"})},
                 "required": ["street"],
             },
         ),
-        (str, wrapped({"type": ["string", "null"]})),
-        (int, wrapped({"type": ["integer", "string", "null"]})),
-        (list[Line], wrapped({"type": ["array", "null"], "items": {**LINE, "type": ["object", "null"]}})),
-        (list, wrapped({"type": ["array", "null"], "items": {}})),
-        (QuerySet, wrapped({"type": ["array", "null"], "items": {}})),
-        (Line | None, wrapped({**LINE, "type": ["object", "null"]})),
+        (str, wrapped(nullable({"type": "string"}))),
+        (int, wrapped(nullable({"type": "integer"}, {"type": "string"}))),
+        (list[Line], wrapped(nullable({"type": "array", "items": nullable(LINE)}))),
+        (list, wrapped(nullable({"type": "array", "items": {}}))),
+        (QuerySet, wrapped(nullable({"type": "array", "items": {}}))),
+        (Line | None, wrapped(nullable(LINE))),
         (
             Author,
             {"type": "object", "properties": {"pk": {}, "label": {"type": "string"}}, "required": ["pk", "label"]},
@@ -118,7 +123,7 @@ def wrapped(schema: dict[str, Any]) -> dict[str, Any]:
             Node,
             {
                 "type": "object",
-                "properties": {"children": {"type": ["array", "null"], "items": {}}},
+                "properties": {"children": nullable({"type": "array", "items": {}})},
                 "required": ["children"],
             },
         ),

@@ -206,7 +206,17 @@ def test_a_moment_with_a_zone_loses_it_where_the_project_has_none() -> None:
         (Boolean(), {"type": "boolean"}, ""),
         (PARSED[date], {"type": "string"}, "ISO 8601 date, such as 2026-07-28"),
         (COLOURS, {"type": "string", "enum": ["red", "green"]}, "green = Green as grass"),
-        (LEVELS, {"type": ["integer", "boolean", "number"], "enum": [1, True, 1.5]}, ""),
+        (
+            LEVELS,
+            {
+                "anyOf": [
+                    {"type": "integer", "enum": [1]},
+                    {"type": "boolean", "enum": [True]},
+                    {"type": "number", "enum": [1.5]},
+                ]
+            },
+            "",
+        ),
     ],
 )
 def test_R18_constraints_are_in_the_schema_and_in_words(kind: Type, schema: dict[str, object], words: str) -> None:

@@ -8,12 +8,20 @@ from zoneinfo import ZoneInfo
 
 import orjson
 import pytest
+from django import forms
 from django.contrib import admin
+from django.db import models
+from django.test.utils import isolate_apps
 from django.utils.html import format_html
 
 from mcp_django import MCPSite, ModelExposure
+from mcp_django.kinds import choices_of
 from mcp_django.serializers import clean_text, field_renderer, pk_text, render, render_column, resolve_column
+from mcp_django.tools.models import DescribeModel
+from tests.factories import make_superuser
+from tests.reading import reader, site_with
 from tests.testapp.models import Book, Loan, Note
+from tests.writing import call
 
 SITE = MCPSite()
 
@@ -161,3 +169,62 @@ def test_a_column_is_rendered_as_its_values_are(name: str, values: list[Any], li
     expected = [renderer(value) for value in values]
     assert render_column(name, renderer, tuple(values)) == (expected, 0)
     assert render_column(name, renderer, []) == ([], 0)
+
+
+class Several(models.CharField):
+    """Holds several of its choices in one text, as packages have it."""
+
+    flatchoices = None
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        return self.to_python(value)
+
+    def to_python(self, value: Any) -> Any:
+        return value.split(",") if isinstance(value, str) and value else value or []
+
+    def get_prep_value(self, value: Any) -> Any:
+        return ",".join(value) if isinstance(value, list) else value
+
+    def formfield(self, **kwargs: Any) -> Any:
+        return forms.MultipleChoiceField(choices=self.choices)
+
+
+@isolate_apps("tests.testapp")
+def test_a_field_of_several_choices_is_a_list_and_is_described(db: None) -> None:
+    class Shirt(models.Model):
+        class Meta:
+            app_label = "testapp"
+
+        sizes = Several(max_length=20, choices=[("s", "Small"), ("Groups", [("l", "Large")])])
+
+    field: Any = Shirt._meta.get_field("sizes")
+    assert choices_of(field) == [("s", "Small"), ("l", "Large")]
+    assert render_column("sizes", field_renderer(field, 100, ""), [["s", "l"], [], None]) == ([["s", "l"], [], None], 0)
+    request = reader(make_superuser(), site_with(Shirt))
+    described = call(DescribeModel(), request, model="testapp.shirt")["fields"]
+    assert "sizes* list s=Small|l=Large" in described
+    full = call(DescribeModel(), request, model="testapp.shirt", detail=True)
+    assert "list of text, required, one of s=Small | l=Large" in full["fields"][1]
+    assert full["input_schema"]["properties"]["sizes"]["type"] == "array"
+
+
+class Amount:
+    """A value of a class of the project's own."""
+
+    def __str__(self) -> str:
+        return "12.50 EUR"
+
+
+class Mute:
+    """One without a text."""
+
+
+@pytest.mark.parametrize("field", [models.DecimalField(), models.FloatField(), models.DateField(), models.CharField()])
+def test_a_value_that_its_kind_does_not_know_is_its_text(field: Any, caplog: pytest.LogCaptureFixture) -> None:
+    renderer = field_renderer(field, 100, "")
+    assert render_column("x", renderer, [Amount(), None]) == (["12.50 EUR", None], 0)
+    assert not caplog.records
+
+
+def test_a_value_without_a_text_is_null() -> None:
+    assert render_column("x", field_renderer(models.DecimalField(), 100, ""), [Mute(), None]) == ([None, None], 1)

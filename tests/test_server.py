@@ -1,5 +1,3 @@
-import asyncio
-import contextvars
 import json
 import logging
 import threading
@@ -12,7 +10,7 @@ from mcp_django.exceptions import InsufficientScope, NotFound
 from mcp_django.methods.base import Later
 from mcp_django.protocol.eras import Call
 from mcp_django.protocol.inbound import LEGACY_ERA, MODERN_ERA
-from mcp_django.server import Reply, in_thread, resume, resume_async, serve
+from mcp_django.server import Reply, resume, resume_async, serve
 from mcp_django.transports.request import build_request
 
 
@@ -96,30 +94,3 @@ async def test_an_async_failure_is_mapped_like_any_other():
 
     reply = await resume_async(request(), call(), Later(work, is_async=True))
     assert message(reply)["error"]["message"] == "Say which."
-
-
-async def test_work_runs_in_a_thread_of_the_named_pool_with_the_callers_context():
-    variable = contextvars.ContextVar("variable", default="none")
-    variable.set("mine")
-
-    def work():
-        seen = variable.get()
-        variable.set("changed")
-        return threading.current_thread().name, seen
-
-    name, seen = await in_thread("reads", work)
-    assert name.startswith("mcp-reads")
-    assert seen == "mine"
-    # H155: what a call sets is gone with it.
-    assert variable.get() == "mine"
-    assert (await in_thread("reads", variable.get)) == "mine"
-
-
-async def test_a_slow_tool_holds_up_no_read():
-    release = threading.Event()
-    slow = [in_thread("slow", release.wait) for _ in range(8)]
-    try:
-        assert await asyncio.wait_for(in_thread("reads", lambda: "read"), 5) == "read"
-    finally:
-        release.set()
-        await asyncio.gather(*slow)

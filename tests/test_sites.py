@@ -1,9 +1,14 @@
+from datetime import UTC, datetime
+
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import User
 from django.test import override_settings
+from django.utils import timezone
 
-from mcp_django import AdminExposure, AlreadyRegistered, MCPSite, ModelExposure, NotRegistered
+from mcp_django import AdminExposure, AlreadyRegistered, MCPSite, ModelExposure, NotRegistered, relativedates
 from mcp_django import site as default_site
+from mcp_django.methods import lifecycle
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser, make_user
 from tests.testapp.admin import BookAdmin
@@ -32,6 +37,28 @@ def test_auto_registration_can_be_turned_off():
     with override_settings(MCP_DJANGO={"AUTO_REGISTER": False}):
         assert Book not in default_site.exposures
     assert Book in default_site.exposures
+
+
+@pytest.mark.parametrize("places", [("site",), ("sites.site",), ("site", "sites.site")], ids=" and ".join)
+def test_the_default_site_follows_a_theme_that_puts_its_own_admin_site_in_later(monkeypatch, places):
+    assert Book in default_site.exposures
+    # Django's checks look at each one that there is.
+    monkeypatch.setattr("django.contrib.admin.sites.all_sites", set())
+    theme = admin.AdminSite()
+    theme.register(Author)
+    if places == ("sites.site",):
+        monkeypatch.setattr(admin, "site", admin.AdminSite())
+    for place in places:
+        monkeypatch.setattr(f"django.contrib.admin.{place}", theme)
+    assert list(default_site.exposures) == [Author]
+    assert default_site.exposures_by_label["testapp.author"].model_admin.admin_site is theme
+    # What urls.py registers when it is imported, which may be later than the first call.
+    theme.register(Book, BookAdmin)
+    assert list(default_site.exposures) == [Author, Book]
+    root = make_superuser()
+    assert "testapp.book" in MCPClient(root).call("list_models").text
+    monkeypatch.undo()
+    assert default_site.exposures[Book].model_admin.admin_site == admin.site
 
 
 def test_a_model_admin_can_keep_its_model_out(monkeypatch):
@@ -193,6 +220,32 @@ def test_instructions_name_the_models_that_the_caller_may_see_and_no_others():
     text = MCPClient(make_user("viewer", "testapp.view_author")).request("server/discover")["instructions"]
     assert "testapp.author" in text
     assert "testapp.book" not in text
+    assert len(text) <= 2_000
+
+
+@pytest.mark.parametrize(
+    ("zone", "words"),
+    [
+        (
+            "Pacific/Auckland",
+            "Today is Sunday, 2026-02-01, in the time zone Pacific/Auckland. Times in records are in UTC;",
+        ),
+        ("America/New_York", "Today is Saturday, 2026-01-31, in the time zone America/New_York."),
+        ("UTC", "Today is Saturday, 2026-01-31. Times are in UTC."),
+        (None, "Today is Sunday, 2026-02-01. Times are local, without a time zone."),
+    ],
+)
+@pytest.mark.parametrize("method", ["initialize", "server/discover"])
+def test_instructions_name_today_and_the_time_zone(monkeypatch, zone, words, method):
+    moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    monkeypatch.setattr(timezone, "now", lambda: moment)
+    monkeypatch.setattr(relativedates, "datetime", type("Clock", (datetime,), {"now": lambda: datetime(2026, 2, 1)}))
+    site = MCPSite(admin_site=admin.site)
+    request = request_of(make_superuser(), site)
+    found = {"initialize": lifecycle.initialize, "server/discover": lifecycle.discover}[method]
+    with override_settings(USE_TZ=zone is not None), timezone.override(zone or "UTC"):
+        text = found(request, {"protocolVersion": "2025-11-25"})["instructions"]
+    assert words in text
     assert len(text) <= 2_000
 
 

@@ -45,7 +45,7 @@ def question(key: str = "who") -> Question:
 
 
 def read(stream: str, after: int = 0) -> tuple[list[tuple[int, bytes]], bool]:
-    found = streams.read_events(stream, after)
+    found = streams.read_events(stream, after, bury=True)
     return list(found.messages), found.is_over
 
 
@@ -209,9 +209,9 @@ def test_a_call_that_waits_can_be_cancelled_by_its_session_alone(
 
 def test_203_a_call_whose_worker_is_gone_is_answered_with_an_error_once(stream: str) -> None:
     streams.append(stream, [b"a"])
-    silence(stream, seconds=streams.DEAD_AFTER - 5)
+    silence(stream, seconds=streams.DEAD_AFTER - 2)
     assert read(stream)[1] is False
-    streams.keep_alive(stream)
+    streams.keep_alive([stream])
     silence(stream, seconds=streams.DEAD_AFTER + 1)
     messages, over = read(stream, 1)
     error = json.loads(messages[0][1])
@@ -247,3 +247,28 @@ def test_a_session_has_one_stream_of_many_calls(session: ClientSession, stream: 
     assert streams.shared_stream(session) is None
     shared = streams.open_stream(session, None, b"", "2024-11-05")
     assert streams.shared_stream(session) == shared
+
+
+@override_settings(MCP_DJANGO=MCP | {"USER_STREAM_BYTES": 1_000_000})
+def test_questions_that_are_never_answered_keep_so_many_bytes_of_each_user(request_: MCPRequest) -> None:
+    call = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"x":"' + b"x" * 100_000 + b'"}}'
+
+    def ask(session: ClientSession) -> str:
+        stream = streams.open_stream(session, 7, call, "2025-11-25")
+        streams.ask(stream, [question()], Answers(), "2025-11-25")
+        return stream
+
+    other = ask(new_session(make_request(make_user("bob"))))
+    asked = [ask(new_session(request_)) for _ in range(30)]
+    kept = list(Stream.objects.exclude(pk=other).values_list("pk", flat=True))
+    assert set(kept) == set(asked[-9:])
+    assert Stream.objects.filter(pk=other).exists()
+    assert read(asked[0]) == ([], True)
+
+
+@override_settings(MCP_DJANGO=MCP | {"USER_STREAM_BYTES": 10})
+def test_a_call_that_is_being_worked_on_keeps_its_stream(session: ClientSession, stream: str) -> None:
+    done = streams.open_stream(session, 8, CALL, "2025-11-25")
+    streams.finish(done, b"answer")
+    newest = streams.open_stream(session, 9, CALL, "2025-11-25")
+    assert set(Stream.objects.values_list("pk", flat=True)) == {stream, newest}

@@ -181,7 +181,7 @@ def test_fields_of_the_action_form_are_arguments(root):
     call(RUN, root, model="testapp.book", action="reprice", pks=pks, arguments={"factor": 1.5, "kind": "gross"})
     assert Book.objects.get().title == "1.5 gross"
     assert "factor: Ensure this value" in refusal(tool, root, pks=pks, factor=0)
-    assert "factor: Give one value" in refusal(tool, root, pks=pks, factor={})
+    assert "factor: Give one value" in refusal(tool, root, pks=pks, factor={"a": 1})
     assert "(valid: net, gross)" in refusal(tool, root, pks=pks, kind="x")
     assert Book.objects.get().title == "1.5 gross"
 
@@ -375,7 +375,7 @@ def test_77_a_client_that_cannot_ask_answers_with_form_and_token(asking_site):
 def test_77_one_token_is_for_consent_and_answers(asking_site):
     asking = Asking(asking_site, "wipe")
     question = asking.call()
-    assert question["message"].endswith("Confirm it for these rows.\nWhy?")
+    assert question["message"].endswith("Confirm it for this row.\nWhy?")
     again = asking.call(confirm_token=question["confirm_token"])
     assert list(again["form"]["properties"]) == ["why"]
     assert "call without it first" in asking.refusal(form={"why": "old"})

@@ -5,9 +5,10 @@ from django.contrib import admin
 from django.core.exceptions import ImproperlyConfigured
 
 from mcp_django import MCPSite, ModelExposure, action, site
-from mcp_django.testing import MCPClient
+from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.actions import FunctionAction
 from mcp_django.tools.actiontools import ActionTool, RunAction, action_tool_name
+from mcp_django.tools.selection import EVERYTHING
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Tag
 from tests.writing import call, refusal, request_of
@@ -151,6 +152,28 @@ def test_the_default_site_offers_the_actions_as_tools():
     make_author()
     names = {tool.name for tool in site.get_tools(request_of(make_superuser(), scopes=frozenset({"mcp:write"})))}
     assert {"publish_testapp_book", "withdraw_testapp_book", "export_testapp_book", "run_action"} <= names
+
+
+def test_annotations_and_arguments_tell_what_an_action_does():
+    make_author()
+    offered = MCPClient(make_superuser()).tools()
+    tools = {tool["name"]: tool for tool in offered}
+    looks, writes = tools["export_testapp_book"], tools["publish_testapp_book"]
+    assert looks["annotations"]["destructiveHint"] is False
+    assert looks["inputSchema"]["properties"].keys() == EVERYTHING.keys()
+    assert writes["annotations"]["destructiveHint"] is True
+    asking = {"form", "confirm_token", "idempotency_key"}
+    assert writes["inputSchema"]["properties"].keys() == EVERYTHING.keys() | asking
+    # Nothing but the project's own word makes it one that a token for reading may run.
+    with pytest.raises(MCPError, match="403"):
+        MCPClient(make_superuser("reader"), scopes=["mcp:read"]).call("export_testapp_book", all=True)
+
+
+def test_an_export_of_a_query_asks_nothing():
+    make_book(title="Ada's", isbn="1")
+    for more in ({}, {"confirm_token": "", "form": {}}):
+        result = MCPClient(make_superuser(f"root{len(more)}")).call("export_testapp_book", all=True, **more)
+        assert result.structured["file"]["text"] == "1,Ada's\n"
 
 
 def test_a_parameter_with_the_name_of_a_way_to_pick_rows_is_the_actions_own(root):

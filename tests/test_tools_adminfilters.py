@@ -5,14 +5,20 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.contrib.auth.models import User
 from django.db import connection
+from django.db.models import F, QuerySet
 from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import AdminExposure, MCPSite
 from mcp_django.namedfilters import named_filters_of
+from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords
+from mcp_django.tools.record import GetRecord
+from mcp_django.tools.writes import DeleteRecord
 from tests.factories import make_superuser, make_user
 from tests.filterapp.admin import BrokenFilter, FilmAdmin, sidebar
 from tests.filterapp.models import Film, Genre, Studio
@@ -20,7 +26,7 @@ from tests.reading import reader
 from tests.writing import call, refusal
 
 pytestmark = pytest.mark.django_db
-QUERY, DESCRIBE = QueryRecords(), DescribeModel()
+QUERY, DESCRIBE, AGGREGATE, GET = QueryRecords(), DescribeModel(), AggregateRecords(), GetRecord()
 PERMISSIONS = ("filterapp.view_film", "filterapp.view_studio", "filterapp.view_genre")
 
 
@@ -267,3 +273,230 @@ def test_all_pages_of_a_named_filter_are_all_rows(root: Any) -> None:
 
 def test_the_sidebar_is_a_site_of_its_own() -> None:
     assert not admin.site.is_registered(Film)
+
+
+class ArchivedFilter(admin.SimpleListFilter):
+    """Leaves rows out until something is chosen."""
+
+    title = "archived"
+    parameter_name = "archive"
+
+    def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
+        return [("only", "Archived"), ("all", "All")]
+
+    def queryset(self, request: Any, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() == "all":
+            return queryset
+        return queryset.filter(archived=self.value() == "only")
+
+
+class FirstChoiceFilter(ArchivedFilter):
+    """Takes its default from its choices."""
+
+    def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
+        return [("none", "Not archived"), ("only", "Archived"), ("all", "All")]
+
+    def value(self) -> str | None:
+        return super().value() or self.lookup_choices[0][0]
+
+
+class OwnInitFilter(ArchivedFilter):
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.used_parameters.setdefault("archive", "none")
+
+
+class UnseenFilter(ArchivedFilter):
+    """Has no choices for anybody: the admin leaves it out."""
+
+    def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
+        return []
+
+
+class ArchivedFieldFilter(admin.BooleanFieldListFilter):
+    def queryset(self, request: Any, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        found = super().queryset(request, queryset)
+        return found if self.used_parameters else found.filter(archived=False)
+
+
+class BrokenOpeningFilter(ArchivedFilter):
+    def queryset(self, request: Any, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        raise RuntimeError("SELECT secret")
+
+
+def opened(*list_filter: Any, **options: Any) -> Any:
+    """Return a request for an admin of films with this sidebar, and the admin."""
+    admin_site = admin.AdminSite("opened")
+    options = {"list_display": ["title"], "list_filter": list_filter, **options}
+    admin_site.register(Film, type("OpenedAdmin", (admin.ModelAdmin,), options))
+    for model in (Studio, Genre):
+        admin_site.register(model)
+    user = User.objects.filter(is_superuser=True).first() or make_superuser()
+    return reader(user, MCPSite(admin_site=admin_site)), admin_site.get_model_admin(Film)
+
+
+def first_page(request: Any, model_admin: Any) -> str:
+    """Return the titles of the page that a browser gets first."""
+    opening = RequestFactory().get("/")
+    opening.user = request.user
+    return "".join(sorted(film.title for film in model_admin.get_changelist_instance(opening).result_list))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [ArchivedFilter, FirstChoiceFilter, OwnInitFilter, UnseenFilter, ("archived", ArchivedFieldFilter)],
+    ids=["simple", "first choice", "own init", "unseen", "of a field"],
+)
+def test_rows_are_those_of_the_admins_first_page_until_something_is_chosen(films: Any, entry: Any) -> None:
+    request, model_admin = opened(entry)
+    shown = first_page(request, model_admin)
+    assert shown == ("abcdefgh" if entry is UnseenFilter else "abcdefg")
+    page = call(QUERY, request, model="filterapp.film", fields=["title"], ordering="title", count=True)
+    assert "".join(row[1] for row in page["rows"]) == shown
+    assert page["count"] == len(shown)
+    assert ("applies by itself" in page.get("hint", "")) is (entry is not UnseenFilter)
+    assert titles(request, {"year__gte": 1980}) == shown[1:]
+    assert titles(request, {"or": [{"title": "a"}, {"title": "h"}]}) == shown[::7]
+    totals = call(AGGREGATE, request, model="filterapp.film")
+    assert totals["rows"] == [[len(shown)]]
+    assert ("applies by itself" in totals.get("hint", "")) is (entry is not UnseenFilter)
+    if entry is UnseenFilter:
+        return
+    for filters, found in (
+        ({"archive": "all"}, "abcdefgh"),
+        ({"archive": "only"}, "h"),
+        ({"or": [{"archive": "Archived"}, {"title": "a"}]}, "ah"),
+    ):
+        if not isinstance(entry, tuple):
+            assert titles(request, filters) == found
+    # One row is there for who knows its key, as the admin's page of it is.
+    assert call(GET, request, model="filterapp.film", pk=Film.objects.get(title="h").pk)["fields"]["title"] == "h"
+
+
+def test_pages_go_on_as_the_list_was_opened(films: Any) -> None:
+    request, _ = opened(ArchivedFilter)
+    asked = {"model": "filterapp.film", "fields": ["title"], "ordering": ["-title"], "limit": 3}
+    page, found = call(QUERY, request, **asked), ""
+    while True:
+        found += "".join(row[1] for row in page["rows"])
+        if "next_cursor" not in page:
+            break
+        page = call(QUERY, request, **asked, cursor=page["next_cursor"])
+    assert found == "gfedcba"
+
+
+def test_a_write_of_all_rows_that_match_leaves_out_what_the_list_leaves_out(films: Any) -> None:
+    request, _ = opened(ArchivedFilter)
+    asked: dict[str, Any] = {"model": "filterapp.film", "filters": {"year__gte": 1990}}
+    assert [film.title for film in films if film.year >= 1990] == ["g", "h"]
+    preview = call(DeleteRecord(), request, **asked)
+    call(DeleteRecord(), request, **asked, confirm_token=preview["confirm_token"])
+    assert set(Film.objects.values_list("title", flat=True)) == set("abcdefh")
+    asked["filters"]["archive"] = "all"
+    preview = call(DeleteRecord(), request, **asked)
+    call(DeleteRecord(), request, **asked, confirm_token=preview["confirm_token"])
+    assert set(Film.objects.values_list("title", flat=True)) == set("abcdef")
+
+
+def test_filters_that_narrow_by_nothing_cost_no_query(films: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Choosing(ArchivedFilter):
+        def lookups(self, request: Any, model_admin: Any) -> Any:
+            return [(film.title, film.title) for film in Film.objects.all()]
+
+        def queryset(self, request: Any, queryset: QuerySet[Any]) -> QuerySet[Any]:
+            return queryset.filter(title=self.value()) if self.value() else queryset
+
+    costs = []
+    for sidebar_of in ((), (Choosing, "year", "studio__name", ("studio", admin.RelatedOnlyFieldListFilter))):
+        request, _ = opened(*sidebar_of)
+        call(QUERY, request, model="filterapp.film", fields=["title"])
+        with CaptureQueriesContext(connection) as queries:
+            assert call(QUERY, request, model="filterapp.film", fields=["title"])["returned"] == 8
+        costs.append(len(queries))
+    assert costs[0] == costs[1]
+
+
+def test_a_filter_that_fails_while_nothing_is_chosen_narrows_nothing(films: Any, caplog: Any) -> None:
+    request, _ = opened(BrokenOpeningFilter)
+    assert titles(request, None) == "abcdefgh"
+    assert "A filter of the admin" in caplog.text
+
+
+def test_a_path_of_the_sidebar_is_open_though_its_relation_is_no_column(films: Any) -> None:
+    Film.objects.filter(title__in="ab").update(studio=Studio.objects.create(name="Big", country="at"))
+    request, _ = opened("studio__country", "genres__name", fields=["title"])
+    assert titles(request, {"studio__country": "at"}) == "ab"
+    assert titles(request, {"genres__name": "noir"}) == "b"
+    for closed in ("studio__name", "studio", "genres", "studio__owner__name"):
+        assert "has no filter" in refusal(QUERY, request, model="filterapp.film", filters={closed: "x"})
+    described = str(call(DESCRIBE, request, model="filterapp.film", detail=True))
+    assert "studio__country" in described
+    member = reader(make_user("m", "filterapp.view_film"), request.mcp.site)
+    assert "has no filter" in refusal(QUERY, member, model="filterapp.film", filters={"studio__country": "at"})
+
+
+class PreparedList(ChangeList):
+    def get_queryset(self, request: Any, *arguments: Any, **options: Any) -> QuerySet[Any]:
+        return super().get_queryset(request, *arguments, **options).annotate(twice=F("year") * 2)
+
+
+class PreparedAdmin(admin.ModelAdmin):
+    """Prepares what its columns show, and makes columns for each request."""
+
+    list_per_page = 2
+
+    def get_changelist(self, request: Any, **options: Any) -> Any:
+        return PreparedList
+
+    def get_changelist_instance(self, request: Any) -> Any:
+        listed = super().get_changelist_instance(request)
+        self.places = {film.pk: f"{film.title}!" for film in listed.result_list}
+        return listed
+
+    def place(self, film: Film) -> str:
+        return self.places[film.pk]
+
+    def doubled(self, film: Any) -> int:
+        return film.twice
+
+    def get_list_display(self, request: Any) -> Any:
+        name = request.user.get_username()
+
+        def greeting(film: Film) -> str:
+            return f"{film.title} for {name}"
+
+        @admin.display(boolean=True)
+        def is_old(film: Film) -> int:
+            return 1 if film.year < 1980 else 0
+
+        return ["title", "place", "doubled", greeting, is_old]
+
+
+def test_columns_are_prepared_and_made_for_each_request_as_for_the_admins_list(films: Any) -> None:
+    admin_site = admin.AdminSite("prepared")
+    admin_site.register(Film, PreparedAdmin)
+    site = MCPSite(admin_site=admin_site)
+    users = make_superuser(), make_user("member", *PERMISSIONS)
+    fields = ["title", "place", "doubled", "greeting", "is_old"]
+    for user in users:
+        page = call(QUERY, reader(user, site), model="filterapp.film", fields=fields, ordering="title")
+        expected = [
+            [film.title, f"{film.title}!", film.year * 2, f"{film.title} for {user}", film.year < 1980]
+            for film in films
+        ]
+        assert [row[1:] for row in page["rows"]] == expected
+        assert "hint" not in page
+        found = call(GET, reader(user, site), model="filterapp.film", pk=films[1].pk)["fields"]
+        assert [found[name] for name in fields] == expected[1]
+
+
+def test_a_list_that_cannot_be_prepared_costs_its_columns_alone(films: Any) -> None:
+    class Failing(PreparedAdmin):
+        def get_changelist_instance(self, request: Any) -> Any:
+            raise RuntimeError("prepared by a view of its own")
+
+    admin_site = admin.AdminSite("failing")
+    admin_site.register(Film, Failing)
+    request = reader(make_superuser(), MCPSite(admin_site=admin_site))
+    page = call(QUERY, request, model="filterapp.film", fields=["title", "doubled"], ordering="title")
+    assert [row[1:] for row in page["rows"]] == [[film.title, None] for film in films]

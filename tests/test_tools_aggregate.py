@@ -12,6 +12,7 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.context import MCPRequest
 from mcp_django.tools.aggregate import AggregateRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
+from tests.filterapp.models import Film, Screening
 from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag
 from tests.writing import call, refusal
@@ -262,3 +263,35 @@ def test_row_112_a_hidden_field_is_refused_like_a_missing_one() -> None:
 def test_row_116_titles_are_short_plain_words(request_: Any, title: str) -> None:
     asked = [{"function": "sum", "field": "pages", "as": title}]
     assert "short name" in refusal(AGGREGATE, request_, model="testapp.book", aggregates=asked, group_by=["title"])
+
+
+@pytest.mark.parametrize("group_by", [["author", "published:month"], ["status", "title"], ["created:hour", "title"]])
+def test_the_top_of_no_rows_is_nothing(request_: Any, group_by: list[str]) -> None:
+    found = call(
+        AGGREGATE,
+        request_,
+        model="testapp.book",
+        aggregates=["sum:pages", "count"],
+        group_by=group_by,
+        filters={"title": "no such"},
+        having={"count__gt": 0},
+        ordering=["-sum_pages"],
+        top=3,
+    )
+    assert found["rows"] == []
+    assert found["columns"] == [*group_by, "sum_pages", "count"]
+    assert not {"rest", "truncated"} & found.keys()
+
+
+def test_a_field_comes_before_a_period_of_the_same_name() -> None:
+    for year, title in ((1990, "a"), (1990, "b"), (2001, "c")):
+        film = Film.objects.create(title=title, year=year, released=f"{year}-05-01")
+        Screening.objects.create(film=film)
+    request = reader(make_superuser(), site_with(Screening, Film))
+    for group, rows in {
+        "film__year": [[1990, 2], [2001, 1]],
+        "film__released__year": [["1990", 2], ["2001", 1]],
+        "film__released:month": [["1990-05", 2], ["2001-05", 1]],
+    }.items():
+        assert call(AGGREGATE, request, model="filterapp.screening", group_by=[group])["rows"] == rows
+    assert "has no field" in refusal(AGGREGATE, request, model="filterapp.screening", group_by=["film__month"])

@@ -56,7 +56,7 @@ def test_the_first_call_shows_the_rows_and_what_would_change(root):
     arguments = {**BOOK, "filters": {"pages": 2}, "values": {"status": "published", "rating": 4.5}}
     preview = call(UPDATE, root, **arguments)
     assert preview["confirmation_required"] is True
-    assert preview["message"] == "This changes 2 rows of testapp.book: status = published, rating = 4.5."
+    assert preview["message"] == "This changes 2 rows of testapp.book: status = “published”, rating = “4.5”."
     assert (preview["rows"], preview["objects"]) == (2, ["Two", "Three"])
     assert preview["values"] == {"status": "published", "rating": "4.5"}
     assert statuses() == ["draft"] * 3
@@ -156,7 +156,7 @@ def test_H137_one_row_that_the_caller_may_not_change_stops_all():
     mine, shared = make_book("Mine", owner=user), make_book("Shared")
     request = request_of(user)
     text = refusal(UPDATE, request, **BOOK, filters={"pages": 0}, values={"pages": 1})
-    assert text.startswith("You may not change 1 of these rows of testapp.book: Shared. Nothing was changed.")
+    assert text.startswith("You may not change 1 of these rows of testapp.book: “Shared”. Nothing was changed.")
     assert confirmed(UPDATE, request, **BOOK, pks=[mine.pk], values={"pages": 1})["rows"] == 1
     assert Book.objects.get(pk=shared.pk).pages == 0
 
@@ -218,7 +218,7 @@ def test_D85_one_way_to_pick_rows_at_a_time(tool, root):
     assert "not both" in refusal(tool, root, **BOOK, pk=pk, pks=[pk], **values)
     assert "not both" in refusal(tool, root, **BOOK, pk=pk, search="x", **values)
     assert "Missing argument: pk" in refusal(tool, root, **BOOK, **values)
-    assert "Say which rows" in refusal(tool, root, **BOOK, filters={}, **values)
+    assert "Missing argument: pk" in refusal(tool, root, **BOOK, filters={}, pks=[], search="", **values)
     assert "Unknown argument 'all'" in refusal(tool, root, **BOOK, all=True, **values)
     assert "version" in refusal(tool, root, **BOOK, pks=[pk], version="x", **values)
     assert "values is empty" in refusal(UPDATE, root, **BOOK, pks=[pk], values={})
@@ -314,7 +314,7 @@ def test_H141_one_row_that_the_caller_may_not_delete_stops_all():
     make_book("Draft", owner=user)
     make_book("Out", owner=user, status="published")
     text = refusal(DELETE, request_of(user), **BOOK, filters={"pages": 0})
-    assert text.startswith("You may not delete 1 of these rows of testapp.book: Out.")
+    assert text.startswith("You may not delete 1 of these rows of testapp.book: “Out”.")
     assert Book.objects.count() == 2
 
 

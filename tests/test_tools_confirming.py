@@ -4,7 +4,7 @@ import pytest
 
 from mcp_django.exceptions import Declined, InputRequired
 from mcp_django.questions import Answers
-from mcp_django.tools.confirming import can_ask, confirm, listed, rows_question, settle
+from mcp_django.tools.confirming import can_ask, confirm, listed, quoted, rows_question, settle
 from tests.answering import DECLINE, ELICITS, accept
 from tests.factories import make_author, make_user
 from tests.writing import request_of
@@ -31,8 +31,23 @@ def test_77_only_who_can_ask_its_user_is_asked(user):
 
 
 def test_rows_are_named_up_to_a_number():
-    assert listed(["a", "b"], 2) == "a; b"
-    assert listed(["a", "b"], 5) == "a; b and 3 more"
+    assert listed(["a", "b"], 2) == "“a”; “b”"
+    assert listed(["a", "b"], 5) == "“a”; “b” and 3 more"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("two\nlines\r\n\r\nof\u2028text", "“two lines of text”"),
+        ("he said “yes” and „no”", "“he said 'yes' and 'no'”"),
+        ("\u202eDNE\u202c \x1b[2J\x00a\u200bb", "“DNE [2Jab”"),
+        ("x" * 1_000, f"“{'x' * 100}…”"),
+        ("", "“”"),
+        (5, "“5”"),
+    ],
+)
+def test_what_rows_hold_is_quoted_in_one_line(text, shown):
+    assert quoted(text) == shown
 
 
 def test_a_question_is_about_its_rows_in_any_order():

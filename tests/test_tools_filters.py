@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.db import connection
 from django.db.models import QuerySet
 from django.test.utils import CaptureQueriesContext
@@ -18,7 +19,7 @@ from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.filters import filters_argument
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_book, make_superuser, make_user
-from tests.filterapp.models import Film, Genre, Odd, Studio
+from tests.filterapp.models import Film, Genre, Odd, Patient, Screening, Studio
 from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Note, Tag
 from tests.writing import call, refusal
@@ -519,3 +520,81 @@ def test_an_expression_comes_through_the_protocol(db: None) -> None:
     for given in (filters, json.dumps(filters)):
         rows = client.call("query_records", filters=given, **arguments).structured["rows"]
         assert [row[1] for row in rows] == ["a", "c"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("filters", "sizes"),
+    [
+        ({"size": "M"}, "M"),
+        ({"size": "m"}, "m"),
+        ({"size__in": ["M", "m"]}, "Mm"),
+        ({"size": "Mini"}, "m"),
+        ({"size": "mini"}, "X"),
+        ({"size": "large"}, None),
+        ({"size": "MINI"}, None),
+        ({"size": "x"}, "X"),
+        ({"level__gt": 1}, "MmX"),
+        ({"level__gte": "High"}, "mX"),
+        ({"level__range": [2, 11]}, "Mm"),
+        ({"level__lt": 5.0}, "L"),
+        ({"level": 10}, "m"),
+        ({"level": 5}, None),
+    ],
+)
+def test_choices_that_differ_in_case_are_told_apart_and_numbers_are_compared(filters: Any, sizes: str | None) -> None:
+    for size, level in (("L", 1), ("M", 5), ("m", 10), ("X", 20)):
+        Screening.objects.create(size=size, level=level)
+    request = reader(make_superuser(), site_with(Screening))
+    arguments = {"model": "filterapp.screening", "filters": filters, "fields": ["size"], "ordering": ["id"]}
+    if sizes is None:
+        assert "one of" in refusal(QueryRecords(), request, **arguments)
+    else:
+        assert "".join(row[1] for row in call(QueryRecords(), request, **arguments)["rows"]) == sizes
+
+
+@pytest.mark.django_db
+def test_choices_of_a_sidebars_filter_that_differ_in_case_are_told_apart() -> None:
+    class SizeFilter(admin.SimpleListFilter):
+        title = "size"
+        parameter_name = "is"
+
+        def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
+            return [("M", "Medium"), ("m", "Mini"), ("L", "Large")]
+
+        def queryset(self, request: Any, queryset: Any) -> Any:
+            return queryset.filter(size=self.value())
+
+    admin_site = admin.AdminSite("sizes")
+    options = {"list_filter": [SizeFilter], "list_display": ["size"]}
+    admin_site.register(Screening, type("SizeAdmin", (admin.ModelAdmin,), options))
+    for size in "LMm":
+        Screening.objects.create(size=size)
+    request = reader(make_superuser(), MCPSite(admin_site=admin_site))
+    for given, size in (("M", "M"), ("m", "m"), ("mini", "m"), ("l", "L")):
+        found = call(QueryRecords(), request, model="filterapp.screening", filters={"is": given})
+        assert [row[1] for row in found["rows"]] == [size]
+
+
+@pytest.mark.django_db
+def test_a_filter_on_an_encrypted_column_finds_what_is_there_or_is_refused() -> None:
+    for number, nickname in enumerate(("Ann", "Bob")):
+        Patient.objects.create(name=nickname, diary="slept", plan="rest", nickname=nickname, age=number + 20)
+    request = reader(make_superuser(), site_with(Patient))
+    asked: dict[str, Any] = {"model": "filterapp.patient", "fields": ["diary", "plan", "nickname", "age"]}
+    assert call(QueryRecords(), request, **asked)["rows"][0][1:] == ["slept", "rest", "Ann", 20]
+    for filters, found in (
+        ({"nickname": "Bob"}, ["Bob"]),
+        ({"nickname__in": ["Ann", "Bob"]}, ["Ann", "Bob"]),
+        ({"age": 20}, ["Ann"]),
+        ({"plan__isnull": True}, []),
+        ({"plan": None}, []),
+    ):
+        assert [row[3] for row in call(QueryRecords(), request, filters=filters, **asked)["rows"]] == found
+    for name in ("diary", "diary__contains", "plan", "plan__icontains", "plan__in", "nickname__startswith", "age__gt"):
+        message = refusal(QueryRecords(), request, filters={name: "20"}, **asked)
+        assert any(words in message for words in ("has no filter", "takes other lookups", "isnull needs true or false"))
+    for name in ("diary", "plan", "nickname", "age"):
+        assert "ordered by" in refusal(QueryRecords(), request, ordering=[name], **asked)
+        assert "has no field" in refusal(AggregateRecords(), request, model="filterapp.patient", group_by=[name])
+    assert "has no field" in refusal(AggregateRecords(), request, model="filterapp.patient", aggregates=["sum:age"])

@@ -1,6 +1,5 @@
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from django import forms
@@ -8,11 +7,12 @@ from django.contrib.postgres.forms import SimpleArrayField
 from django.core.exceptions import ValidationError
 from django.utils import translation
 
-from mcp_django.tools.controls import as_query
-from mcp_django.tools.forms import error_lines, field_entries, filled, keep, page_entries, refuse, writable_names
+from mcp_django.tools.forms import error_lines, field_entries, keep, writable_names
+from mcp_django.tools.writes import CreateRecord
 from tests.factories import make_author, make_book, make_superuser
-from tests.testapp.models import Book, Loan, Tag
-from tests.writing import request_of
+from tests.filterapp.models import Screening
+from tests.testapp.models import Loan
+from tests.writing import call, refusal, request_of, site_with
 
 REQUEST = request_of(None)
 
@@ -93,89 +93,6 @@ def test_disabled_fields_and_those_that_are_not_seen_are_not_writable():
     assert writable_names(Ask(), {"a", "b", "c"}) == ["a", "c"]
 
 
-class BookForm(forms.ModelForm):
-    """Cleans as forms of projects do."""
-
-    sure = forms.BooleanField(required=False, initial=True)
-
-    class Meta:
-        model = Book
-        fields = ["title", "author", "price", "pages", "data", "tags", "published"]
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.posted_title = self.data.get(self.add_prefix("title"))
-
-    def clean(self):
-        cleaned: Any = super().clean()
-        if cleaned.get("title") == "Long":
-            cleaned["pages"] = 999
-        if cleaned.get("pages") == 13:
-            raise ValidationError("Thirteen.")
-        return cleaned
-
-
-@pytest.fixture
-def request_(db):
-    return request_of(make_superuser())
-
-
-def bound(request, obj, prefix=None, **values):
-    made = type("Made", (BookForm,), {"prefix": prefix})
-    draft = made(instance=obj)
-    data, wrong = page_entries(request, draft, values)
-    form = filled(draft, obj, values, as_query(data), {})
-    refuse(form, wrong)
-    return form
-
-
-@pytest.mark.parametrize("prefix", [None, "p"])
-def test_what_is_not_named_is_kept_and_still_reaches_clean(request_, prefix):
-    tag = Tag.objects.create(name="t")
-    book = make_book(" Old ", data={"b": 1})
-    book.tags.add(tag)
-    form = bound(request_, book, prefix, price="5")
-    assert not form.errors
-    assert form.changed_data == ["price"]
-    assert form.posted_title == " Old "
-    assert form.cleaned_data["author"] == book.author
-    assert form.cleaned_data["tags"] == [tag]
-    assert form.cleaned_data["sure"] is True
-    form.save()
-    book.refresh_from_db()
-    assert (book.title, book.price, book.data, list(book.tags.all())) == (" Old ", 5, {"b": 1}, [tag])
-
-
-def test_what_clean_sets_is_saved_though_it_was_not_named(request_):
-    book = make_book("Old", pages=1)
-    bound(request_, book, title="Long").save()
-    book.refresh_from_db()
-    assert (book.title, book.pages) == ("Long", 999)
-
-
-def test_a_value_that_does_not_change_is_not_a_change(request_):
-    book = make_book("Old", data={"a": [1]})
-    assert bound(request_, book, title="Old", data={"a": [1]}, author=book.author_id, tags=[]).changed_data == []
-    assert bound(request_, book, data={"a": [2]}).changed_data == ["data"]
-
-
-def test_errors_are_told_by_field_and_for_the_row(request_):
-    form = bound(request_, make_book(), title="", pages=13, data=5, author="x")
-    lines = error_lines(form, ["title", "pages", "author"])
-    assert lines == [
-        "title: This field is required.",
-        "(row): Thirteen.",
-        "author: No testapp.author has this primary key.",
-    ]
-
-
-def test_G134_nothing_is_told_of_a_field_that_the_caller_does_not_see(request_):
-    form = bound(request_, None, title="New")
-    lines = error_lines(form, ["title", "price"])
-    hidden = "(another field): its value is missing or not valid, and you cannot set it here"
-    assert lines == [hidden, "price: This field is required."]
-
-
 def test_choices_are_named_where_one_is_wrong_but_not_without_end():
     class Ask(forms.Form):
         some = forms.ChoiceField(choices=[("Group", [(number, "x") for number in range(30)])])
@@ -185,7 +102,8 @@ def test_choices_are_named_where_one_is_wrong_but_not_without_end():
     assert line.endswith("(valid: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, …)")
 
 
-def test_times_that_are_kept_lose_nothing(request_):
+@pytest.mark.django_db
+def test_times_that_are_kept_lose_nothing():
     moment = datetime(2030, 1, 1, 1, 1, 1, 123456, tzinfo=UTC)
     loan = Loan(book=make_book(), borrower="Ann", due=moment)
     form_class = forms.modelform_factory(Loan, fields=["borrower", "due"])
@@ -195,8 +113,29 @@ def test_times_that_are_kept_lose_nothing(request_):
     assert form.save(commit=False).due == moment
 
 
+@pytest.fixture
+def request_(db):
+    return request_of(make_superuser())
+
+
 def test_a_foreign_key_to_another_column_is_given_by_the_primary_key(request_):
     author = make_author("Ada")
     field = forms.ModelChoiceField(type(author).objects.all(), to_field_name="name")
     assert field_entries(request_, field, "f", author.pk) == [("f", "Ada")]
     assert field_entries(request_, field, "f", {"pk": author.pk, "label": "x"}) == [("f", "Ada")]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [("M", "M"), ("m", "m"), ("Mini", "m"), ("mini", "X"), ("medium", "M"), ("MINI", None), ("huge", None)],
+)
+def test_a_choice_that_differs_in_case_from_another_is_the_one_that_is_written(given, stored):
+    request = request_of(make_superuser(), site_with(Screening))
+    values = {"size": given, "level": 1, "seats": 1, "takings": 1, "weight": 1}
+    if stored is None:
+        assert "size" in refusal(CreateRecord(), request, model="filterapp.screening", values=values)
+        assert not Screening.objects.exists()
+    else:
+        call(CreateRecord(), request, model="filterapp.screening", values=values)
+        assert Screening.objects.get().size == stored

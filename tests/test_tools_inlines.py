@@ -120,4 +120,4 @@ def test_an_inline_that_is_like_no_other_is_left_out(
     found = read(root, order)
     assert "lines" not in found["inlines"]
     assert found["inlines"]["shipments"] == []
-    assert "LineInline of inlineapp.order cannot be shown" in caplog.text
+    assert "LineInline of inlineapp.order failed" in caplog.text

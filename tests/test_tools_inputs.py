@@ -8,7 +8,8 @@ from django.http import Http404
 
 from mcp_django import ToolError, site
 from mcp_django.exceptions import NotFound
-from mcp_django.tools.inputs import as_object, as_pks, json_or_text, one_transaction, pick_rows, refusals, taken
+from mcp_django.tools.inputs import as_object, as_pks, one_transaction, pick_rows, refusals, taken
+from mcp_django.tools.wording import json_or_text
 from tests.factories import make_book, make_superuser, make_user
 from tests.testapp.models import Book, Shelf
 from tests.writing import request_of
@@ -120,6 +121,17 @@ def test_G133_refusals_say_nothing_of_the_database(error, text):
             raise error
 
     assert error_of(fail) == text
+
+
+@pytest.mark.parametrize("error", [ValidationError("x"), PermissionDenied(), IntegrityError(), OperationalError()])
+def test_what_is_not_undone_is_not_told_to_be(error):
+    def fail():
+        with refusals(undone=False):
+            raise error
+
+    assert "what it had done before stays" in error_of(fail)
+    assert "othing was changed" not in error_of(fail)
+    assert not error_of(fail).endswith("busy. Repeat the call.")
 
 
 def test_other_failures_pass():

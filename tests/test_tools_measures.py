@@ -5,14 +5,16 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context import MCPRequest
+from mcp_django.exceptions import ToolError
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.measures import COMPARISONS, find_title, trimmed
 from tests.factories import make_author, make_book, make_superuser
+from tests.filterapp.models import Screening
 from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Placement, Shelf
 from tests.writing import call, refusal
@@ -198,3 +200,68 @@ def test_values_that_are_no_numbers_stay() -> None:
     assert trimmed(Decimal("NaN"), 2).is_nan()
     assert trimmed(None, 2) is None
     assert str(trimmed(Decimal("1.5"), None)) == "1.5"
+
+
+TAKINGS = [Decimal("999999999999.999"), Decimal("0.001"), Decimal("-0.007"), Decimal("13000010658.756"), Decimal("0.1")]
+
+
+def test_a_sum_of_decimals_is_exact() -> None:
+    rows = [Screening(takings=value, seats=int(number % 3 == 0)) for number, value in enumerate(TAKINGS * 60)]
+    Screening.objects.bulk_create(rows)
+    request = reader(make_superuser(), site_with(Screening))
+    total = sum(TAKINGS) * 60
+    found = call(AGGREGATE, request, model="filterapp.screening", aggregates=["sum:takings"])
+    assert found["rows"] == [[str(total)]]
+    halves = [sum((row.takings for row in rows if row.seats == half), Decimal(0)) for half in (0, 1)]
+    asked = {"model": "filterapp.screening", "aggregates": ["sum:takings"], "group_by": ["seats"]}
+    assert call(AGGREGATE, request, **asked)["rows"] == [[half, str(sum_)] for half, sum_ in enumerate(halves)]
+    # The order, the condition and what is left over are computed by the database.
+    first = max((0, 1), key=lambda half: halves[half])
+    found = call(AGGREGATE, request, **asked, ordering=["-sum_takings"], limit=1)
+    assert found["rows"] == [[first, str(halves[first])]]
+    assert found["rest"]["sum_takings"] == str(halves[1 - first])
+    for lookup, given, count in (
+        ("exact", halves[0], 1),
+        ("gt", min(halves), 1),
+        ("gte", min(halves), 2),
+        ("lt", min(halves), 0),
+        ("range", [str(min(halves)), str(max(halves) - Decimal("0.001"))], 1),
+    ):
+        value = given if isinstance(given, list) else str(given)
+        found = call(AGGREGATE, request, **asked, having={f"sum_takings__{lookup}": value})
+        assert len(found["rows"]) == count, lookup
+    found = call(AGGREGATE, request, **{**asked, "group_by": ["seats", "size"]}, top=1)
+    assert found["rest"]["sum_takings"] == str(halves[1 - first])
+
+
+def test_a_sum_of_no_decimals_is_null() -> None:
+    request = reader(make_superuser(), site_with(Screening))
+    found = call(AGGREGATE, request, model="filterapp.screening", aggregates=["sum:takings"])
+    assert found["rows"] == [[None]]
+
+
+@pytest.mark.parametrize(
+    ("values", "aggregate"),
+    [
+        ({"seats": 2**63 - 1}, "sum:seats"),
+        ({"weight": 1.7e308}, "avg:weight"),
+        ({"weight": 1.7e308}, "sum:weight"),
+        ({"takings": Decimal("999999999999.999")}, "sum:takings"),
+    ],
+)
+@pytest.mark.parametrize("group", [{}, {"group_by": ["size"]}, {"group_by": ["size", "level"], "top": 1}])
+def test_what_outgrows_the_database_is_right_or_refused_in_words(
+    values: Any, aggregate: str, group: dict[str, Any]
+) -> None:
+    number = 9300 if "takings" in values else 3
+    Screening.objects.bulk_create([Screening(**values) for _ in range(number)])
+    request = reader(make_superuser(), site_with(Screening))
+    arguments = {"model": "filterapp.screening", "aggregates": [aggregate], **group}
+    value = next(iter(values.values()))
+    right = (str(value * number),) if isinstance(value, (int, Decimal)) else (None, "Infinity", "inf")
+    try:
+        with transaction.atomic():
+            outcome = call(AGGREGATE, request, **arguments)["rows"][0][-1]
+    except ToolError as error:
+        outcome = error.message
+    assert outcome in (*right, "A sum or an average is too large for the database. Narrow the filters.")

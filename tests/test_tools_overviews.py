@@ -107,8 +107,8 @@ def test_what_may_be_done_follows_permissions_token_and_site() -> None:
     user = make_user("u", "testapp.view_book", "testapp.change_book")
     exposure = site.exposures[Book]
     assert may_words(reader(user, site), exposure) == "view change"
-    assert writable_fields(reader(user, site), exposure)["title"] is True
-    assert writable_fields(reader(user, site), exposure)["rating"] is False
+    assert writable_fields(reader(user, site), exposure)["title"].required is True
+    assert writable_fields(reader(user, site), exposure)["rating"].required is False
     assert writable_fields(reader(user, site), site.exposures[Loan]) == {}
     token = request_of(user, site, scopes=frozenset({"mcp:read"}))
     assert (may_words(token, exposure), writable_fields(token, exposure)) == ("view", {})

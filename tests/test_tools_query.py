@@ -9,6 +9,7 @@ from django.db import connection
 from django.test import override_settings
 
 from mcp_django.pagination import CURSOR_ERROR
+from mcp_django.tools import query
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from tests.factories import make_author, make_book, make_superuser
@@ -77,18 +78,25 @@ def test_null_stands_where_the_caller_wants_it(request_: Any, ordering: str, las
     assert rows[-1][1] == last
 
 
-def test_a_slow_page_whose_order_no_index_serves_says_so(request_: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_library(2)
-    monkeypatch.setattr("mcp_django.tools.query.SLOW_PAGE", -1)
-    hint = call(QUERY, request_, model="testapp.book", ordering="title")["hint"]
-    assert hint == (
+def test_a_page_of_a_long_table_whose_order_no_index_serves_says_so(
+    request_: Any, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+) -> None:
+    """However long it took: that depends on who else uses the database."""
+    make_library(4)
+    titles = {"model": "testapp.book", "ordering": "title", "fields": ["title"], "limit": 1}
+    query._is_long.cache_clear()
+    assert "hint" not in call(QUERY, request_, **titles)
+    monkeypatch.setattr(query, "LONG_TABLE", 3)
+    query._is_long.cache_clear()
+    assert call(QUERY, request_, **titles)["hint"] == (
         "no index serves the order by title, so each page sorts all rows: filters, or ordering by id, author, owner, "
         "are faster"
     )
-    assert "hint" not in call(QUERY, request_, model="testapp.book", ordering="-isbn", fields=["isbn"])
-    assert "hint" not in call(QUERY, request_, model="testapp.book", filters={"pages": 1}, fields=["isbn"])
-    monkeypatch.undo()
-    assert "hint" not in call(QUERY, request_, model="testapp.book", ordering="title", fields=["isbn"])
+    with django_assert_num_queries(1):
+        assert "hint" in call(QUERY, request_, **titles)
+    assert "hint" not in call(QUERY, request_, **titles | {"ordering": "-isbn"})
+    assert "hint" not in call(QUERY, request_, **titles | {"filters": {"pages__gte": 0}})
+    query._is_long.cache_clear()
 
 
 def test_where_nothing_has_a_key_that_is_a_text_labels_are_told_from_keys(db: None) -> None:

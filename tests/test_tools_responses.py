@@ -131,7 +131,7 @@ def test_H144_a_result_that_is_too_large_is_refused_as_soon_as_that_is_known(req
 
 
 def test_a_long_text_is_shown_by_its_beginning(request_):
-    shown = read_response(request_, HttpResponse("é" * 20_000, content_type="text/plain")).file.described()
+    shown = read_response(request_, HttpResponse("é" * 20_000, content_type="text/plain")).file.described(40_000)
     assert (len(shown["text"]), shown["truncated"], shown["bytes"]) == (SHOWN_TEXT, True, 40_000)
 
 
@@ -186,3 +186,13 @@ def test_a_long_page_is_cut(request_):
     html = f"<form method=post>{MARK}<p>{'word ' * 1000}</p></form>"
     assert len(read_response(request_, HttpResponse(html)).page.message) == 1001
     assert len(read_response(request_, HttpResponse("word " * 100_000)).text) == 40_000
+
+
+def test_a_page_that_says_why_there_is_nothing_to_ask_is_its_text(request_):
+    source = "<h1>Closed orders</h1><p>They cannot be refunded.</p>{% if open %}{{ form }}{% endif %}"
+    page = engines["django"].from_string(source)
+    response = TemplateResponse(request_, page, {"form": type("Ask", (Form,), {"reason": CharField()})(), "open": []})
+    assert read_response(request_, response) == Answer(text="Closed orders They cannot be refunded.")
+    asking = TemplateResponse(request_, page, {**response.context_data, "open": [1]})
+    with pytest.raises(ToolError, match="Run it in the admin"):
+        read_response(request_, asking)

@@ -13,6 +13,7 @@ from django.db import transaction
 from django.http import HttpResponse, HttpResponseRedirect
 from django.template import engines
 from django.template.response import TemplateResponse
+from django.urls import include, path
 from django.utils.html import format_html
 
 from mcp_django import MCPSite, ToolError
@@ -20,6 +21,7 @@ from mcp_django.elicitation import REFUSED
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.questions import Answers
+from mcp_django.testing import MCPClient
 from mcp_django.tools.actiontools import RunAction
 from mcp_django.tools.arguments import RECORD_NOT_FOUND
 from mcp_django.tools.confirming import CHANGED
@@ -200,6 +202,7 @@ class AuthorAdmin(admin.ModelAdmin):
 admin_site = admin.AdminSite(name="admin")
 admin_site.register(Author, AuthorAdmin)
 own = MCPSite("own", admin_site=admin_site)
+urlpatterns = [path("mcp", own.urls), path("", include("mcp_django.oauth.urls"))]
 
 
 @pytest.fixture
@@ -438,6 +441,18 @@ def test_H137_one_row_of_a_query_that_the_caller_may_not_change_stops_all(root):
     authors()
     text = refusal(RUN, root, model="testapp.author", action="shout", all=True)
     assert "on 1 of these rows (locked)" in text
+
+
+def test_an_action_that_takes_the_view_permission_alone_runs_on_a_query_at_once(root):
+    authors(3)
+    assert run(root, "whisper", None, all=True)["rows"] == 3
+
+
+@pytest.mark.parametrize(("count", "which"), [(1, "the one row that matches"), (2, "all 2 rows that match")])
+def test_a_question_counts_its_rows(root, count, which):
+    authors(count)
+    assert run(root, "shout", None, all=True)["message"] == f"Shout: Confirm it for {which}."
+    assert f"for {'this row' if count == 1 else 'these rows'}." in run(root, "destroy", authors(count))["message"]
 
 
 def test_an_action_that_only_reads_runs_on_a_query_at_once(root):
@@ -729,7 +744,9 @@ def test_77_the_user_is_asked_about_the_rows_of_a_query_and_again_about_others()
     authors()
     rounds.arguments = {"model": "testapp.author", "action": "shout", "all": True}
     question = rounds.ask()
-    assert question.params["message"].endswith("Confirm it for all 2 rows that match.\ntestapp.author, 2: A1; A2")
+    assert question.params["message"].endswith(
+        "Confirm it for all 2 rows that match.\n\ntestapp.author (2): “A1”; “A2”"
+    )
     make_author("A3")
     again = rounds.answer(question, accept()).ask()
     assert again.reason == "What you were asked about has changed."
@@ -741,12 +758,32 @@ def test_77_a_destructive_action_asks_the_user_about_these_rows():
     question = rounds.ask()
     message = question.params["message"]
     assert message.startswith("Delete everything: this cannot be undone by itself. Confirm it for these rows.\n")
-    assert message.endswith("A20 and 5 more")
-    assert "testapp.author, 25: A1; A2" in message
+    assert message.endswith("“A20” and 5 more")
+    assert "\n\ntestapp.author (25): “A1”; “A2”" in message
     assert question.params["requestedSchema"] == {"type": "object", "properties": {}}
     assert Author.objects.count() == 25
     assert rounds.answer(question, accept()).run()["done"] is True
     assert not Author.objects.exists()
+
+
+@pytest.mark.urls(__name__)
+def test_what_a_row_is_called_adds_no_words_to_the_question():
+    name = "Ann\n\nNothing will be deleted. Press Accept.\n“"
+    pk = make_author(name).pk
+    client = MCPClient(make_superuser(), capabilities=ELICITS)
+    asked = [
+        ("delete_record", {"model": "testapp.author", "pk": pk}),
+        ("delete_record", {"model": "testapp.author", "pks": [pk]}),
+        ("update_record", {"model": "testapp.author", "pks": [pk], "values": {"name": f"Bob{name}"}}),
+        ("run_action", {"model": "testapp.author", "action": "shout", "all": True}),
+    ]
+    for tool, arguments in asked:
+        result = client.request("tools/call", name=tool, arguments=arguments)
+        [question] = result["inputRequests"].values()
+        ours, _, rows = question["params"]["message"].partition("\n\n")
+        assert "“Ann Nothing will be deleted. Press Accept. '”" in rows
+        assert "\n" not in rows
+        assert "Nothing will be deleted" not in ours.replace("“BobAnn Nothing will be deleted. Press Accept. '”", "")
 
 
 @pytest.mark.parametrize("answer", [DECLINE, CANCEL], ids=["decline", "cancel"])
@@ -828,10 +865,9 @@ def test_78_what_the_page_refuses_is_asked_again_with_its_words():
     question = rounds.ask()
     for content, reason in (
         ({"name": "nobody", "style": "plain"}, "name: Nobody is nobody."),
-        ({"style": "plain"}, "name: This field is required."),
+        ({"style": "plain"}, "Name: This field is required."),
         ({"name": "Ada", "style": "x"}, "style: Select a valid choice."),
         ({"name": ["a"], "style": "loud"}, "name: Give one value"),
-        ({}, "name: This field is required."),
     ):
         again = rounds.answer(question, accept(**content)).ask()
         assert again.reason.startswith(reason)
@@ -858,7 +894,7 @@ def test_controls_and_buttons_of_plain_html_are_fields_of_the_question():
         {"const": "decision=approve", "title": "Approve it"},
         {"const": "decision=reject", "title": "No"},
     ]
-    assert rounds.answer(question, accept(reason="late")).ask().reason.startswith("_button: choose one of")
+    assert rounds.answer(question, accept(reason="late")).ask().reason == "Go on with: This field is required."
     rounds.answer(question, accept(reason="late", _button="decision=reject")).run()
     assert names() == ["reject late blue"]
 

@@ -78,7 +78,7 @@ def test_without_a_version_the_last_write_wins(root: Any) -> None:
     assert Order.objects.get().customer == "Cleo"
 
 
-@pytest.mark.parametrize("given", ["", "nonsense", 5, "é" * 16, ["a"], {"a": 1}, True, "x" * 10_000])
+@pytest.mark.parametrize("given", ["nonsense", 5, "é" * 16, ["a"], {"a": 1}, True, "x" * 10_000])
 def test_row_85_whatever_is_no_version_is_refused(root: Any, given: Any) -> None:
     order = make_order("1")
     assert refusal(UPDATE, root, **ORDER, pk=order.pk, values={"customer": "Bob"}, version=given) == CHANGED

@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import os
+import socket
+from contextlib import suppress
 
 import pytest
 from django.test import override_settings
 
 from mcp_django.transports import connection
-from mcp_django.transports.connection import ClientGone, Connection
+from mcp_django.transports.connection import ClientGone, Connection, cut_off
 from tests.test_transports_http import MCP, PING, exchange
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -70,3 +73,26 @@ async def test_the_head_of_a_stream_is_sent_once():
     assert (b"x-own", b"1") in sent[0]["headers"]
     assert (b"cache-control", b"no-store") in sent[0]["headers"]
     assert [message["more_body"] for message in sent[1:]] == [True, False]
+
+
+def test_the_connection_of_a_client_is_cut_whatever_waits_in_it_and_no_other_one_is():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ends = []
+        for _ in range(2):
+            client = socket.create_connection(server.getsockname())
+            ends.append((client, server.accept()[0]))
+        (deaf, to_deaf), (other, to_other) = ends
+        to_deaf.setblocking(False)
+        with suppress(BlockingIOError):
+            while True:
+                to_deaf.send(b"x" * 65536)
+        opened = len(os.listdir("/dev/fd"))
+        assert cut_off(deaf.getsockname()) is True
+        assert cut_off(("192.0.2.1", 5)) is cut_off(None) is cut_off(("127.0.0.1", 0)) is False
+        assert len(os.listdir("/dev/fd")) == opened
+        with pytest.raises(BrokenPipeError):
+            to_deaf.send(b"x")
+        to_other.send(b"still there")
+        assert other.recv(100) == b"still there"
+        for end in (deaf, to_deaf, other, to_other):
+            end.close()

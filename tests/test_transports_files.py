@@ -1,6 +1,8 @@
 """Files by URL: sent once, by whoever may write, and given to whoever may read at that time."""
 
 import asyncio
+import errno
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -131,6 +133,59 @@ def test_a_url_takes_one_file(uploads: Any) -> None:
     assert put(url, b"second").status_code == 409
     (name,) = kept(uploads)
     assert uploads.open(f"{FOLDER}/{name}").read() == b"first"
+
+
+def test_a_url_takes_no_second_file_when_a_record_has_taken_the_first(
+    uploads: Any, django_capture_on_commit_callbacks: Any
+) -> None:
+    client, book = MCPClient(make_superuser()), make_book()
+    made = client.call("create_upload").structured
+    assert put(made["url"]).status_code == 201
+    with django_capture_on_commit_callbacks(execute=True):
+        values = {"cover": {"name": "front.png", "upload": made["upload"]}}
+        assert not client.call("update_record", model="testapp.book", pk=book.pk, values=values).is_error
+    assert kept(uploads) == []
+    assert put(made["url"], b"second").status_code == 409
+    assert kept(uploads) == []
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), RuntimeError("bucket s3://secret")]
+)
+def test_a_storage_that_fails_is_told_in_a_line_and_spends_no_url(
+    uploads: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    url = upload_url(writer())
+
+    def fill_up(self: Any, name: str, content: Any) -> str:
+        keep(self, name, ContentFile(b"half of it"))
+        raise error
+
+    keep = type(uploads)._save
+    with monkeypatch.context() as patch:
+        patch.setattr(type(uploads), "_save", fill_up)
+        refused = put(url)
+    assert (refused.status_code, refused["Content-Type"]) == (507, "text/plain; charset=utf-8")
+    text = refused.content.decode()
+    assert text.startswith("The server could not keep the file. You can send it again to the same URL. (error ")
+    assert text.partition("error ")[2].rstrip(")\n") in caplog.text
+    assert kept(uploads) == []
+    assert put(url).status_code == 201
+
+
+def test_without_the_cache_a_file_is_refused_in_a_line(uploads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = upload_url(writer())
+
+    def down(*args: Any) -> None:
+        raise ConnectionError("redis://secret@cache")
+
+    monkeypatch.setattr("mcp_django.rates.cache", SimpleNamespace(incr=down))
+    monkeypatch.setattr("mcp_django.transports.ticketed.count_call", lambda who: None)
+    refused = put(url)
+    assert (refused.status_code, refused["Content-Type"]) == (503, "text/plain; charset=utf-8")
+    assert b"Send it again" in refused.content
+    monkeypatch.undo()
+    assert put(url).status_code == 201
 
 
 def test_of_two_at_the_same_time_one_is_kept(uploads: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import threading
 
@@ -6,12 +7,18 @@ from asgiref.sync import sync_to_async
 from django.test import override_settings
 
 from mcp_django import site
-from mcp_django.transports import http
+from mcp_django.testing import MCPClient
+from mcp_django.transports import http, limits
 from tests.asgi_client import Exchange, http_scope
+from tests.factories import make_superuser
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MCP = {"BASE_URL": "http://testserver"}
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+def authorization(name):
+    return MCPClient(make_superuser(name)).headers["Authorization"]
 
 
 def exchange(token, **headers):
@@ -88,3 +95,99 @@ async def test_L206_a_read_over_its_time_is_given_up_with_the_time_to_come_back(
     status, headers, body = await asked.answer()
     assert (status, headers["retry-after"]) == (503, "5")
     assert "took longer" in json.loads(body)["error"]["message"]
+
+
+# Long bodies
+
+LONG = {"content_length": str(1024 * 1024)}
+
+
+def long_ping(size=100_000):
+    return json.dumps(PING | {"params": {"_meta": {"padding": "x" * size}}}).encode()
+
+
+async def send_in_pieces(asked, body, size=20_000):
+    for start in range(0, len(body), size):
+        await asked.send(body[start : start + size], more=start + size < len(body))
+
+
+@pytest.mark.parametrize("authorization", ["Bearer none-of-ours", "Basic dXNlcjpwYXNz", ""])
+async def test_a_long_body_is_not_read_for_who_has_no_good_token(transactional_db, authorization):
+    asked = exchange(authorization, **LONG)
+    status, headers, _ = await asked.answer(5)
+    assert (status, "resource_metadata" in headers["www-authenticate"]) == (401, True)
+
+
+async def test_of_a_body_without_a_length_little_is_read_before_the_token(transactional_db):
+    asked = exchange("Bearer none-of-ours")
+    await asked.send(b"[" * (http.SHORT_BODY - 1), more=True)
+    assert await asked.communicator.receive_nothing(0.2)
+    await asked.send(b"[" * 2, more=True)
+    assert (await asked.answer(5))[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [({"content_type": "text/plain"}, 415), ({"content_encoding": "gzip"}, 415), ({"accept": "text/html"}, 406)],
+)
+async def test_a_long_body_of_a_wrong_kind_is_not_read(token, wrong, status):
+    asked = exchange(token, **LONG, **wrong)
+    assert (await asked.answer(5))[0] == status
+
+
+async def test_a_long_body_of_a_method_without_one_is_not_read(token):
+    asked = Exchange(http.as_application(site), http_scope(method="PUT", authorization=token, **LONG))
+    assert (await asked.answer(5))[0] == 405
+
+
+@override_settings(MCP_DJANGO=MCP | {"CALL_RATE": "1/h", "MAX_CONCURRENT_CALLS": 1})
+@pytest.mark.parametrize("has_length", [True, False])
+async def test_a_long_body_is_read_in_pieces_and_counts_as_one_call(token, has_length):
+    body = long_ping()
+    asked = exchange(token, **({"content_length": str(len(body))} if has_length else {}))
+    await send_in_pieces(asked, body)
+    assert json.loads((await asked.answer())[2])["result"] == {}
+    again = exchange(token)
+    await again.send(PING)
+    assert (await again.answer())[0] == 429
+
+
+async def reading(size):
+    """Wait until long bodies of this size are being read."""
+    async with asyncio.timeout(5):
+        while limits._bodies.total() != size:
+            await asyncio.sleep(0.01)
+
+
+@override_settings(MCP_DJANGO=MCP | {"MAX_WORKER_BODY_BYTES": 400_000})
+async def test_long_bodies_at_the_same_time_are_bounded_for_a_caller_and_for_all(token):
+    second, third = await sync_to_async(lambda: [authorization(name) for name in ("second", "third")])()
+    body = long_ping(60_000)
+    length = {"content_length": str(len(body))}
+    # A caller who has no other may send one of any size; a second one has to fit into a quarter of all.
+    first = exchange(token, **length)
+    await first.send(body[:10_000], more=True)
+    await reading(len(body))
+    status, headers, _ = await exchange(token, **length).answer(5)
+    assert (status, headers["retry-after"]) == (429, "1")
+    large = exchange(second, content_length="300000")
+    await large.send(b"[" * 10_000, more=True)
+    await reading(len(body) + 300_000)
+    assert (await exchange(third, **length).answer(5))[0] == 429
+    await large.disconnect()
+    await large.communicator.wait(5)
+    other = exchange(third, **length)
+    await send_in_pieces(other, body)
+    assert (await other.answer())[0] == 200
+    await first.send(body[10_000:])
+    assert (await first.answer())[0] == 200
+    once_more = exchange(token, **length)
+    await send_in_pieces(once_more, body)
+    assert (await once_more.answer())[0] == 200
+
+
+@override_settings(MCP_DJANGO=MCP | {"BODY_TIMEOUT": 0.3})
+async def test_a_long_body_that_does_not_come_is_given_up(token):
+    asked = exchange(token, **LONG)
+    await asked.send(b"[", more=True)
+    assert (await asked.answer(5))[0] == 408

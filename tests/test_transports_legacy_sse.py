@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from unittest import mock
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -104,6 +105,32 @@ async def test_progress_and_errors_come_on_the_stream(client, tools):
     assert (progress["method"], answer["result"]["content"][0]["text"]) == ("notifications/progress", "done")
     [error] = await client.call("no/such/method")
     assert error["error"]["code"] == -32601
+
+
+async def test_progress_comes_as_it_is_told(client, tools):
+    gate = asyncio.Event()
+
+    async def slow(request) -> str:
+        """Tell, then wait."""
+        request.mcp.progress(1, 2)
+        await gate.wait()
+        return "done"
+
+    tools(slow)
+    await client.initialize()
+    params = {"name": "slow", "_meta": {"progressToken": "p"}}
+    began = asyncio.get_running_loop().time()
+    with mock.patch("mcp_django.transports.logged.GRACE", 30):
+        assert await client.post({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}) == 202
+        told = await client.stream.message()
+        while told["method"] != "notifications/progress":
+            told = await client.stream.message()
+    gate.set()
+    answer = await client.stream.message()
+    while answer.get("id") != 9:
+        answer = await client.stream.message()
+    # Nothing waited for what is stored before the first message, as there is no such thing here.
+    assert asyncio.get_running_loop().time() - began < 25
 
 
 async def test_nobody_is_asked_over_this_transport(client, tools):

@@ -40,7 +40,7 @@ def test_L209_a_cache_that_is_down_stops_nobody_and_is_logged(monkeypatch, caplo
     def down(*args):
         raise ConnectionError("redis://secret@cache")
 
-    monkeypatch.setattr("mcp_django.transports.limits.hit", down)
+    monkeypatch.setattr("mcp_django.rates.hit", down)
     count_call("user:1")
     assert "ConnectionError" in caplog.text
     assert "secret" not in caplog.text

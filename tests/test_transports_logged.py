@@ -3,13 +3,18 @@
 import asyncio
 import json
 import threading
+from datetime import timedelta
 
 import pytest
 from asgiref.sync import sync_to_async
+from channels.db import database_sync_to_async
+from django.db import OperationalError
 from django.test import override_settings
+from django.utils import timezone
 
 import mcp_django as mcp
-from mcp_django.models import Stream
+from mcp_django import streams
+from mcp_django.models import Stream, StreamEvent
 from mcp_django.transports import logged
 from tests.session_client import ELICITATION, SessionClient
 
@@ -26,7 +31,7 @@ async def client(token):
 
 async def wait_for(condition):
     async with asyncio.timeout(20):
-        while not await asyncio.to_thread(condition):
+        while not await database_sync_to_async(condition, thread_sensitive=False)():
             await asyncio.sleep(0.01)
 
 
@@ -328,13 +333,30 @@ async def test_a_confirmed_action_runs_once(client):
     assert mcp.site is not None
 
 
-async def test_206_a_database_that_fails_is_an_answer_and_not_silence(client, tools, monkeypatch, caplog):
-    from django.db import OperationalError
+class Outage:
+    """A database that fails whoever writes and reads streams, while it lasts."""
 
-    from mcp_django import streams
+    def __init__(self, monkeypatch, *names):
+        from mcp_django import streams
 
-    def fail(*arguments):
-        raise OperationalError("host=db password=secret")
+        self.is_on, self.failures = True, 0
+        for name in names:
+            monkeypatch.setattr(streams, name, self.failing(getattr(streams, name)))
+
+    def failing(self, function):
+        def fail(*arguments, **options):
+            if self.is_on:
+                self.failures += 1
+                raise OperationalError("host=db password=secret")
+            return function(*arguments, **options)
+
+        return fail
+
+
+async def test_206_a_database_that_cannot_store_a_stream_costs_no_answer(client, tools, monkeypatch):
+    monkeypatch.setattr(logged, "KEEP_TRYING", 0.2)
+    monkeypatch.setattr(logged, "TRY_EVERY", 0.05)
+    outage = Outage(monkeypatch, "open_stream", "append", "finish", "read_events")
 
     @tools
     def slow(request) -> str:
@@ -342,43 +364,87 @@ async def test_206_a_database_that_fails_is_an_answer_and_not_silence(client, to
         request.mcp.progress(1)
         return "done"
 
-    monkeypatch.setattr(streams, "open_stream", fail)
-    meta = {"progressToken": "p"}
-    status, headers, body = await client.send("tools/call", {"name": "slow", "arguments": {}, "_meta": meta})
-    assert (status, headers["retry-after"], json.loads(body)["error"]["code"]) == (503, "5", -32603)
-    assert b"secret" not in body
+    messages = await (await client.call("slow", progress="p")).rest()
+    assert [message.get("method") for message in messages] == ["notifications/progress", None]
+    assert messages[-1]["result"]["content"][0]["text"] == "done"
+    await wait_for(lambda: outage.failures > 1)
+    assert await Stream.objects.acount() == 0
 
 
-async def test_206_a_stream_whose_database_fails_ends_for_the_client_to_come_back(client, tools, monkeypatch):
-    from django.db import OperationalError
-
-    from mcp_django import streams
-
+async def test_206_what_was_told_while_the_database_was_away_is_stored_when_it_is_back(client, tools, monkeypatch):
+    monkeypatch.setattr(logged, "TRY_EVERY", 0.05)
     release = threading.Event()
 
     @tools
     def slow(request) -> str:
         """Slow."""
-        request.mcp.progress(1)
+        request.mcp.progress(1, 2)
         release.wait(5)
+        request.mcp.progress(2, 2)
         return "done"
 
     stream = await client.call("slow", progress="p")
     await stream.message()
-    working = streams.read_events
-    failing = True
-
-    def fail(*arguments):
-        if failing:
-            raise OperationalError
-        return working(*arguments)
-
-    monkeypatch.setattr(streams, "read_events", fail)
+    primed = stream.last_id.replace(".1", ".0")
+    outage = Outage(monkeypatch, "append", "finish", "keep_alive")
     release.set()
-    assert await stream.rest() == []
-    failing = False
-    again = await client.listen(stream.last_id)
-    assert (await again.rest())[-1]["result"]["content"][0]["text"] == "done"
+    assert (await stream.rest())[-1]["result"]["content"][0]["text"] == "done"
+    await wait_for(lambda: outage.failures > 2)
+    outage.is_on = False
+    await wait_for(lambda: Stream.objects.get().state == "done")
+    messages = await (await client.listen(primed)).rest()
+    assert [message.get("params", {}).get("progress") for message in messages] == [1, 2, None]
+    assert messages[-1]["result"]["content"][0]["text"] == "done"
+
+
+async def test_206_a_question_waits_for_the_database(client, tools, monkeypatch):
+    monkeypatch.setattr(logged, "TRY_EVERY", 0.05)
+    outage = Outage(monkeypatch, "ask")
+
+    @tools
+    def greet(request) -> str:
+        """Greet."""
+        return f"Hello {request.mcp.ask('Who are you?', str, key='who')}"
+
+    stream = await client.call("greet")
+    await wait_for(lambda: outage.failures > 2)
+    outage.is_on = False
+    request = await stream.message()
+    [name] = request["params"]["requestedSchema"]["properties"]
+    await client.answer(request["id"], {"action": "accept", "content": {name: "Ann"}})
+    assert (await stream.rest())[-1]["result"]["content"][0]["text"] == "Hello Ann"
+
+
+async def test_a_call_that_was_taken_for_dead_is_stopped_and_says_nothing_more(client, tools, monkeypatch):
+    """Its process stood still, another worker told the client that it was interrupted, and now it goes on."""
+    monkeypatch.setattr(streams, "has_one_writer", lambda: False)
+    release, stopped, stores = threading.Event(), threading.Event(), threading.Event()
+
+    @tools
+    def long(request) -> str:
+        """Long."""
+        request.mcp.progress(1)
+        release.wait(5)
+        for number in range(2, 200):
+            stores.wait(0.03)
+            try:
+                request.mcp.progress(number)
+            except BaseException:
+                stopped.set()
+                raise
+        return "done"
+
+    stream = await client.call("long", progress="p")
+    await stream.message()
+    stream_id = stream.last_id.split(".")[0]
+    await Stream.objects.aupdate(alive=timezone.now() - timedelta(seconds=600))
+    found = await sync_to_async(streams.read_events)(stream_id, 1, bury=True)
+    assert found.is_over
+    release.set()
+    await wait_for(stopped.is_set)
+    answers = [message for message in await stream.rest() if "id" in message]
+    assert ["interrupted" in answer["error"]["message"] for answer in answers] == [True]
+    assert await StreamEvent.objects.filter(data__contains="result").acount() == 0
 
 
 async def test_64_equal_ids_and_tokens_of_many_clients_are_never_crossed(token, tools, transactional_db):
@@ -410,3 +476,32 @@ async def test_64_equal_ids_and_tokens_of_many_clients_are_never_crossed(token, 
     headers = {name: await sign_in(name) for name in ("ann", "bob", "cyd", "dan")}
     with override_settings(MCP_DJANGO=MCP | {"MAX_CONCURRENT_CALLS": 100, "CALL_RATE": None}):
         await asyncio.gather(*(use(name, header, n) for name, header in headers.items() for n in range(8)))
+
+
+async def test_a_call_whose_id_cannot_be_stored_is_refused_before_it_runs(client, tools):
+    done = []
+
+    @tools
+    def act(request) -> str:
+        """Act."""
+        done.append(True)
+        return "done"
+
+    call = {"jsonrpc": "2.0", "id": "a\0", "method": "tools/call", "params": {"name": "act", "arguments": {}}}
+    status, _, body = await client.post(call)
+    assert (status, json.loads(body)["error"]["code"], done) == (400, -32600, [])
+
+
+async def test_an_answer_that_cannot_be_stored_is_refused_and_the_question_stays_open(client, tools):
+    @tools
+    def greet(request) -> str:
+        """Greet."""
+        return f"Hello {request.mcp.ask('Who are you?', str, key='who')}"
+
+    stream = await client.call("greet")
+    request = await stream.message()
+    [name] = request["params"]["requestedSchema"]["properties"]
+    bad = {"jsonrpc": "2.0", "id": request["id"], "result": {"action": "accept", "content": {name: "A\0"}}}
+    assert (await client.post(bad))[0] == 400
+    await client.answer(request["id"], {"action": "accept", "content": {name: "Ann"}})
+    assert (await stream.rest())[-1]["result"]["content"][0]["text"] == "Hello Ann"

@@ -1,17 +1,20 @@
 import asyncio
 import json
 import threading
+import zlib
+from io import BytesIO
 
 import pytest
-from django.core.handlers.asgi import ASGIHandler
+from django.core.handlers.asgi import ASGIHandler, ASGIRequest
 from django.db import connection
 from django.test import RequestFactory
 
 from mcp_django import site
 from mcp_django.testing import MCPClient
-from mcp_django.transports.view import endpoint, middleware_attributes
+from mcp_django.transports.view import endpoint, middleware_attributes, run_consumer
 from tests.asgi_client import Exchange, events, http_scope
 from tests.factories import make_superuser
+from tests.test_transports_http import MCP
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -78,6 +81,69 @@ async def test_C46_closing_the_connection_cancels_a_modern_call(token, tools):
     await asked.disconnect()
     await asyncio.wait_for(ended.wait(), 2)
     await asked.communicator.wait(5)
+
+
+@pytest.mark.parametrize(("size", "encoding"), [(1_000, "gzip"), (200_000, "gzip"), (1_000_000, "identity")])
+async def test_an_answer_says_how_long_it_is_and_any_client_can_read_it_through_the_middleware(
+    size, encoding, token, tools, settings
+):
+    """Middleware that compresses a stream piece by piece makes what many clients read only the beginning of."""
+
+    def text(request) -> str:
+        """Write much."""
+        return "x" * size
+
+    tools(text, read_only=True)
+    settings.MCP_DJANGO = MCP | {"RESULT_CHARS": 2_000_000}
+    body, headers = modern("text")
+    for middleware in (
+        [],
+        ["django.middleware.gzip.GZipMiddleware", "django.middleware.http.ConditionalGetMiddleware"],
+    ):
+        settings.MIDDLEWARE = middleware
+        asked = exchange(token, accept_encoding="gzip", **headers)
+        await asked.send(body)
+        status, found, data = await asked.answer()
+        found = {name.lower(): value for name, value in found.items()}
+        assert (status, int(found["content-length"]), found["content-type"]) == (200, len(data), "application/json")
+        if middleware or size > 256 * 1024:
+            assert found["content-encoding"] == encoding
+        else:
+            assert "content-encoding" not in found
+        if found.get("content-encoding") == "gzip":
+            data = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data)
+        assert json.loads(data)["result"]["content"][0]["text"] == "x" * size
+
+
+async def test_a_request_for_the_head_alone_is_answered(token):
+    handler = ASGIHandler()
+    asked = Exchange(handler, http_scope(method="HEAD", authorization=token))
+    await asked.send(b"")
+    assert (await asked.answer())[0] == 405
+
+
+async def test_a_client_that_left_stays_gone_whoever_asks():
+    """Whoever watches the connection next has to hear of it, too."""
+    told = []
+
+    async def application(scope, receive, send):
+        assert (await receive())["type"] == "http.request"
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"event", "more_body": True})
+        told.extend([(await receive())["type"] for _ in range(2)])
+        # Nothing that it still sends waits for anybody.
+        for _ in range(3):
+            await send({"type": "http.response.body", "body": b"event", "more_body": True})
+        told.append("over")
+
+    request = ASGIRequest(http_scope(), BytesIO(b"{}"))
+    chunks = aiter(await run_consumer(application, request))
+    assert await anext(chunks) == b"event"
+    await chunks.aclose()
+    async with asyncio.timeout(5):
+        while len(told) < 3:
+            await asyncio.sleep(0.01)
+    assert told == ["http.disconnect", "http.disconnect", "over"]
 
 
 _of_the_thread = threading.local()

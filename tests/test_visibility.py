@@ -32,7 +32,7 @@ from tests.writing import request_of, site_with
 @pytest.mark.parametrize(
     "name",
     "password passwd user_password password_hash secret client_secret secret_token api_key apikey apiKey "
-    "access_token refresh_tokens card_token private_key otp pin session_key ssh_key salt credentials iban "
+    "access_token refresh_tokens card_token private_key otp pin session_key ssh_key salt credentials "
     "customer__password".split(),
 )
 def test_row_129_names_of_credentials_are_sensitive(name: str) -> None:

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 import mcp_django as mcp
 
 from .api import ReviewViewSet
-from .models import Order, Product, StockMovement
+from .models import Order, OrderLine, Product, StockMovement
 
 mcp.register_viewset("reviews", ReviewViewSet)
 
@@ -51,6 +51,33 @@ class StockMovementExposure(mcp.ModelExposure):
     search_fields = ["product__name", "product__sku"]
     filter_fields = {"product": ["exact"], "reason": ["exact", "in"], "created": ["gte", "lt"]}
     ordering = ["-created", "-id"]
+
+
+@mcp.register(OrderLine)
+class OrderLineExposure(mcp.ModelExposure):
+    """The admin shows lines within their orders, and changes them there: here they can be asked."""
+
+    fields = ["id", "order", "product", "quantity", "unit_price", "subtotal"]
+    search_fields = ["product__name", "product__sku"]
+    filter_fields = {"order": ["exact"], "product": ["exact"], "quantity": ["gte", "lte"], "unit_price": ["gte", "lte"]}
+    ordering = ["-id"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[OrderLine]:
+        orders = admin.site.get_model_admin(Order).get_queryset(request)
+        return super().get_queryset(request).filter(order__in=orders.order_by())
+
+    @admin.display(description="subtotal")
+    def subtotal(self, line: OrderLine) -> Decimal:
+        return line.quantity * line.unit_price
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: OrderLine | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: OrderLine | None = None) -> bool:
+        return False
 
 
 @dataclass

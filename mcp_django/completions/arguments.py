@@ -11,6 +11,7 @@ from django.db.models import Model, QuerySet
 
 from ..context import MCPRequest
 from ..filtering import find_filter
+from ..kinds import key_field
 from ..lookups import Condition, parse_condition
 from ..schemas import ProjectFunction, to_jsonable
 from ..schemas.containers import AnyOf, Nullable, Row
@@ -113,7 +114,7 @@ class Completer:
             if target is None or "exact" not in target[1]:
                 continue
             field = target[0].field
-            by_key = field.is_relation and (field.many_to_many or field.target_field.primary_key)
+            by_key = field.is_relation and (field.many_to_many or key_field(field).primary_key)
             if isinstance(kind, Row) and by_key and field.related_model is kind.model:
                 try:
                     found.append(parse_condition(target[0], "exact", value))

@@ -9,10 +9,11 @@ from django.db.models import Q
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..filtering import find_filter
-from ..kinds import kind_of, parse_value, stored_field
+from ..kinds import choices_of, key_field, kind_of, parse_value, stored_field
 from ..plans import prepare
 from ..queries import narrowed
 from ..repairs import LOST, salvaged
+from ..replaced import is_replaced
 from ..serializers import is_json_field, pk_text
 from ..visibility import get_exposure, related_exposure
 from .base import NOTHING, Completion, capped, ranked
@@ -39,12 +40,15 @@ def complete_field(request: MCPRequest, label: str, name: str, text: str) -> Com
     if found is None or is_json_field(found[0].field) or not is_searchable_text(text):
         return NOTHING
     field = found[0].field
+    if is_replaced(getattr(field, "model", None), field):
+        # The column holds something else than callers read.
+        return NOTHING
     if field.is_relation:
         related = related_exposure(request, field)
-        by_key = field.many_to_many or field.target_field.primary_key
+        by_key = field.many_to_many or key_field(field).primary_key
         return complete_rows(request, related, text) if related is not None and by_key else NOTHING
     if field.choices:
-        return ranked([(_spell(value), str(label)) for value, label in field.flatchoices], text.strip())
+        return ranked([(_spell(value), str(label)) for value, label in choices_of(field)], text.strip())
     if kind_of(field).word == "boolean":
         return ranked([("true", ""), ("false", "")], text.strip())
     return capped(_column_values(request, exposure, found[0].column, field, text.strip()))

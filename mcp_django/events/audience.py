@@ -7,11 +7,16 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import copy_context
+from copy import copy
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import orjson
+
 from ..context import MCPContext, MCPRequest
+from ..signin import is_current, restore
+from ..threads import take_over
 from .outbox import Changes
-from .people import identity
+from .people import Person, identity
 from .watches import Watch
 
 if TYPE_CHECKING:
@@ -80,16 +85,31 @@ class Caller:
             client_id=request.mcp.client_id,
             capabilities=request.mcp.capabilities,
             scopes=request.mcp.scopes,
+            facts=request.mcp.facts,
         )
 
     def run(self, work: Callable[..., T], *arguments: Any) -> T:
         """Return what ``work`` gives with the context variables of the request that the caller came by."""
-        return self._variables.copy().run(work, *arguments)
+        variables = self._variables.copy()
+
+        def moved() -> T:
+            take_over(variables)
+            return work(*arguments)
+
+        return variables.run(moved)
+
+    def lost(self, person: Person | None) -> str:
+        """Return why the user, as the database has them now, may hear of nothing any more; "" while they may."""
+        if person is None or not person.is_active:
+            return "the account is not active any more"
+        return "" if is_current(person.user, self._context.facts) else "the password has changed"
 
     def request(self, user: Any) -> MCPRequest:
         """Return a new request of the caller, who is ``user`` by now; nothing is remembered from another one."""
         made = self._kind.__new__(self._kind)
-        made.__dict__.update(self._attributes, user=user, mcp=self._context)
+        # Of one user there may be callers of whom one is verified and one is not.
+        made.__dict__.update(self._attributes, user=copy(user), mcp=self._context)
+        restore(made)
         return made
 
 
@@ -108,7 +128,9 @@ def caller_key(request: MCPRequest) -> Hashable:
     # What middleware left in context variables cannot be compared: such a request is like no other.
     apart = (object(),) if context.site.needs_middleware else ()
     person = identity(request.user)
-    return person, id(context.site), context.scopes, context.client_id, context.resource, meta, added, own, apart
+    facts = orjson.dumps(context.facts, option=orjson.OPT_SORT_KEYS, default=repr)
+    known = context.scopes, context.client_id, context.resource, facts
+    return person, id(context.site), known, meta, added, own, apart
 
 
 def _hashable(value: Any) -> Hashable:
@@ -194,6 +216,20 @@ class Audience:
         """Return every open subscription."""
         with self._lock:
             return [subscription for caller in self._callers.values() for subscription in caller.subscriptions]
+
+    def pages_of(self, user: Any, apart_from: "Subscription") -> set[str]:
+        """Return the URIs of the pages that a user watches by other subscriptions."""
+        wanted = identity(user)
+        with self._lock:
+            callers = [caller for caller in self._callers.values() if identity(caller.user) == wanted]
+            return {
+                watch.uri
+                for caller in callers
+                for subscription in caller.subscriptions
+                if subscription is not apart_from
+                for watch in subscription.watches
+                if watch.is_page
+            }
 
     def relevant(self, changes: Changes) -> Changes:
         """Return those of the changes that somebody here may watch."""

@@ -7,11 +7,14 @@ for each caller once, from the user's row and permissions as they are by then.
 import logging
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db import InterfaceError, OperationalError
 
+from ..callmiddleware import through
+from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import NotFound
 from ..visibility import has_every_row, may_view
@@ -44,6 +47,8 @@ RESYNC_PACE: Final = 1.0
 # Rounds that are tried while the database does not answer, with longer and longer pauses of at most so many seconds.
 ATTEMPTS: Final = 6
 LONGEST_PAUSE: Final = 10.0
+# What it takes to look at a page, compared with a row, where both may have changed.
+WEIGHT_OF_PAGE: Final = 20
 # Changed rows that are looked up at a time to find one that the reader of a page may view.
 STEP: Final = 100
 
@@ -119,11 +124,16 @@ class Fanout:
             logger.error("The check of subscribers failed", exc_info=error)
             return list(callers)
         rows = Rows(_wanted(concerned))
+        # Nobody waits for a user who watches much more.
+        weights: Counter[Hashable] = Counter()
+        for caller, entries in concerned.items():
+            weights[identity(caller.user)] += sum(WEIGHT_OF_PAGE if watch.is_page else 1 for _, watch in entries)
         failed = []
-        for caller in callers:
+        for caller in sorted(callers, key=lambda caller: weights[identity(caller.user)]):
             entries = concerned.get(caller, {})
             # What middleware decides, such as a tenant's database, is not known to be the same for two callers.
-            mine = Rows(_wanted({caller: entries})) if caller.site.needs_middleware else rows
+            is_apart = caller.site.needs_middleware or settings.CALL_MIDDLEWARE
+            mine = Rows(_wanted({caller: entries})) if is_apart else rows
             try:
                 caller.run(self._tell_caller, caller, people[identity(caller.user)], entries, changes, mine)
             except (OperationalError, InterfaceError) as error:
@@ -136,9 +146,12 @@ class Fanout:
     def _tell_caller(
         self, caller: Caller, person: Person | None, entries: Entries, changes: Changes, rows: Rows
     ) -> None:
-        if person is None or not person.is_active:
+        if person is None or caller.lost(person):
             return
         request = caller.request(person.user)
+        through(request, lambda: self._tell_as(request, caller, entries, changes, rows))
+
+    def _tell_as(self, request: MCPRequest, caller: Caller, entries: Entries, changes: Changes, rows: Rows) -> None:
         by_label: dict[str, Entries] = defaultdict(dict)
         for subscription, watch in entries:
             by_label[watch.label][subscription, watch] = None

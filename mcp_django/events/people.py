@@ -2,9 +2,9 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
@@ -12,13 +12,11 @@ from django.db import router
 from django.db.models import Model
 
 from ..permissions import STOCK
+from ..queries import chunks
 
-__all__ = ["Person", "chunks", "identity", "reload"]
+__all__ = ["Person", "identity", "reload"]
 
 logger = logging.getLogger("mcp_django")
-
-# Keys in one query: SQLite takes no more than 999 parameters in its older versions.
-CHUNK: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +37,6 @@ def identity(user: Any) -> Hashable:
     kind = user.__class__
     pk = getattr(user, "pk", None)
     return (kind, pk) if pk is not None or kind is AnonymousUser else (kind, id(user))
-
-
-def chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Yield the items in parts for one query each."""
-    for start in range(0, len(items), CHUNK):
-        yield items[start : start + CHUNK]
 
 
 def reload(users: Iterable[Any]) -> dict[Hashable, Person | None]:

@@ -4,7 +4,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -29,6 +29,8 @@ logger = logging.getLogger("mcp_django")
 
 # Characters of a URI.
 MAX_URI: Final = 8192
+# Pages that one user watches in one worker: each may be read again with each change of its model.
+MAX_PAGES: Final = 400
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x20\x7f]+")
 # Seconds that the first subscription of a process waits until other processes are heard.
 HEARING: Final = 1.0
@@ -110,14 +112,24 @@ class Subscription:
         """
         check_uris(uris)
         person = reload([self.caller.user])[identity(self.caller.user)]
-        if person is not None and self.is_open:
+        if person is not None and self.is_open and not self.caller.lost(person):
             self.watch(self.caller.request(person.user), uris)
 
     def watch(self, request: MCPRequest, uris: Sequence[str]) -> None:
         """Watch what the caller of the request may see of it."""
         may_read = settings.EVENTS and READ in request.mcp.scopes
         found = [watch for watch in find_watches(request, uris) if self._prepare(request, watch)] if may_read else []
-        self.process.audience.watch(self, self.caller, tuple(found))
+        self.process.audience.watch(self, self.caller, tuple(self._within_reach(found)))
+
+    def _within_reach(self, found: Sequence[Watch]) -> Iterator[Watch]:
+        """Yield what the user has places for: pages are looked at again with each change, and are few for each user."""
+        pages = self.process.audience.pages_of(self.caller.user, self)
+        for watch in found:
+            if watch.is_page:
+                pages.add(watch.uri)
+                if len(pages) > MAX_PAGES:
+                    continue
+            yield watch
 
     def _prepare(self, request: MCPRequest, watch: Watch) -> bool:
         """Note what is there, where only that will tell of a change; return whether it can be read."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from django.db import Error as DatabaseUnavailable
 from django.utils import timezone
 
+from ..callmiddleware import through
 from ..context import MCPRequest
 from ..exceptions import NotFound
 from ..visibility import get_exposure
@@ -80,9 +81,10 @@ class Sweep:
         people = reload(caller.user for caller in callers)
         for caller in callers:
             person = people[identity(caller.user)]
-            if person is None or not person.is_active:
+            reason = caller.lost(person)
+            if person is None or reason:
                 for subscription in tuple(caller.subscriptions):
-                    subscription.end("the account is not active any more")
+                    subscription.end(reason)
             elif person.digest != caller.digest:
                 caller.digest = person.digest
                 caller.run(self._check_caller, caller, person)
@@ -91,13 +93,16 @@ class Sweep:
         """End what the caller may not watch any more, and tell which lists are others now."""
         try:
             request = caller.request(person.user)
-            for subscription in tuple(caller.subscriptions):
-                if not all(_may_watch(request, watch) for watch in subscription.watches):
-                    subscription.end("a permission was lost")
-            self._tell_schemas(request, caller)
-            self._tell_lists(request, caller)
+            through(request, lambda: self._check_as(request, caller))
         except Exception as error:
             logger.error("The check of a subscriber failed", exc_info=error)
+
+    def _check_as(self, request: MCPRequest, caller: Caller) -> None:
+        for subscription in tuple(caller.subscriptions):
+            if not all(_may_watch(request, watch) for watch in subscription.watches):
+                subscription.end("a permission was lost")
+        self._tell_schemas(request, caller)
+        self._tell_lists(request, caller)
 
     def _tell_schemas(self, request: MCPRequest, caller: Caller) -> None:
         changed: dict[str, bool] = {}

@@ -18,13 +18,12 @@ from ..addresses import SCHEME, Address, parse_uri
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..protocol.errors import InvalidParams
-from ..queries import rows_of
+from ..queries import chunks, rows_of
 from ..resources.files import is_file
 from ..serializers import pk_text
 from ..tools.models import describe
 from ..tools.query import read_query
 from ..visibility import get_exposure, has_every_row, parse_pk, visible_exposures, visible_fields
-from .people import chunks
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure

@@ -1,14 +1,19 @@
-"""Whom a command acts for, and what for: names of users and scopes from the command line."""
+"""Whom a command acts for, and on what: names of users, scopes and sites from the command line."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 
+from ..mounts import mounted_sites
+from ..oauth.resource import endpoints, resource_url
 from ..oauth.scopes import default_scopes, join
+from ..sites import MCPSite
+from ..sites import site as default_site
 
-__all__ = ["find_scopes", "find_user"]
+__all__ = ["endpoint_url", "find_scopes", "find_site", "find_user"]
 
 
 def find_user(name: str) -> Any:
@@ -38,3 +43,33 @@ def find_scopes(asked: Iterable[str] | None, known: Iterable[str]) -> list[str]:
     if unknown:
         raise CommandError(f"No such scope: {', '.join(unknown)}. There are {join(known)}.")
     return scopes
+
+
+def find_site(name: str | None) -> MCPSite:
+    """Return the site of this name.
+
+    Raises:
+        CommandError: there is none, or it needs middleware, which there is none of here.
+    """
+    known = {default_site.name: default_site, **{item.name: item for item in mounted_sites()}}
+    found = known.get(name or default_site.name)
+    if found is None:
+        raise CommandError(f"There is no site {name!r}. There are {', '.join(sorted(known))}.")
+    if found.needs_middleware:
+        raise CommandError(f"The site {found.name!r} needs middleware, which does not run here.")
+    return found
+
+
+def endpoint_url() -> str:
+    """Return the URL of the endpoint that ``urls.py`` mounts.
+
+    Raises:
+        CommandError: there is none or more than one, or ``BASE_URL`` is not set.
+    """
+    try:
+        urls = [resource_url(None, path) for path in endpoints()]
+    except ImproperlyConfigured:
+        raise CommandError('Set MCP_DJANGO["BASE_URL"], or name the URL of the endpoint.') from None
+    if len(urls) != 1:
+        raise CommandError(f"Name the URL of one endpoint. Mounted are: {' '.join(urls) or 'none'}.")
+    return urls[0]

@@ -5,11 +5,13 @@ On 2026-07-28 the call is answered with an input-required result, and the client
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from ..context import MCPRequest
 from ..elicitation import open_state, seal_state
 from ..exceptions import ToolError
+from ..protocol.clients import limits_of
 from ..protocol.eras import Call
 from ..protocol.errors import InvalidParams, MissingClientCapability
 from ..protocol.inputs import required_capability
@@ -61,6 +63,8 @@ def pause(request: MCPRequest, call: Call, questions: Sequence[Question]) -> Map
         if call.method != "tools/call":
             raise
         return error_result(error).to_wire()
+    as_text = not limits_of(mcp.client.name).shows_numbers
+    questions = [replace(question, as_text=as_text) for question in questions]
     if not call.era.modern:
         mcp.answers.progress = mcp.last_progress
         return Asked(tuple(questions))

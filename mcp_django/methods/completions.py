@@ -1,6 +1,5 @@
 """``completion/complete``."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
@@ -9,14 +8,13 @@ from ..conf import settings
 from ..context import MCPRequest
 from ..costs import read_limits
 from ..protocol.errors import InternalError, InvalidParams
-from ..rates import caller_of, hit
+from ..rates import caller_of, hit_if_counted
 from ..tools.base import READ
 from ..visibility import visible_exposures
 from .base import Later, require_scopes
 
 __all__ = ["complete"]
 
-logger = logging.getLogger("mcp_django")
 # One text for what is missing and what is forbidden.
 UNKNOWN: Final = "Nothing to complete: no such prompt, resource template or argument"
 
@@ -73,10 +71,6 @@ def _count(request: MCPRequest) -> None:
     Raises:
         InternalError: the completions of this period are used up; ``data.retryAfter`` is in seconds.
     """
-    try:
-        retry_after = hit("completions", caller_of(request), settings.COMPLETION_RATE)
-    except Exception as error:
-        logger.warning("Completions are not counted, as the cache does not answer: %s", type(error).__name__)
-        return
+    retry_after = hit_if_counted("completions", caller_of(request), settings.COMPLETION_RATE)
     if retry_after is not None:
         raise InternalError("Too many completions: try again later", data={"retryAfter": retry_after})

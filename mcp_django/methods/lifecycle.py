@@ -29,10 +29,17 @@ def capabilities(request: MCPRequest) -> dict[str, Any]:
 
 def identity() -> dict[str, Any]:
     """Return the ``Implementation`` object of this server; it names no version of what it runs on."""
-    found = {"name": settings.SERVER_NAME, "version": settings.SERVER_VERSION}
+    found: dict[str, Any] = {"name": settings.SERVER_NAME, "version": settings.SERVER_VERSION}
     if settings.SERVER_TITLE:
         found["title"] = settings.SERVER_TITLE
+    if settings.SERVER_ICON:
+        found["icons"] = [{"src": _icon(settings.SERVER_ICON)}]
     return found
+
+
+def _icon(url: str) -> str:
+    """Return the URL of the icon; a path is one below ``BASE_URL``, which a check requires then."""
+    return f"{str(settings.BASE_URL or '').rstrip('/')}{url}" if url.startswith("/") else url
 
 
 def initialize(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:

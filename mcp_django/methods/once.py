@@ -1,7 +1,8 @@
 """``idempotency_key``: a call that a client repeats, because it never saw the answer, is answered and not run again.
 
-A key belongs to one user, one endpoint and one tool, and stands for one set of arguments. What is kept under it is a
-result; a call that asked something, was refused, or failed and left nothing behind is forgotten, and may be made again.
+A key belongs to one user, one client, one endpoint and one tool, and stands for one set of arguments. What is kept
+under it is a result, for a caller who may still do what the call did; a call that asked something, was refused, or
+failed and left nothing behind is forgotten, and may be made again.
 
 A tool that runs in one transaction runs within the transaction that holds the key: both are kept or neither is, where
 the key's table and the tool's are in one database. Any other tool has its key set before it runs. If such a tool fails
@@ -22,9 +23,11 @@ from django.utils import timezone
 
 from ..conf import settings
 from ..context import MCPRequest
+from ..costs import write_transaction
 from ..exceptions import Cancelled, InputRequired, ToolError
 from ..models import KeyedCall
 from ..questions import untangled
+from ..schemas.problems import is_empty
 from ..tools.base import Tool, ToolResult
 from ..tools.inputs import refusals
 
@@ -44,6 +47,10 @@ TOO_LONG: Final = "The call with this idempotency_key was done before; it was no
 OTHER: Final = (
     "This idempotency_key belongs to a call with other arguments. Nothing was changed. Use a new key for a new call."
 )
+CHANGED: Final = (
+    "The call with this idempotency_key was done before; it was not done again. What you may do has changed since, so "
+    "its result is not shown. Read the data instead."
+)
 UNKNOWN: Final = (
     "A call with this idempotency_key is still running, or it failed half-way. Nothing was done now. Look at the data "
     "to see what it has done; to do it again, use a new key."
@@ -59,7 +66,7 @@ def take_key(tool: Tool, arguments: dict[str, Any]) -> str:
     if not tool.takes_key:
         return ""
     key = arguments.pop(ARGUMENT, None)
-    if key is None or key == "":
+    if key is None or is_empty(key):
         return ""
     if not isinstance(key, str) or len(key) > MAX_KEY or not key.isprintable():
         raise ToolError(f"{ARGUMENT} must be a text of at most {MAX_KEY} printable characters.")
@@ -83,7 +90,8 @@ class Once:
         self.request, self.tool = request, tool
         owner = [user._meta.label, str(user.pk)] if isinstance(user, models.Model) else ["anonymous"]
         self.user_pk = user.pk if isinstance(user, models.Model) else None
-        self.id = _digest([owner, mcp.site.name, mcp.resource, tool.name, key])
+        self.id = _digest([owner, mcp.client_id, mcp.site.name, mcp.resource, tool.name, key])
+        self.given = arguments
         self.arguments = _digest({name: value for name, value in arguments.items() if name not in UNBOUND})
         self.atomic = tool.is_atomic(request, arguments)
         self.using = router.db_for_write(KeyedCall)
@@ -96,7 +104,7 @@ class Once:
         """
         if self.atomic:
             # A database may refuse as late as when the outermost transaction ends.
-            with refusals(), transaction.atomic(using=self.using):
+            with refusals(), write_transaction(self.using):
                 return self._run(work)
         return self._run(work)
 
@@ -127,6 +135,7 @@ class Once:
         """Set the key, or return the result that is kept under it; a call that is about to set it is waited for."""
         mine = KeyedCall.objects.using(self.using).filter(user_id=self.user_pk)  # type: ignore[misc]
         values = {"tool": self.tool.name, "arguments": self.arguments, "created": timezone.now()}
+        values["authority"] = _authority(self.request)
         try:
             # Written before anything is read: SQLite cannot always turn a reader into a writer.
             with transaction.atomic(using=self.using):
@@ -146,6 +155,9 @@ class Once:
             raise ToolError(OTHER)
         if call is None or not call.result:
             raise ToolError(UNKNOWN)
+        is_same = call.authority in ("", _authority(self.request))
+        if not is_same or not self.tool.may_repeat(self.request, self.given):
+            raise ToolError(CHANGED)
         result: dict[str, Any] = orjson.loads(call.result)
         return result
 
@@ -178,6 +190,14 @@ class Once:
             kept = orjson.dumps(told.to_wire()).decode()
         KeyedCall.objects.using(self.using).filter(pk=self.id).update(result=kept)
         return wire
+
+
+def _authority(request: MCPRequest) -> str:
+    """Return what is another text when the caller may do something else than before."""
+    user: Any = request.user
+    flags = [getattr(user, name, None) for name in ("is_active", "is_staff", "is_superuser")]
+    permissions = sorted(user.get_all_permissions()) if hasattr(user, "get_all_permissions") else []
+    return _digest([flags, permissions, sorted(request.mcp.scopes), dict(request.mcp.facts)])
 
 
 def _digest(value: Any) -> str:

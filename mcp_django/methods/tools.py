@@ -31,9 +31,8 @@ def list_tools(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]
     if params.get("cursor") is not None:
         raise InvalidParams("Invalid params: cursor")
     tools = [tool.for_caller(request) for tool in request.mcp.site.get_tools(request)]
-    if is_at_least(request.mcp.version, STRUCTURED_SINCE):
-        return {"tools": [tool.encoded for tool in tools]}
-    return {"tools": [tool.encoded_plain for tool in tools]}
+    structured = is_at_least(request.mcp.version, STRUCTURED_SINCE)
+    return {"tools": [tool.encoded(structured=structured) for tool in tools]}
 
 
 def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any] | Later:

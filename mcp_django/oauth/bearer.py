@@ -1,8 +1,7 @@
 """The check of the bearer token, and the challenge that answers a bad one."""
 
-import hashlib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -15,6 +14,8 @@ from oauthlib.common import Request as OAuthRequest
 from rest_framework.authentication import BaseAuthentication
 
 from ..exceptions import AuthenticationFailed
+from ..signin import is_current
+from .facts import checksum_of, facts_of
 from .resource import same_resource
 from .scopes import expand, join
 from .tokenplan import TokenRow, find_token, plannable
@@ -33,13 +34,15 @@ UNQUOTABLE: Final = re.compile(r'[^\x20-\x7e]|["\\]')
 class Token:
     """A token that was accepted: ``scopes`` with all that they imply, the client it was given to, when it ends.
 
-    ``checksum`` is the SHA-256 (hexadecimal) under which it is stored, "" for one that is not.
+    ``checksum`` is the SHA-256 (hexadecimal) under which it is stored, "" for one that is not. ``facts`` are kept with
+    it.
     """
 
     scopes: frozenset[str]
     client_id: str
     expires: datetime
     checksum: str = field(default="", repr=False)
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
     def still_good(tokens: "Collection[Token]") -> "set[Token]":
@@ -89,12 +92,12 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
     """Return the user of a token and what it grants at ``resource``, the URL of an endpoint.
 
     The token must be live, issued for exactly this resource (RFC 8707; basic/authorization, Access Token Privilege
-    Restriction) and to an active user.
+    Restriction) and to an active user, who has the password that they had then.
 
     Raises:
         AuthenticationFailed: any of it does not hold; which, the caller is not told.
     """
-    checksum = hashlib.sha256(token.encode()).hexdigest()
+    checksum = checksum_of(token)
     row, is_stored = (find_token(checksum), True) if plannable() else _ask_toolkit(token, resource)
     if row is None or row.user is None or not row.user.is_active:
         raise AuthenticationFailed(invalid=True)
@@ -106,8 +109,11 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
         raise AuthenticationFailed(invalid=True)
     if not any(same_resource(bound, resource) for bound in row.resource or ()):
         raise AuthenticationFailed(invalid=True)
+    facts = {} if row.facts is None else row.facts
+    if not isinstance(facts, dict) or not is_current(row.user, facts):
+        raise AuthenticationFailed(invalid=True)
     kept = checksum if is_stored else ""
-    return row.user, Token(scopes=expand(scopes), client_id=row.client_id, expires=row.expires, checksum=kept)
+    return row.user, Token(expand(scopes), row.client_id, row.expires, kept, facts)
 
 
 def _ask_toolkit(token: str, resource: str) -> tuple[TokenRow | None, bool]:
@@ -119,14 +125,21 @@ def _ask_toolkit(token: str, resource: str) -> tuple[TokenRow | None, bool]:
     except ValueError:  # a stored resource that the toolkit cannot parse
         return None, False
     found = asked.access_token
+    is_stored = getattr(found, "pk", None) is not None
     row = TokenRow(
         user=found.user,
         expires=found.expires,
         scope=found.scope,
         resource=found.resource,
         client_id=found.application.client_id if found.application else "",
+        facts=_facts_of(found, token) if is_stored else None,
     )
-    return row, getattr(found, "pk", None) is not None
+    return row, is_stored
+
+
+def _facts_of(found: Any, token: str) -> Any:
+    """Return what is kept with a token, by a query of its own where the validator has not brought it."""
+    return found.kept_facts if hasattr(found, "kept_facts") else facts_of(checksum_of(token))
 
 
 def challenge(

@@ -3,23 +3,39 @@
 A finding is an error (``E1xx``) where it matters, and the same number as a warning (``W1xx``) while ``DEBUG`` is on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from django.apps import apps
 from django.conf import settings as django_settings
+from django.contrib.admin import AdminSite
+from django.contrib.auth import get_user_model
 from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
 from django.shortcuts import resolve_url
-from django.urls import NoReverseMatch, Resolver404, resolve
+from django.urls import (
+    NoReverseMatch,
+    Resolver404,
+    get_resolver,
+    get_script_prefix,
+    get_urlconf,
+    resolve,
+    set_urlconf,
+)
+from django.utils.module_loading import import_string
 
 from ..conf import DEFAULTS, settings
+from ..context import MCPContext, MCPRequest
+from ..mounts import known_urlconfs, mounted_sites
+from ..signin import CREDENTIAL, OTPDevice, SignInFact, restore
 
 __all__ = ["CHECKS"]
 
 AUTHENTICATION: Final = "mcp_django.oauth.bearer.BearerAuthentication"
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+FACTS_HINT: Final = 'The default is ["mcp_django.signin.OTPDevice"].'
+OTP_MIDDLEWARE: Final = "django_otp.middleware.OTPMiddleware"
 HOUR: Final = 3600
 PER_PROCESS_CACHES: Final = ("LocMemCache", "DummyCache")
 
@@ -27,7 +43,21 @@ PER_PROCESS_CACHES: Final = ("LocMemCache", "DummyCache")
 def uses_oauth() -> bool:
     """Tell whether the endpoint takes this server's tokens."""
     configured = getattr(django_settings, "MCP_DJANGO", {}).get("AUTHENTICATION_CLASSES", [AUTHENTICATION])
-    return any(item == AUTHENTICATION or getattr(item, "__name__", "") == "BearerAuthentication" for item in configured)
+    return any(map(_takes_tokens, configured))
+
+
+def _takes_tokens(authentication: Any) -> bool:
+    """Tell whether an authentication class, or the one of that name, is the app's or derived from it."""
+    if authentication == AUTHENTICATION:
+        return True
+    try:
+        found = import_string(authentication) if isinstance(authentication, str) else authentication
+    except RuntimeError:  # it needs the toolkit, which is not installed
+        return True
+    except Exception:  # whatever the project's module raises; Django says so when it is needed
+        return False
+    names = {f"{base.__module__}.{base.__qualname__}" for base in getattr(found, "__mro__", ())}
+    return AUTHENTICATION in names
 
 
 def finding(number: int, message: str, hint: str) -> CheckMessage:
@@ -150,11 +180,20 @@ def check_registration(**kwargs: Any) -> list[CheckMessage]:
     if settings.REGISTRATION not in ("open", "authenticated", "off"):
         hint = 'It is "open", "authenticated" or "off".'
         return [Error(f"REGISTRATION is {settings.REGISTRATION!r}.", hint=hint, id="mcp_django.E130")]
-    if settings.REGISTRATION == "off":
-        return []
     from ..rates import parse_rate
 
     found: list[CheckMessage] = []
+    if settings.TOKEN_REFUSAL_RATE is None:
+        text = "TOKEN_REFUSAL_RATE is None: anyone can try secrets, codes and tokens as fast as the server answers."
+        found.append(finding(147, text, f"The default is {DEFAULTS['TOKEN_REFUSAL_RATE']!r}."))
+    else:
+        try:
+            parse_rate(settings.TOKEN_REFUSAL_RATE)
+        except (TypeError, ValueError) as error:
+            text = f"TOKEN_REFUSAL_RATE: {error}."
+            found.append(Error(text, hint="Periods are s, m, h and d.", id="mcp_django.E146"))
+    if settings.REGISTRATION == "off":
+        return found
     for name in ("REGISTRATION_RATE", "REGISTRATION_TOTAL_RATE"):
         rate = getattr(settings, name)
         if rate is None:
@@ -165,34 +204,141 @@ def check_registration(**kwargs: Any) -> list[CheckMessage]:
             parse_rate(rate)
         except ValueError as error:
             found.append(Error(f"{name}: {error}.", hint="Periods are s, m, h and d.", id="mcp_django.E132"))
-    backend = django_settings.CACHES.get("default", {}).get("BACKEND", "")
-    if backend.endswith(PER_PROCESS_CACHES) and not django_settings.DEBUG:
-        text = "The limits of registration count in a cache that each process has to itself."
-        found.append(Warning(text, hint="Configure a shared cache, such as Redis.", id="mcp_django.W133"))
     return found
 
 
+def check_cache(**kwargs: Any) -> list[CheckMessage]:
+    """Check that all processes count in one cache, with registration or without."""
+    backend = django_settings.CACHES.get("default", {}).get("BACKEND", "")
+    if not backend.endswith(PER_PROCESS_CACHES) or django_settings.DEBUG:
+        return []
+    text = "Rates and confirmations that were used are counted in a cache that each process has to itself, or in none."
+    return [Warning(text, hint="Configure a shared cache, such as Redis.", id="mcp_django.W133")]
+
+
+def check_schemes(**kwargs: Any) -> list[CheckMessage]:
+    """Check that no redirect URI can be one that a browser runs or reads itself."""
+    if not uses_oauth() or not apps.is_installed("oauth2_provider"):
+        return []
+    from oauth2_provider.settings import oauth2_settings
+
+    from .clients import NEVER
+
+    unsafe = sorted(NEVER.intersection(map(str.lower, oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES)))
+    if not unsafe:
+        return []
+    text = f"ALLOWED_REDIRECT_URI_SCHEMES of OAUTH2_PROVIDER has {', '.join(unsafe)}: a code, or a script, runs there."
+    return [
+        finding(148, text, "Leave it out: registration refuses it, and the admin's form for applications does not.")
+    ]
+
+
 def check_urls(**kwargs: Any) -> list[CheckMessage]:
-    """Check that clients find the documents, and users the page to sign in on."""
+    """Check that clients find the documents, and users the page to sign in on, wherever an endpoint is mounted."""
     if not uses_oauth():
         return []
-    found: list[CheckMessage] = []
+    active, found = get_urlconf(), list[CheckMessage]()
+    try:
+        for urlconf in known_urlconfs():
+            set_urlconf(urlconf)
+            found += _check_urlconf(str(getattr(urlconf, "__name__", urlconf)))
+    finally:
+        set_urlconf(active)
+    if any(_has_introspection(get_resolver(urlconf).url_patterns) for urlconf in known_urlconfs()):
+        text = "The toolkit's introspection is mounted: any registered client can read the tokens that it holds."
+        found.append(Warning(text, hint="Leave oauth2_provider.urls out of the URLconf.", id="mcp_django.W142"))
+    return found
+
+
+def _check_urlconf(name: str) -> Iterator[CheckMessage]:
+    """Check the active URLconf, if it has an endpoint."""
+    try:
+        if not mounted_sites():
+            return
+    except ImproperlyConfigured:  # Django's own checks say so
+        return
     if not _resolves("/.well-known/oauth-protected-resource"):
-        text = "The metadata of the endpoint is not at the root of the URLconf: clients cannot sign in."
-        hint = 'Add path("", include("mcp_django.oauth.urls")) to the root URLconf.'
-        found.append(Warning(text, hint=hint, id="mcp_django.W140"))
+        text = f"The metadata of the endpoint is not at the root of the URLconf {name!r}: clients cannot sign in."
+        hint = f'Add path("", include("mcp_django.oauth.urls")) to {name}.'
+        yield Warning(text, hint=hint, id="mcp_django.W140")
     try:
         login = resolve_url(django_settings.LOGIN_URL)
     except NoReverseMatch:
         login = ""
-    if not login.startswith(("http:", "https:")) and not _resolves(login):
+    prefix = get_script_prefix()
+    is_here = login.startswith(prefix) and _resolves("/" + login.removeprefix(prefix))
+    if not login.startswith(("http:", "https:")) and not is_here:
         text = f"LOGIN_URL {str(django_settings.LOGIN_URL)!r} leads nowhere: users cannot sign in to allow a client."
         hint = 'An example for a site with an admin is LOGIN_URL = "admin:login".'
-        found.append(Warning(text, hint=hint, id="mcp_django.W141"))
-    if _view_name("/o/introspect/", "/oauth/introspect/") == "IntrospectTokenView":
-        text = "The toolkit's introspection is mounted: any registered client can read the tokens that it holds."
-        found.append(Warning(text, hint="Leave oauth2_provider.urls out of the URLconf.", id="mcp_django.W142"))
+        yield Warning(text, hint=hint, id="mcp_django.W141")
+
+
+def check_sign_in(**kwargs: Any) -> list[CheckMessage]:
+    """Check that what admin sites ask of a sign-in is kept with the tokens, and that users are asked for it."""
+    found: list[CheckMessage] = []
+    try:
+        facts = settings.SIGN_IN_FACTS
+    except (ImportError, TypeError) as error:
+        return [Error(f"SIGN_IN_FACTS cannot be imported: {error}.", hint=FACTS_HINT, id="mcp_django.E143")]
+    for fact in facts:
+        if not (isinstance(fact, type) and issubclass(fact, SignInFact) and fact.name) or fact.name == CREDENTIAL:
+            text = f"SIGN_IN_FACTS has {fact!r}, which is no subclass of mcp_django.signin.SignInFact with a name."
+            found.append(Error(text, hint=FACTS_HINT, id="mcp_django.E143"))
+    if found or not uses_oauth():
+        return found
+    for admin_site in {site.admin_site for site in _sites() if site.admin_site is not None}:
+        found += _check_admin_site(admin_site)
     return found
+
+
+def _sites() -> list[Any]:
+    try:
+        return mounted_sites()
+    except ImproperlyConfigured:
+        return []
+
+
+def _check_admin_site(admin_site: Any) -> list[CheckMessage]:
+    """Look whether the admin site lets in a superuser who has signed in by password alone."""
+    request = MCPRequest()
+    request.mcp = MCPContext(None)  # type: ignore[arg-type]
+    is_kept = any(map(_keeps, settings.SIGN_IN_FACTS))
+    try:
+        request.user = get_user_model()(is_staff=True, is_superuser=True, is_active=True)
+        restore(request)
+        if admin_site.has_permission(request):
+            return []
+        problem = "lets in nobody by password alone"
+    except AttributeError as error:
+        problem, is_kept = f"looks for what only a browser has ({error})", False
+    except Exception:  # such as a query: this user is no row
+        return []
+    if not is_kept:
+        text = f"The admin site {admin_site.name!r} {problem}: clients will see nothing of it."
+        hint = "Keep what it asks for with the tokens: name a class in SIGN_IN_FACTS (docs/oauth.md)."
+        return [Warning(text, hint=hint, id="mcp_django.W144")]
+    other: Any = getattr(_login_view(), "__self__", None)
+    asks_less = isinstance(other, AdminSite) and type(other).has_permission is AdminSite.has_permission
+    if asks_less and other is not admin_site:
+        text = f"LOGIN_URL is the page of an admin that asks for a password alone; {admin_site.name!r} asks for more."
+        hint = "Set LOGIN_URL to the page on which users give their second factor."
+        return [Warning(text, hint=hint, id="mcp_django.W145")]
+    return []
+
+
+def _keeps(fact: type[SignInFact]) -> bool:
+    """Return whether the fact is kept in this project; of one of the project's own it is taken to be."""
+    if fact is not OTPDevice:
+        return True
+    return apps.is_installed("django_otp") and OTP_MIDDLEWARE in django_settings.MIDDLEWARE
+
+
+def _login_view() -> Any:
+    try:
+        login = urlsplit(resolve_url(django_settings.LOGIN_URL)).path
+        return resolve("/" + login.removeprefix(get_script_prefix())).func
+    except (NoReverseMatch, Resolver404, ImproperlyConfigured):
+        return None
 
 
 def _resolves(path: str) -> bool:
@@ -203,11 +349,23 @@ def _resolves(path: str) -> bool:
     return True
 
 
-def _view_name(*paths: str) -> str:
-    for path in paths:
-        if _resolves(path):
-            return getattr(getattr(resolve(path).func, "view_class", None), "__name__", "")
-    return ""
+def _has_introspection(patterns: Any) -> bool:
+    """Return whether the toolkit's view is somewhere among these patterns, at whatever path."""
+    return any(
+        _has_introspection(pattern.url_patterns)
+        if hasattr(pattern, "url_patterns")
+        else getattr(getattr(pattern.callback, "view_class", None), "__name__", "") == "IntrospectTokenView"
+        for pattern in patterns
+    )
 
 
-CHECKS: Final = (check_base_url, check_toolkit, check_toolkit_settings, check_registration, check_urls)
+CHECKS: Final = (
+    check_base_url,
+    check_toolkit,
+    check_toolkit_settings,
+    check_registration,
+    check_cache,
+    check_schemes,
+    check_urls,
+    check_sign_in,
+)

@@ -11,7 +11,15 @@ from urllib.parse import urlsplit
 
 from .text import plain
 
-__all__ = ["LOOPBACK", "ClientMetadata", "InvalidMetadata", "is_loopback", "read_metadata"]
+__all__ = [
+    "LOOPBACK",
+    "NEVER",
+    "ClientMetadata",
+    "InvalidMetadata",
+    "is_app_scheme",
+    "is_loopback",
+    "read_metadata",
+]
 
 MAX_URIS: Final = 10
 MAX_URI: Final = 2000
@@ -19,6 +27,13 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 AUTH_METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
 # Printable ASCII: URIs are stored space separated, and a stranger's look-alike letters have their ASCII form.
 URI: Final = re.compile(r"[\x21-\x7e]+")
+# A private-use scheme as RFC 8252, section 7.1, has it: a domain of the application's owner, backwards.
+REVERSE_DOMAIN: Final = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+")
+# What a browser runs or reads by itself, whatever a setting says.
+NEVER: Final = frozenset(
+    {"about", "blob", "chrome", "data", "file", "filesystem", "ftp", "javascript", "mailto", "resource", "vbscript"}
+    | {"view-source", "ws", "wss"}
+)
 HOST: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*|[0-9a-f:.]*:[0-9a-f:.]*")
 
 
@@ -63,6 +78,11 @@ def is_loopback(uri: str) -> bool:
     return urlsplit(uri).hostname in LOOPBACK
 
 
+def is_app_scheme(scheme: str) -> bool:
+    """Tell whether a scheme is one that an application on the user's device can have to itself, by its domain."""
+    return REVERSE_DOMAIN.fullmatch(scheme) is not None
+
+
 def _require(data: dict[str, Any], key: str, value: str) -> None:
     asked = data.get(key)
     if asked is not None and (not isinstance(asked, list) or value not in asked):
@@ -77,9 +97,14 @@ def _redirect_uris(uris: Any, schemes: list[str]) -> tuple[str, ...]:
     if not all(_acceptable(uri, schemes) for uri in uris):
         raise InvalidMetadata(
             "invalid_redirect_uri",
-            "Redirect URIs are https, http on loopback, or a scheme that this server allows; no user, no fragment.",
+            "Redirect URIs are https, http on loopback, a reverse domain name (com.example.app:/callback), or one of "
+            f"the schemes {', '.join(_app_schemes(schemes)) or '(none)'} before a slash; no user, no fragment.",
         )
     return tuple(dict.fromkeys(uris))
+
+
+def _app_schemes(schemes: list[str]) -> list[str]:
+    return [scheme for scheme in schemes if scheme not in NEVER and scheme not in ("http", "https")]
 
 
 def _acceptable(uri: str, schemes: list[str]) -> bool:
@@ -93,8 +118,9 @@ def _acceptable(uri: str, schemes: list[str]) -> bool:
         return False
     # The toolkit compares schemes as they are written.
     scheme = uri.partition(":")[0]
-    if scheme not in schemes or "@" in parts.netloc:
+    if scheme in NEVER or "@" in parts.netloc or not (scheme in schemes or is_app_scheme(scheme)):
         return False
     if scheme not in ("http", "https"):
-        return bool(parts.netloc or parts.path.strip("/"))
+        # Nothing that could be another URI within this one.
+        return uri.startswith(f"{scheme}:/") and bool(parts.netloc or parts.path.strip("/"))
     return bool(host and HOST.fullmatch(host)) and (scheme == "https" or host in LOOPBACK)

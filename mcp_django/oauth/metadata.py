@@ -14,7 +14,7 @@ from oauth2_provider.settings import oauth2_settings
 from ..conf import settings
 from ..mounts import mounted_sites
 from .cors import cors
-from .resource import endpoints, is_endpoint, origin, resource_url
+from .resource import endpoints, is_endpoint, issuer, mounted_path, origin, resource_url
 from .scopes import default_scopes, join
 
 __all__ = ["resource_document", "server_document", "well_known"]
@@ -30,7 +30,7 @@ def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
 
     "" and "/" stand for the first endpoint where none is mounted there.
     """
-    known = endpoints()
+    known, path = endpoints(), mounted_path(path)
     if path.removesuffix("/") not in known and not is_endpoint(path):
         if path not in ("", "/") or not known:
             return None
@@ -38,7 +38,7 @@ def resource_document(request: HttpRequest, path: str) -> dict[str, Any] | None:
     return {
         "resource": resource_url(request, path),
         "resource_name": settings.SERVER_TITLE or settings.SERVER_NAME,
-        "authorization_servers": [origin(request)],
+        "authorization_servers": [issuer(request)],
         "scopes_supported": join(default_scopes()).split(),
         "bearer_methods_supported": ["header"],
     }
@@ -53,12 +53,12 @@ def used_scopes() -> set[str]:
 
 def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | None:
     """Return the metadata of the authorization server, or None when ``path`` is nothing a client could ask it of."""
-    asked = path.removesuffix("/")
+    asked = mounted_path(path).removesuffix("/")
     if asked and asked not in TOKEN_PATHS and asked not in endpoints() and not is_endpoint(asked):
         return None
     methods = list(oauth2_settings.OAUTH2_TOKEN_ENDPOINT_AUTH_METHODS_SUPPORTED)
     document = {
-        "issuer": origin(request),
+        "issuer": issuer(request),
         "authorization_endpoint": _url(request, "authorize"),
         "token_endpoint": _url(request, "token"),
         "revocation_endpoint": _url(request, "revoke-token"),

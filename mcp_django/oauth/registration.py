@@ -1,12 +1,16 @@
 """Dynamic client registration (RFC 7591), for clients that know nothing else: throttled, bounded, and no more."""
 
+import hashlib
 import json
 import logging
 import time
+from contextlib import suppress
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.decorators import login_not_required
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from oauth2_provider.models import get_application_model
@@ -16,16 +20,20 @@ from ..conf import settings
 from ..context import MCPContext
 from ..exceptions import AuthenticationFailed
 from ..rates import hit
+from ..sharedcache import cache
 from .bearer import BearerAuthentication
-from .clients import ClientMetadata, InvalidMetadata, read_metadata
+from .clients import ClientMetadata, InvalidMetadata, is_loopback, read_metadata
 from .cors import cors
 from .resource import endpoints, resource_url
+from .secrets import hashed_secret
 
 __all__ = ["register"]
 
 logger = logging.getLogger(__name__)
 
 MAX_BODY: Final = 16 * 1024
+# Seconds for which a registration with the same metadata is the same one.
+REMEMBERED: Final = 3600
 CACHE_DOWN: Final = 30
 
 
@@ -42,32 +50,90 @@ def register(request: HttpRequest) -> HttpResponseBase:
         return _error("not_found", "Clients are registered by the administrators of this server.", 404)
     if request.method != "POST":
         return _error("invalid_request", "Use POST.", 405, Allow="POST, OPTIONS")
-    wait = _throttle(request.META.get("REMOTE_ADDR", ""))
+    metadata, invalid = _metadata(request)
+    again = _Again(request.META.get("REMOTE_ADDR", ""), metadata)
+    wait = again.throttle()
     if wait is not None:
-        return _error("temporarily_unavailable", "Too many registrations; try again later.", 429, Retry_After=str(wait))
+        minutes = f"{-(-wait // 60)} minutes" if wait > 60 else f"{wait} seconds"
+        text = f"Too many clients were registered from this address, or in all. Try again in {minutes}."
+        return _error("temporarily_unavailable", text, 429, Retry_After=str(wait))
     try:
         user = _registrant(request)
-        metadata = read_metadata(_body(request), oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES)
     except AuthenticationFailed as failure:
         code = ', error="invalid_token"' if failure.invalid else ""
         described = "Registration needs an access token of this server."
         return _error("invalid_token", described, 401, WWW_Authenticate=f'Bearer realm="registration"{code}')
-    except InvalidMetadata as failure:
-        return _error(failure.error, failure.description, 400)
-    return JsonResponse(_create(metadata, user), status=201, headers={"Cache-Control": "no-store"})
+    if metadata is None:
+        return _error(invalid.error, invalid.description, 400)
+    client, secret = again.client or _create(metadata, user)
+    again.remember(client)
+    return JsonResponse(_answer(metadata, client, secret), status=201, headers={"Cache-Control": "no-store"})
 
 
-def _throttle(address: str) -> int | None:
-    """Count this request by address, then in total; return the seconds to wait when either is used up.
-
-    The address is the connection's: a header would let anyone have as many as they like.
-    """
+def _metadata(request: HttpRequest) -> tuple[ClientMetadata | None, InvalidMetadata]:
+    """Return what is to be registered, or None and why nothing can be."""
+    invalid = InvalidMetadata("", "")
     try:
-        wait = hit("registration", address, settings.REGISTRATION_RATE)
-        return wait if wait is not None else hit("registrations", "", settings.REGISTRATION_TOTAL_RATE)
-    except Exception:  # whatever the cache's client library raises
-        logger.exception("The cache does not count registrations: refused until it does")
-        return CACHE_DOWN
+        return read_metadata(_body(request), oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES), invalid
+    except InvalidMetadata as failure:
+        return None, failure
+
+
+class _Again:
+    """A registration beside those that were made before from its address, which is the connection's.
+
+    A header would let anyone have as many addresses as they like. Programs register again with each sign-in, and those
+    of hosted clients from few addresses: one with the same metadata is not counted again. A public client then gets the
+    id that it has already, as the server may choose (RFC 7591, section 3.2.1); a confidential one a secret of its own.
+    """
+
+    def __init__(self, address: str, metadata: ClientMetadata | None) -> None:
+        self.address, self.metadata = address, metadata
+        self.client: tuple[Any, str] | None = None
+        same = (
+            [address, metadata.name, metadata.auth_method, *map(_portless, metadata.redirect_uris)] if metadata else []
+        )
+        self._who = json.dumps(same)
+        self._key = f"mcp_django:registered:{hashlib.sha256(self._who.encode()).hexdigest()}"
+
+    def throttle(self) -> int | None:
+        """Count it by address, then in total, where it counts; return the seconds to wait when either is used up."""
+        try:
+            known = cache.get(self._key) if self.metadata else None
+            is_public = self.metadata is not None and self.metadata.auth_method == "none"
+            if known is not None and is_public and settings.REGISTRATION == "open":
+                self.client = _find(known)
+            if self.client is not None:
+                return None
+            who = self.address if known is None else self._who
+            wait = hit("registration", who, settings.REGISTRATION_RATE)
+            return wait if wait is not None else hit("registrations", "", settings.REGISTRATION_TOTAL_RATE)
+        except DatabaseError:
+            raise
+        except Exception:  # whatever the cache's client library raises
+            logger.exception("The cache does not count registrations: refused until it does")
+            return CACHE_DOWN
+
+    def remember(self, client: Any) -> None:
+        """Know the client for an hour."""
+        with suppress(Exception):  # it is counted the next time
+            cache.set(self._key, client.client_id, timeout=REMEMBERED)
+
+
+def _find(client_id: str) -> tuple[Any, str] | None:
+    """Return a public client that registered itself and is still there."""
+    model = get_application_model()
+    mine = {"registration_source": model.RegistrationSource.DCR, "client_type": model.CLIENT_PUBLIC}
+    found = model._default_manager.filter(client_id=client_id, **mine).first()
+    return None if found is None else (found, "")
+
+
+def _portless(uri: str) -> str:
+    """Return a redirect URI as it is compared: the port of loopback is another one each time (RFC 8252, 7.3)."""
+    parts = urlsplit(uri)
+    if not is_loopback(uri) or (parts.hostname == "localhost" and not oauth2_settings.ALLOW_LOCALHOST_LOOPBACK):
+        return uri
+    return parts._replace(netloc=parts.hostname or "").geturl()
 
 
 def _registrant(request: HttpRequest) -> AbstractBaseUser | None:
@@ -100,8 +166,8 @@ def _body(request: HttpRequest) -> Any:
         raise InvalidMetadata("invalid_client_metadata", "The request body must be JSON.") from None
 
 
-def _create(metadata: ClientMetadata, user: AbstractBaseUser | None) -> dict[str, Any]:
-    """Store the client and return the answer, with the secret where there is one."""
+def _create(metadata: ClientMetadata, user: AbstractBaseUser | None) -> tuple[Any, str]:
+    """Store the client and return it with its secret, "" where it has none."""
     model = get_application_model()
     public = metadata.auth_method == "none"
     client = model(
@@ -111,11 +177,18 @@ def _create(metadata: ClientMetadata, user: AbstractBaseUser | None) -> dict[str
         client_type=model.CLIENT_PUBLIC if public else model.CLIENT_CONFIDENTIAL,
         authorization_grant_type=model.GRANT_AUTHORIZATION_CODE,
         registration_source=model.RegistrationSource.DCR,
-        # A public client never sees its random secret; to stretch it would be a fifth of a second for anyone to spend.
-        hash_client_secret=not public,
+        # The secret is random and long: to stretch it would be a fifth of a second for anyone to spend, each time.
+        hash_client_secret=False,
     )
-    secret = client.client_secret
+    secret = "" if public else client.client_secret
+    if secret:
+        client.client_secret = hashed_secret(secret)
     client.save()
+    return client, secret
+
+
+def _answer(metadata: ClientMetadata, client: Any, secret: str) -> dict[str, Any]:
+    """Return the client's information (RFC 7591, section 3.2.1)."""
     answer = {
         "client_id": client.client_id,
         "client_id_issued_at": int(time.time()),
@@ -126,7 +199,7 @@ def _create(metadata: ClientMetadata, user: AbstractBaseUser | None) -> dict[str
     }
     if metadata.name:
         answer["client_name"] = metadata.name
-    if not public:
+    if secret:
         answer |= {"client_secret": secret, "client_secret_expires_at": 0}
     return answer
 

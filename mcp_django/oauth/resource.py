@@ -1,5 +1,8 @@
 """Names of things: the origin, the issuer, the resource (RFC 8707) and where its metadata is (RFC 9728).
 
+Paths are those of the URLconf. Where the whole project is below a path, that script prefix stands before them in every
+URL, and after the origin in the issuer.
+
 A resource is compared as a whole, never by prefix: a token for the origin is not one for an endpoint below it.
 """
 
@@ -10,6 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest
+from django.urls import get_script_prefix
 
 from .. import mounts
 from ..conf import settings
@@ -21,8 +25,11 @@ __all__ = [
     "canonical",
     "default_resource",
     "endpoints",
+    "is_ambiguous",
     "is_endpoint",
+    "issuer",
     "metadata_url",
+    "mounted_path",
     "origin",
     "resource_url",
     "same_resource",
@@ -35,7 +42,7 @@ DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 def origin(request: HttpRequest | None) -> str:
-    """Return scheme, host and port of this server, with no trailing slash; it is the issuer too.
+    """Return scheme, host and port of this server, with no trailing slash.
 
     Raises:
         ImproperlyConfigured: ``BASE_URL`` is not set, and there is no request, or ``DEBUG`` is off, where a Host header
@@ -48,14 +55,38 @@ def origin(request: HttpRequest | None) -> str:
     return f"{request.scheme}://{request.get_host()}"
 
 
+def script_prefix() -> str:
+    """Return the path that the whole project is below, with no trailing slash: "" where it is at the root."""
+    return get_script_prefix().rstrip("/")
+
+
+def issuer(request: HttpRequest | None) -> str:
+    """Return the identifier of the authorization server (RFC 8414, section 2), with no trailing slash."""
+    return origin(request) + quote(script_prefix(), safe=UNQUOTED)
+
+
 def resource_url(request: HttpRequest | None, path: str) -> str:
     """Return the URL of the endpoint at ``path``, slash or not as given; ``path`` is not percent-encoded."""
-    return origin(request) + quote(path, safe=UNQUOTED)
+    return _quoted(origin(request), script_prefix() + path)
+
+
+@lru_cache(maxsize=1024)
+def _quoted(base: str, path: str) -> str:
+    return base + quote(path, safe=UNQUOTED)
 
 
 def metadata_url(request: HttpRequest | None, path: str) -> str:
-    """Return where the metadata of the endpoint at ``path`` is, for the challenge (RFC 9728, section 3.1)."""
-    return origin(request) + WELL_KNOWN + quote(path, safe=UNQUOTED)
+    """Return where the metadata of the endpoint at ``path`` is, for the challenge (RFC 9728, section 5.1).
+
+    Below a prefix it is there once more: a proxy need not pass on the place at the root (section 3.1).
+    """
+    return issuer(request) + WELL_KNOWN + quote(script_prefix() + path, safe=UNQUOTED)
+
+
+def mounted_path(path: str) -> str:
+    """Return what the URLconf matches of a path that a client took from a URL."""
+    prefix = script_prefix()
+    return path.removeprefix(prefix) if path == prefix or path.startswith(f"{prefix}/") else path
 
 
 def same_resource(a: str, b: str) -> bool:
@@ -96,7 +127,7 @@ def _with_parameters(request: HttpRequest | None, resource: str) -> str | None:
     """Return the spelling of one of the many paths of a mount that has parameters in its prefix."""
     if _normalise(resource) is None:
         return None
-    path = unquote(urlsplit(resource).path.removeprefix(urlsplit(origin(request)).path)).removesuffix("/")
+    path = mounted_path(unquote(urlsplit(resource).path)).removesuffix("/")
     url = resource_url(request, path)
     return url if same_resource(url, resource) and is_endpoint(path) else None
 
@@ -104,6 +135,15 @@ def _with_parameters(request: HttpRequest | None, resource: str) -> str | None:
 def is_endpoint(path: str) -> bool:
     """Return whether an endpoint is at ``path``, of the older transport too."""
     return any(mounts.endpoint_match(path, kind) is not None for kind in (mounts.ENDPOINT, mounts.SSE))
+
+
+def is_ambiguous(path: str) -> bool:
+    """Return whether the URL of the endpoint at ``path`` could be that of another one.
+
+    Some servers take the prefix from a header of the client: a token for one endpoint would be good at the other.
+    """
+    prefix = script_prefix()
+    return bool(prefix) and is_endpoint(prefix + path)
 
 
 def default_resource(request: HttpRequest | None) -> str | None:

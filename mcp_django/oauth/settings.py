@@ -37,8 +37,9 @@ PROVIDER: Final[dict[str, Any]] = {
     "REQUEST_APPROVAL_PROMPT": "force",
     # Command-line clients listen on http://localhost:<any port>/callback.
     "ALLOW_LOCALHOST_LOOPBACK": True,
-    # http is for loopback alone: registration enforces it.
-    "ALLOWED_REDIRECT_URI_SCHEMES": ["https", "http", "cursor"],
+    # http is for loopback alone: registration enforces it. The others are private-use schemes of known clients, beside
+    # which registration takes reverse domain names (RFC 8252, section 7.1).
+    "ALLOWED_REDIRECT_URI_SCHEMES": ["https", "http", "cursor", "kiro", "raycast", "warp", "windsurf", "zed"],
     "COMPLIANT_BCP_RFC9700_IMPLICIT_GRANT": True,
     "COMPLIANT_BCP_RFC9700_PASSWORD_GRANT": True,
     "COMPLIANT_BCP_RFC9700_PKCE_METHOD": True,

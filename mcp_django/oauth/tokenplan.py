@@ -8,7 +8,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.signals import setting_changed
 from django.db import router
-from django.db.models import F, Q
+from django.db.models import F, Q, Subquery
 from django.db.models.lookups import Exact
 from oauth2_provider.models import (
     AbstractAccessToken,
@@ -19,7 +19,9 @@ from oauth2_provider.models import (
 from oauth2_provider.oauth2_validators import OAuth2Validator, validate_resource_as_url_prefix
 from oauth2_provider.settings import oauth2_settings
 
+from ..models import TokenFacts
 from ..plans import Bind, Plan, Slot, compile_plan
+from .facts import beside_tokens, facts_of
 from .validator import MCPValidator
 
 __all__ = ["TokenRow", "find_token", "plannable"]
@@ -34,20 +36,28 @@ VERDICTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """What the database says of a token. ``expires`` is aware when ``USE_TZ`` is on, None where it cannot be read."""
+    """What the database says of a token. ``expires`` is aware when ``USE_TZ`` is on, None where it cannot be read.
+
+    ``facts`` are those kept with it, None where there are none.
+    """
 
     user: AbstractBaseUser | None
     expires: datetime | None
     scope: str
     resource: list[str] | None
     client_id: str
+    facts: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class TokenPlan:
-    """The compiled query for one database, the columns of the user in it, and which of them is the primary key."""
+    """The compiled query for one database, the columns of the user in it, and which of them is the primary key.
+
+    ``has_facts`` says that what is kept with the token is in that database, and its last column.
+    """
 
     plan: Plan
+    has_facts: bool
     user_fields: tuple[str, ...]
     user_pk: int
 
@@ -66,8 +76,11 @@ def find_token(checksum: str) -> TokenRow | None:
     if not rows:
         return None
     expires, scope, resource, client_id, *user = rows[0]
+    facts = user.pop() if found.has_facts else facts_of(checksum)
     person = None if user[found.user_pk] is None else get_user_model().from_db(using, found.user_fields, user)
-    return TokenRow(user=person, expires=expires, scope=scope, resource=resource, client_id=client_id or "")
+    return TokenRow(
+        user=person, expires=expires, scope=scope, resource=resource, client_id=client_id or "", facts=facts
+    )
 
 
 def plannable() -> bool:
@@ -92,14 +105,16 @@ def _is_stock() -> bool:
 def _compile(using: str) -> TokenPlan:
     user = get_user_model()._meta
     fields = tuple(field.attname for field in user.concrete_fields)
+    facts = Subquery(TokenFacts._default_manager.filter(Q(Exact(F("token"), Bind(Slot(0))))).values("facts"))
+    has_facts = beside_tokens()
     queryset = (
         get_access_token_model()
         .objects.using(using)
         .filter(Q(Exact(F("token_checksum"), Bind(Slot(0)))))
         .order_by()
-        .values_list(*TOKEN_FIELDS, *(f"user__{name}" for name in fields))
+        .values_list(*TOKEN_FIELDS, *(f"user__{name}" for name in fields), *([facts] if has_facts else []))
     )
-    return TokenPlan(compile_plan(queryset, using), fields, fields.index(user.pk.attname))
+    return TokenPlan(compile_plan(queryset, using), has_facts, fields, fields.index(user.pk.attname))
 
 
 def _forget(**kwargs: Any) -> None:

@@ -1,29 +1,39 @@
 """Tokens that are made without a client asking: for headless clients and for tests."""
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.base_user import AbstractBaseUser
+from django.db.models import QuerySet
 from django.utils import timezone
 from oauth2_provider.models import get_access_token_model, get_application_model, set_token_value
 
+from ..signin import credential_of
+from .facts import checksum_of, store_facts
 from .scopes import join
 
-__all__ = ["create_token", "issue_token"]
+__all__ = ["create_token", "issue_token", "own_tokens"]
 
 CLIENT = "mcp_token"
 
 
 def create_token(
-    user: AbstractBaseUser, *, scopes: Iterable[str], resources: Iterable[str], days: int = 30
+    user: AbstractBaseUser,
+    *,
+    scopes: Iterable[str],
+    resources: Iterable[str],
+    days: int = 30,
+    facts: Mapping[str, Any] | None = None,
 ) -> tuple[Any, str]:
     """Save a token of ``user`` for the endpoints with the URLs ``resources``; return its row and its text.
 
-    The text is stored as the toolkit stores tokens, hashed, and cannot be had again.
+    The text is stored as the toolkit stores tokens, hashed, and cannot be had again. ``facts`` are for hooks to find at
+    ``request.mcp.facts``.
     """
     raw = secrets.token_urlsafe(32)
+    store_facts(checksum_of(raw), user, {**(facts or {}), **credential_of(user)})
     token = get_access_token_model()(
         user=user,
         application=_client(),
@@ -36,9 +46,22 @@ def create_token(
     return token, raw
 
 
-def issue_token(user: AbstractBaseUser, *, scopes: Iterable[str], resource: str, days: int = 1) -> str:
+def issue_token(
+    user: AbstractBaseUser,
+    *,
+    scopes: Iterable[str],
+    resource: str,
+    days: int = 1,
+    facts: Mapping[str, Any] | None = None,
+) -> str:
     """Return a new token of ``user`` for one endpoint."""
-    return create_token(user, scopes=scopes, resources=[resource], days=days)[1]
+    return create_token(user, scopes=scopes, resources=[resource], days=days, facts=facts)[1]
+
+
+def own_tokens() -> QuerySet[Any]:
+    """Return the tokens that were made here, and not by a flow."""
+    found: QuerySet[Any] = get_access_token_model()._default_manager.filter(application__client_id=CLIENT)
+    return found
 
 
 def _client() -> Any:

@@ -5,6 +5,7 @@ The endpoints answer with and without their last slash: a redirect would lose th
 
 from django.urls import include, path, re_path
 
+from ..transports.pages import access
 from . import registration, views
 from .metadata import DOCUMENTS, well_known
 
@@ -27,6 +28,7 @@ endpoints = [
     path("revoke_token", revoke),
     path("register/", registration.register, name="register"),
     path("register", registration.register),
+    path("access/", access, name="access"),
     path("authorized_tokens/", views.TokenListView.as_view(), name="authorized-token-list"),
     path("authorized_tokens/<int:pk>/delete/", views.TokenDeleteView.as_view(), name="authorized-token-delete"),
 ]

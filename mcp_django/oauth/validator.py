@@ -3,23 +3,36 @@
 import hashlib
 import re
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from django.db import router, transaction
+from django.db.models import F, Subquery
 from django.http import HttpRequest
 from django.utils import timezone
-from oauth2_provider.models import get_access_token_model, get_refresh_token_model
+from oauth2_provider.models import (
+    get_access_token_model,
+    get_grant_model,
+    get_refresh_token_model,
+    refresh_token_expire_timedelta,
+)
 from oauth2_provider.oauth2_validators import OAuth2Validator
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.common import Request as OAuthRequest
 from oauthlib.oauth2.rfc6749 import errors
 
+from ..models import TokenFacts
+from ..signin import credential_of, is_current
 from . import resource
+from .facts import beside_tokens, checksum_of, facts_of, facts_of_family, forget_former, store_facts
 from .scopes import expand
+from .secrets import is_hashed_here, same_secret
 
-__all__ = ["MCPValidator", "check_challenge", "check_resources"]
+__all__ = ["BEGAN", "MCPValidator", "check_challenge", "check_resources"]
 
+# Among the headers that the toolkit makes of Django's request: no client can send one of this name.
+BEGAN: Final = "mcp_django.began"
 GRANT_TYPES: Final = frozenset({"authorization_code", "refresh_token"})
 # A SHA-256 in base64url, and what it may have been made of (RFC 7636, sections 4.1 and 4.2).
 S256_CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -57,6 +70,12 @@ class MCPValidator(OAuth2Validator):
     # Within it a spent refresh token still works: parallel processes of one client and lost responses do no harm.
     refresh_grace = timedelta(seconds=30)
 
+    def _check_secret(self, provided_secret: str, stored_secret: str) -> bool:
+        """Compare a client's secret with what is stored of it."""
+        if is_hashed_here(stored_secret):
+            return same_secret(provided_secret, stored_secret)
+        return bool(super()._check_secret(provided_secret, stored_secret))
+
     # Authorization codes
 
     def validate_response_type(self, client_id: str, response_type: str, *args: Any, **kwargs: Any) -> bool:
@@ -77,59 +96,81 @@ class MCPValidator(OAuth2Validator):
         asked = getattr(request, "resource", None) or []
         asked = [asked] if isinstance(asked, str) else asked
         request.resource = check_resources(asked, _HeadersOnly(request.headers), request.state)
+        facts = getattr(request, "facts", None) or credential_of(request.user)
+        store_facts(checksum_of(code["code"]), request.user, facts, _family_of(code["code"]))
         return super()._create_authorization_code(request, code, expires)
 
     def validate_code(self, client_id: str, code: str, client: Any, request: OAuthRequest, *args: Any) -> bool:
-        """Accept a live code of an active user; a code used before takes the tokens made from it with it."""
+        """Accept a live code of an active user; a code used before takes the tokens made from it with it.
+
+        A request that was there before these tokens is no replay: it lost a race, and leaves them to the winner.
+        """
         if not super().validate_code(client_id, code, client, request, *args):
-            _revoke_tokens_of(code)
+            made, began = get_refresh_token_model().objects.filter(token_family=_family_of(code)), _began(request)
+            if began is None or not made.filter(created__gte=began).exists():
+                _revoke_tokens_of(code)
             return False
         verifier = request.code_verifier
-        return bool(request.user.is_active and (verifier is None or VERIFIER.fullmatch(verifier)))
+        is_proper = verifier is None or VERIFIER.fullmatch(verifier) is not None
+        return is_proper and self._goes_on(request, facts_of(checksum_of(code)), _family_of(code))
 
     def invalidate_authorization_code(self, client_id: str, code: str, request: OAuthRequest, *args: Any) -> None:
-        """Use the code up.
+        """Do nothing: the code went in the transaction that made its tokens."""
+
+    def _use_code(self, request: OAuthRequest) -> None:
+        """Take the code, so that no other request can.
+
+        Written before anything is read: whoever comes second waits, on SQLite too, and then finds it gone.
 
         Raises:
-            InvalidGrantError: another request used it meanwhile; the tokens of both are revoked.
+            InvalidGrantError: another request has taken it.
         """
-        try:
-            super().invalidate_authorization_code(client_id, code, request, *args)
-        except errors.InvalidGrantError:
-            _revoke_tokens_of(code)
-            raise
+        codes = get_grant_model().objects.filter(code=request.code, application=request.client)
+        if not codes.filter(expires__gt=timezone.now()).update(expires=timezone.now()):
+            raise errors.InvalidGrantError(request=request)
 
     # Refresh tokens
 
     def validate_refresh_token(self, refresh_token: str, client: Any, request: OAuthRequest, *args: Any) -> bool:
-        """Accept a live token of an active user, or one spent a moment ago; any other spent one revokes its family."""
-        spent = self._just_spent(refresh_token)
-        if spent is None:
-            valid = super().validate_refresh_token(refresh_token, client, request, *args)
-            return bool(valid and request.user.is_active)
-        request.user = spent.user
+        """Accept a live token of an active user, or one spent a moment ago; any other spent one revokes its family.
+
+        The row is read once: between two looks another request could have spent it.
+        """
+        rows = get_refresh_token_model().objects.select_related("access_token", "application", "user")
+        found = rows.filter(token_checksum=checksum_of(refresh_token))
+        row = found.order_by(F("revoked").desc(nulls_first=True)).first()
+        if row is None:
+            return False
+        if row.revoked is not None and not self._was_just_spent(row):
+            return bool(super().validate_refresh_token(refresh_token, client, request, *args))
+        if row.revoked is None and _is_over(row):
+            return False
+        request.user = row.user
         request.refresh_token = refresh_token
-        request.refresh_token_instance = spent
-        return bool(spent.application == client and spent.user.is_active)
+        request.refresh_token_instance = row
+        return bool(row.application == client) and self._goes_on_from(request)
+
+    def _was_just_spent(self, row: Any) -> bool:
+        """Return whether a revoked token was rotated within the grace, and its successor lives."""
+        successors = get_access_token_model().objects.filter(source_refresh_token=row)
+        return bool(row.revoked > timezone.now() - self.refresh_grace and successors.exists())
+
+    def _goes_on_from(self, request: OAuthRequest) -> bool:
+        family = request.refresh_token_instance.token_family
+        facts = facts_of_family(family)
+        if not is_current(request.user, facts):
+            get_refresh_token_model().revoke_family(family)
+        return self._goes_on(request, facts, family)
+
+    def _goes_on(self, request: OAuthRequest, facts: dict[str, Any], family: UUID | None) -> bool:
+        """Return whether the user may go on with what they once granted; what is kept goes on with it."""
+        request.facts, request.family = {**facts, **credential_of(request.user)}, family
+        return bool(request.user.is_active) and is_current(request.user, facts)
 
     def is_within_original_scope(self, request_scopes: list[str], refresh_token: str, request: OAuthRequest) -> bool:
         """Accept scopes that the granted ones imply."""
         original = self.get_original_scopes(refresh_token, request)
         return expand(original.split() if isinstance(original, str) else original).issuperset(request_scopes)
-
-    def _just_spent(self, refresh_token: str) -> Any:
-        """Return the row of a token that was rotated within the grace and whose successor lives, or None."""
-        return (
-            get_refresh_token_model()
-            .objects.select_related("user", "application")
-            .filter(
-                token_checksum=hashlib.sha256(refresh_token.encode()).hexdigest(),
-                revoked__gt=timezone.now() - self.refresh_grace,
-                refreshed_access_token__isnull=False,
-            )
-            .order_by("-revoked")
-            .first()
-        )
 
     def _save_bearer_token(self, token: dict[str, Any], request: OAuthRequest, *args: Any, **kwargs: Any) -> None:
         """Store the pair; beside a pair that the same refresh token already gave, store a sibling in its family.
@@ -137,11 +178,16 @@ class MCPValidator(OAuth2Validator):
         The toolkit would hand out the earlier pair again, which nobody knows once tokens are hashed.
         """
         spent = getattr(request, "refresh_token_instance", None)
-        if spent is not None:
-            # A concurrent request with the same token waits here, and then finds it spent.
-            spent = get_refresh_token_model().objects.select_for_update().get(pk=spent.pk)
+        if request.grant_type == "authorization_code":
+            self._use_code(request)
+        elif spent is not None:
+            # A concurrent request with the same token waits here, on SQLite too, and then finds it spent.
+            rows = get_refresh_token_model().objects.filter(pk=spent.pk)
+            rows.update(updated=timezone.now())
+            spent = rows.get()
         if spent is None or spent.revoked is None:
             super()._save_bearer_token(token, request, *args, **kwargs)
+            get_grant_model().objects.filter(code=request.code or "", application=request.client).delete()
             return
         if not get_access_token_model().objects.filter(source_refresh_token=spent).exists():
             raise errors.InvalidGrantError(request=request)
@@ -150,12 +196,40 @@ class MCPValidator(OAuth2Validator):
         access_token = self._create_access_token(timezone.now() + timedelta(seconds=seconds), request, token)
         self._create_refresh_token(request, token["refresh_token"], access_token, spent)
 
+    def revoke_token(self, token: str, token_type_hint: str, request: OAuthRequest, *args: Any, **kwargs: Any) -> None:
+        """Revoke a token of the client; with a refresh token, all that came of its grant (RFC 7009, section 2.1)."""
+        access, refresh = get_access_token_model(), get_refresh_token_model()
+        mine = {"token_checksum": checksum_of(token), "application": request.client}
+        with transaction.atomic(using=router.db_for_write(access)):
+            # Written before anything is read: SQLite cannot always turn a reader into a writer.
+            access.objects.filter(**mine).update(updated=timezone.now())
+            for family in set(refresh.objects.filter(**mine).values_list("token_family", flat=True)):
+                refresh.revoke_family(family)
+            super().revoke_token(token, token_type_hint, request, *args, **kwargs)
+
+    def _create_access_token(self, expires: Any, request: OAuthRequest, *args: Any, **kwargs: Any) -> Any:
+        row = super()._create_access_token(expires, request, *args, **kwargs)
+        family = getattr(request, "family", None)
+        if request.user is not None:
+            store_facts(row.token_checksum, request.user, getattr(request, "facts", {}), family)
+        if family is not None:
+            forget_former(family)
+        return row
+
     def _create_refresh_token(self, request: OAuthRequest, code: str, access_token: Any, previous: Any) -> Any:
         row = super()._create_refresh_token(request, code, access_token, previous)
         if previous is None and request.code:
             row.token_family = _family_of(request.code)
             row.save(update_fields=["token_family"])
         return row
+
+    def _load_access_token(self, token: str) -> Any:
+        """Return the token with its user, its client, and what is kept with it."""
+        checksum = checksum_of(token)
+        rows = get_access_token_model().objects.select_related("application", "user").filter(token_checksum=checksum)
+        if beside_tokens():
+            rows = rows.annotate(kept_facts=Subquery(TokenFacts._default_manager.filter(pk=checksum).values("facts")))
+        return rows.first()
 
     # Resources
 
@@ -180,6 +254,20 @@ class MCPValidator(OAuth2Validator):
 def _family_of(code: str) -> UUID:
     """Return the family of the tokens made from a code: computed, so that a code once used needs no record."""
     return UUID(bytes=hashlib.sha256(b"mcp_django.oauth code " + code.encode()).digest()[:16])
+
+
+def _is_over(row: Any) -> bool:
+    """Return whether a refresh token that was never spent is of no use: its grant has ended, or was unused too long."""
+    lifetime = refresh_token_expire_timedelta()
+    if row.access_token is None:
+        return True
+    return lifetime is not None and bool(row.access_token.expires + lifetime <= timezone.now())
+
+
+def _began(request: OAuthRequest) -> datetime | None:
+    """Return when the token endpoint took the request."""
+    began: datetime | None = request.headers.get(BEGAN)
+    return began
 
 
 def _revoke_tokens_of(code: str) -> None:

@@ -21,19 +21,27 @@ KEYWORDS: Final[Mapping[str, frozenset[str]]] = {
     "boolean": frozenset({"default"}),
 }
 FORMATS: Final = frozenset({"date", "date-time", "email", "uri"})
+# What a number looks like where it is asked for as a text.
+PATTERNS: Final[Mapping[str, tuple[str, str]]] = {
+    "integer": (r"-?[0-9]+", "whole number"),
+    "number": (r"-?[0-9]+(\.[0-9]+)?", "number"),
+}
 # What may stand between several choices in a text; the first that is in none of them does.
 SEPARATORS: Final = ",;|"
 
 
-def requested_schema(schema: Mapping[str, Any], version: str) -> dict[str, Any]:
+def requested_schema(schema: Mapping[str, Any], version: str, *, as_text: bool = False) -> dict[str, Any]:
     """Return ``requestedSchema`` for the revision; ``schema`` is one of the newest, and may use more keywords.
+
+    With ``as_text`` numbers are asked for as texts, which are read as numbers: some clients can show nothing else.
 
     Raises:
         ValueError: a field is none that a form can have.
     """
+    fields: Mapping[str, Any] = schema.get("properties", {})
     wire: dict[str, Any] = {
         "type": "object",
-        "properties": {name: _field(name, field, version) for name, field in schema.get("properties", {}).items()},
+        "properties": {name: _field(name, field, version, as_text) for name, field in fields.items()},
     }
     if schema.get("required"):
         wire["required"] = list(schema["required"])
@@ -58,10 +66,12 @@ def restore(content: Mapping[str, Any], schema: Mapping[str, Any], version: str)
     return found
 
 
-def _field(name: str, field: Mapping[str, Any], version: str) -> dict[str, Any]:
+def _field(name: str, field: Mapping[str, Any], version: str, as_text: bool) -> dict[str, Any]:
     kind = str(field.get("type"))
     if kind == "array" and isinstance(field.get("items"), Mapping) and _choices(field["items"]):
         return _several(field, version)
+    if as_text and kind in PATTERNS:
+        return _number_as_text(field, kind)
     if kind == "string" and _choices(field):
         return _one(field, version)
     if kind not in KEYWORDS:
@@ -99,6 +109,15 @@ def _one(field: Mapping[str, Any], version: str) -> dict[str, Any]:
     if not titled:
         return {**_keep(field, "default"), "enum": list(choices)}
     return {**_keep(field, "default"), "oneOf": _titled(choices)}
+
+
+def _number_as_text(field: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    pattern, noun = PATTERNS[kind]
+    bounds = [f"{word} {field[bound]}" for bound, word in (("minimum", "from"), ("maximum", "to")) if bound in field]
+    hint = f"({' '.join([noun, *bounds])})"
+    given = field.get("description")
+    described = {"type": "string", "description": f"{given} {hint}" if given else hint, "pattern": f"^{pattern}$"}
+    return {**_keep(field), **described}
 
 
 def _several(field: Mapping[str, Any], version: str) -> dict[str, Any]:

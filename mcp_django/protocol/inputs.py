@@ -90,8 +90,10 @@ def required_capability(method: str, params: Mapping[str, Any]) -> dict[str, Any
     raise ValueError(f"{method!r} is nothing that a client is asked")
 
 
-def shape(method: str, params: Mapping[str, Any], version: str) -> dict[str, Any]:
+def shape(method: str, params: Mapping[str, Any], version: str, *, as_text: bool = False) -> dict[str, Any]:
     """Return ``params`` for the revision: what it does not know is left out or turned into what it does.
+
+    With ``as_text`` a form asks for numbers as texts.
 
     Raises:
         ValueError: the revision cannot ask this (see :func:`method_known`), or a field is none that a form can have.
@@ -100,14 +102,14 @@ def shape(method: str, params: Mapping[str, Any], version: str) -> dict[str, Any
         raise ValueError(f"{version} cannot ask {method} like this")
     match method:
         case "elicitation/create":
-            return _shape_url(params, version) if _is_url(method, params) else _shape_form(params, version)
+            return _shape_url(params, version) if _is_url(method, params) else _shape_form(params, version, as_text)
         case "sampling/createMessage":
             return _shape_sampling(params, version)
     return dict(params)
 
 
-def _shape_form(params: Mapping[str, Any], version: str) -> dict[str, Any]:
-    schema = requested_schema(params["requestedSchema"], version)
+def _shape_form(params: Mapping[str, Any], version: str, as_text: bool) -> dict[str, Any]:
+    schema = requested_schema(params["requestedSchema"], version, as_text=as_text)
     mode = {"mode": "form"} if is_at_least(version, MODES_SINCE) else {}
     return {**mode, "message": params["message"], "requestedSchema": schema}
 

@@ -24,38 +24,29 @@ class LegacyEra(Era):
     disconnect_cancels: ClassVar[bool] = False
 
     def read(self, message: Message, headers: Headers, session: SessionFacts | None = None) -> Call:
-        """Find the version, then check the parameters."""
-        if message.method == "initialize":
-            return self._read_initialize(message)
-        version = self.version(headers, session)
-        meta = self._check(message, version)
-        return Call(
-            era=self,
-            version=version,
-            method=message.method,
-            params=message.params,
-            id=message.id,
-            client=session.client if session is not None else {},
-            capabilities=session.capabilities if session is not None else {},
-            progress_token=progress_token(meta),
-            log_level=session.log_level if session is not None else None,
-            trace=trace_context(meta),
-        )
+        """Find the version, then check the parameters.
 
-    def _read_initialize(self, message: Message) -> Call:
-        """Read the request that begins a session, which is never refused for its version."""
-        version = negotiate(message.params.get("protocolVersion"))
+        The request that begins a session is never refused for its version, and says itself who the client is.
+        """
+        begins = message.method == "initialize"
+        version = negotiate(message.params.get("protocolVersion")) if begins else self.version(headers, session)
         meta = self._check(message, version)
-        is_request = message.id is not None
+        client: Mapping[str, Any] = {}
+        capabilities: Mapping[str, Any] = {}
+        if begins and message.id is not None:
+            client, capabilities = message.params["clientInfo"], message.params["capabilities"]
+        elif session is not None and not begins:
+            client, capabilities = session.client, session.capabilities
         return Call(
             era=self,
             version=version,
             method=message.method,
             params=message.params,
             id=message.id,
-            client=message.params["clientInfo"] if is_request else {},
-            capabilities=message.params["capabilities"] if is_request else {},
+            client=client,
+            capabilities=capabilities,
             progress_token=progress_token(meta),
+            log_level=session.log_level if session is not None and not begins else None,
             trace=trace_context(meta),
         )
 

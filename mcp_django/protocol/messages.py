@@ -16,7 +16,9 @@ from .errors import InvalidRequest, ParseError, ProtocolError
 __all__ = [
     "ClientResponse",
     "Message",
+    "TooMuch",
     "decode",
+    "decode_text",
     "encode",
     "error_response",
     "is_response",
@@ -33,6 +35,11 @@ MAX_ID_CHARS: Final = 256
 MAX_METHOD_CHARS: Final = 128
 # Integers that a JSON number carries exactly (RFC 8259, section 6).
 MAX_SAFE_INTEGER: Final = 2**53 - 1
+NOT_JSON: Final = "Parse error: the body is not one JSON document in UTF-8"
+# What JSON text may hold and PostgreSQL cannot store.
+NUL: Final = "\0"
+# Members of params that are the protocol's own, and not the business of a tool, a prompt or a resource.
+OWN_PARAMS: Final = ("_meta", "clientInfo", "inputResponses", "reason", "requestId")
 
 Id = str | int
 
@@ -56,6 +63,13 @@ class ClientResponse:
     id: Id
     result: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
+
+
+class TooMuch(ParseError):
+    """The JSON is nested too deeply, or has too many items."""
+
+    def __init__(self) -> None:
+        super().__init__("Parse error: the message is nested too deeply or has too many items")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -94,7 +108,7 @@ def _check_bounds(root: Any) -> None:
         depth += 1
         seen += sum(map(len, level))
         if depth > MAX_DEPTH or seen > MAX_ITEMS:
-            raise ParseError("Parse error: the message is nested too deeply or has too many items")
+            raise TooMuch
         children = (child for node in level for child in (node.values() if isinstance(node, dict) else node))
         level = [child for child in children if isinstance(child, (dict, list))]
 
@@ -114,9 +128,24 @@ def decode(body: bytes) -> Any:
     """
     try:
         text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ParseError(NOT_JSON) from None
+    return decode_text(text)
+
+
+def decode_text(text: str) -> Any:
+    """Return the JSON value of a text: a body, or an argument that holds JSON.
+
+    Raises:
+        TooMuch: it is over a bound.
+        ParseError: it is not JSON.
+    """
+    try:
         value = _decoder.decode(text)
-    except (UnicodeDecodeError, ValueError, RecursionError):
-        raise ParseError("Parse error: the body is not one JSON document in UTF-8") from None
+    except ValueError:
+        raise ParseError(NOT_JSON) from None
+    except RecursionError:
+        raise TooMuch from None
     # No more levels than brackets that open, no more items than those and commas: few messages need to be walked.
     opened = text.count("{") + text.count("[")
     if opened > MAX_DEPTH or opened + text.count(",") > MAX_ITEMS:
@@ -140,11 +169,34 @@ def _read_id(value: Mapping[str, Any]) -> Id | None:
     if "id" not in value:
         return None
     found = value["id"]
-    if isinstance(found, str) and len(found) <= MAX_ID_CHARS:
+    if isinstance(found, str) and len(found) <= MAX_ID_CHARS and NUL not in found:
         return found
     if isinstance(found, int) and not isinstance(found, bool) and abs(found) <= MAX_SAFE_INTEGER:
         return found
     raise InvalidRequest("Invalid request: id must be a string or an integer")
+
+
+def _check_nul(*values: Any) -> None:
+    """Pass if no text among the values, however deep, holds the character NUL: what is kept of them could not be."""
+    if not _may_hold_nul(values):
+        return
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            if NUL in value:
+                raise InvalidRequest("Invalid request: a text has the character NUL")
+        elif isinstance(value, dict):
+            waiting += [*value, *value.values()]
+        elif isinstance(value, list):
+            waiting += value
+
+
+def _may_hold_nul(values: tuple[Any, ...]) -> bool:
+    try:
+        return b"\\u0000" in orjson.dumps(values)
+    except TypeError:  # an integer or a text that it has no JSON for
+        return True
 
 
 def readable_id(value: Any) -> Id | None:
@@ -177,6 +229,7 @@ def read_message(value: Any) -> Message | ClientResponse:
     if value.get("jsonrpc") != "2.0":
         raise InvalidRequest('Invalid request: jsonrpc must be "2.0"')
     if is_response(value):
+        _check_nul(value.get("result"), value.get("error"))
         return _read_response(value, identifier)
     method = value.get("method")
     if not isinstance(method, str) or not 0 < len(method) <= MAX_METHOD_CHARS:
@@ -184,6 +237,7 @@ def read_message(value: Any) -> Message | ClientResponse:
     params = value.get("params", {})
     if not isinstance(params, dict):
         raise InvalidRequest("Invalid request: params must be an object")
+    _check_nul(*(params[name] for name in OWN_PARAMS if name in params))
     return Message(method=method, params=params, id=identifier)
 
 

@@ -3,6 +3,7 @@
 import base64
 import mimetypes
 import os
+import re
 import stat
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import NotFound
 from ..kinds import kind_of
+from ..places import go_to
 from ..protocol.errors import InvalidParams
 from ..serializers import resolve_column
 from ..tickets import MAX_AGE, can_link, ticket_url
@@ -28,8 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["DOWNLOADS", "download_url", "file_type", "find_file", "is_file", "open_file", "read_file"]
 
 BINARY: Final = "application/octet-stream"
-# What a browser would run, or a viewer would fetch from, is handed out as plain text.
-ACTIVE: Final = ("html", "xml", "svg", "javascript", "ecmascript", "x-sh", "x-python")
+# What is shown and not run, by a browser or by the program that a system opens it with. Of the rest, text is handed out
+# as plain text, and anything else as bytes.
+PASSIVE: Final = re.compile(
+    r"(image|audio|video|font)/.+"
+    r"|text/(plain|csv|tab-separated-values|markdown|calendar|vcard)"
+    r"|application/(pdf|json|rtf|zip|gzip|x-tar|x-7z-compressed|x-bzip2|x-xz|epub\+zip|msword)"
+    r"|application/vnd\.(ms-excel|ms-powerpoint|openxmlformats-officedocument\..+|oasis\.opendocument\..+)"
+)
+WRITTEN: Final = re.compile(r"text/.+|.*(xml|html|javascript|ecmascript|json|rfc822|hta|x-sh|x-python).*")
 MAX_NAME: Final = 1024
 # What storages raise for what is not there.
 MISSING: Final = (OSError, SuspiciousOperation, ValueError, NotImplementedError)
@@ -42,11 +51,13 @@ class FileTooLong(Exception):
 
 
 def file_type(name: str) -> str:
-    """Return the MIME type that the name of a file suggests; what could be run is ``text/plain``."""
+    """Return the MIME type that the name of a file suggests; what could be run is ``text/plain``, or bytes."""
     kind, encoding = mimetypes.guess_type(name, strict=True)
     if kind is None or encoding is not None:
         return BINARY
-    return "text/plain" if any(word in kind for word in ACTIVE) else kind
+    if PASSIVE.fullmatch(kind) and "xml" not in kind.partition("/")[2].partition(".")[0]:
+        return kind
+    return "text/plain" if WRITTEN.fullmatch(kind) else BINARY
 
 
 def is_file(exposure: "ModelExposure", name: str) -> bool:
@@ -85,6 +96,7 @@ def find_file(request: MCPRequest, address: Address) -> "FieldFile":
         NotFound: there is no such row or field for this caller.
     """
     exposure = get_exposure(request, address.label)
+    go_to(request, exposure, "change", address.pk)
     row = get_row(request, exposure, address.pk)
     name = address.field_name or ""
     if name not in visible_fields(request, exposure, row) or not is_file(exposure, name):

@@ -18,6 +18,7 @@ from ..addresses import (
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..pagination import list_cursor, read_list_cursor
+from ..places import go_to
 from ..protocol.errors import InvalidParams
 from ..rows import find_row
 from ..tools.models import describe
@@ -81,6 +82,7 @@ class ModelResources:
             return [read_file(request, uri, address)]
         if address.is_schema:
             return [_contents(uri, describe(request, exposure))]
+        go_to(request, exposure, "changelist" if address.pk is None else "change", address.pk)
         if address.pk is not None:
             found = find_row(request, exposure, address.pk)
             return [_contents(uri, record_payload(request, exposure, found.row, labels=found.labels))]

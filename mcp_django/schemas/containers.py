@@ -1,7 +1,8 @@
 """Types made of other types, and rows of models."""
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
@@ -12,8 +13,8 @@ from ..context import MCPRequest
 from ..exceptions import NotFound
 from ..protocol.errors import ParseError
 from ..protocol.messages import decode
-from .problems import Invalid, Problems, json_type, show
-from .values import Type, between
+from .problems import Invalid, Problems, is_empty, json_type, show
+from .values import NULL, Type, any_of, between
 
 __all__ = ["MISSING", "AnyOf", "Array", "Dictionary", "Nullable", "Object", "Parameter", "Row", "Tuple"]
 
@@ -167,7 +168,9 @@ class Parameter:
 
     def schema(self) -> dict[str, Any]:
         """Return the schema with its description, which repeats the constraints in words."""
-        schema = {**self.type.schema(), **(self.keywords or {})}
+        # Who leaves it out has said null.
+        kind = self.type.inner if isinstance(self.type, Nullable) and self.default is None else self.type
+        schema = {**kind.schema(), **(self.keywords or {})}
         notes = [self.type.words()]
         if self.default is not MISSING and self.default not in (None, ""):
             schema["default"] = self.default
@@ -219,7 +222,7 @@ class Object(Type):
                 # Some clients write null for everything that they leave out.
                 member = MISSING
             if member is not MISSING:
-                with wrong.within(parameter.name):
+                with wrong.within(parameter.name), _left_out(parameter, member):
                     found[parameter.name] = parameter.type.convert(member, request)
             elif parameter.required:
                 wrong.add(parameter.name, "missing")
@@ -230,6 +233,16 @@ class Object(Type):
             raise Invalid("; ".join(error.messages)) from error
         except ValueError as error:
             raise Invalid(str(error)) from error
+
+
+@contextmanager
+def _left_out(parameter: "Parameter", value: Any) -> Iterator[None]:
+    """Take an empty value that the type does not have for one that is left out."""
+    try:
+        yield
+    except Invalid:
+        if parameter.required or not is_empty(_json_text(_json_text(value, "["), "{")):
+            raise
 
 
 def _nearest(name: str, known: set[str]) -> str:
@@ -260,15 +273,7 @@ class Nullable(Type):
 
     def schema(self) -> dict[str, Any]:
         """Return the type's schema with null added."""
-        schema = self.inner.schema()
-        if "type" in schema:
-            kinds = schema["type"]
-            schema["type"] = [*([kinds] if isinstance(kinds, str) else kinds), "null"]
-            if "enum" in schema:
-                schema["enum"] = [*schema["enum"], None]
-        elif "anyOf" in schema:
-            schema["anyOf"] = [*schema["anyOf"], {"type": "null"}]
-        return schema
+        return any_of(self.inner.schema(), NULL)
 
     def words(self) -> str:
         """Return the constraints of the type."""
@@ -306,7 +311,7 @@ class AnyOf(Type):
 
     def schema(self) -> dict[str, Any]:
         """Return the alternatives."""
-        return {"anyOf": [member.schema() for member in self.members]}
+        return any_of(*(member.schema() for member in self.members))
 
     def words(self) -> str:
         """Return the constraints of each."""

@@ -11,9 +11,9 @@ from django import forms
 from django.db import models
 
 from .jsonable import to_jsonable
-from .values import between
+from .values import FREE_OBJECT, NULL, any_of, between
 
-__all__ = ["field_schema", "form_schema"]
+__all__ = ["field_schema", "form_schema", "is_geometry"]
 
 # Beyond that the values are left to the form's own error message.
 MAX_CHOICES: Final = 200
@@ -59,6 +59,8 @@ def _shape(field: forms.Field) -> tuple[dict[str, Any], list[str]]:
     for name, shape in _POSTGRES if postgres is not None else ():
         if isinstance(field, getattr(postgres, name)):
             return shape(field)
+    if is_geometry(field):
+        return _geometry(field)
     # A field may be a subclass of another kind: the first that fits is the most special one.
     for kind, shape in _SHAPES:
         if isinstance(field, kind):
@@ -98,7 +100,7 @@ def _boolean(field: Any) -> tuple[dict[str, Any], list[str]]:
 def _choice(field: Any) -> tuple[dict[str, Any], list[str]]:
     options = list(_options(field.choices))
     if not options or len(options) > MAX_CHOICES:
-        return {"type": "string"}, [f"one of {len(options)} values"]
+        return {"type": "string"}, [f"one of {len(options)} values" if options else ""]
     values = [value for value, _ in options]
     # The form compares texts; a number stays one where all are numbers, as clients copy the values.
     same = "integer" if all(type(value) is int for value in values) else "string"
@@ -145,12 +147,13 @@ def _array(field: Any) -> tuple[dict[str, Any], list[str]]:
 
 def _range(field: Any) -> tuple[dict[str, Any], list[str]]:
     item, words = _shape(field.fields[0])
-    ends = {"type": "array", "items": {"type": [item.get("type", "string"), "null"]}, "minItems": 2, "maxItems": 2}
+    end = any_of({"type": item.get("type", "string")}, NULL)
+    ends = {"type": "array", "items": end, "minItems": 2, "maxItems": 2}
     return ends, ["the first value of the range and the first after it, null for no bound", *words]
 
 
 def _mapping(field: Any) -> tuple[dict[str, Any], list[str]]:
-    return {"type": "object", "additionalProperties": {"type": ["string", "null"]}}, ["texts by name"]
+    return {"type": "object", "additionalProperties": any_of({"type": "string"}, NULL)}, ["texts by name"]
 
 
 # By name, as importing the module takes the driver of PostgreSQL.
@@ -162,8 +165,29 @@ _POSTGRES: Final[tuple[tuple[str, Callable[[Any], tuple[dict[str, Any], list[str
 )
 
 
+def is_geometry(field: Any) -> bool:
+    """Return whether the field is one of GeoDjango's, whose libraries not every project has."""
+    return hasattr(field, "geom_type") and hasattr(field, "srid")
+
+
+def _geometry(field: Any) -> tuple[dict[str, Any], list[str]]:
+    system = f"SRID {field.srid} unless it says another" if field.srid else ""
+    return {"type": "string"}, [f"{field.geom_type.lower()} as WKT, EWKT or GeoJSON", system]
+
+
+def _parts(field: Any) -> tuple[dict[str, Any], list[str]]:
+    """Return the schema of a field with several controls: a list of what each of them takes."""
+    notes = []
+    for part in field.fields:
+        shape, words = _shape(part)
+        notes.append(", ".join(filter(None, words)) or " or ".join(map(str, shape.get("enum", ["text"]))))
+    number = len(field.fields)
+    schema = {"type": "array", "items": {"type": "string"}, "minItems": number, "maxItems": number}
+    return schema, [f"a list of {'; '.join(notes)}"]
+
+
 def _null_boolean(field: Any) -> tuple[dict[str, Any], list[str]]:
-    return {"type": ["boolean", "null"]}, []
+    return any_of({"type": "boolean"}, NULL), []
 
 
 _SHAPES: Final[tuple[tuple[type[forms.Field], Callable[[Any], tuple[dict[str, Any], list[str]]]], ...]] = (
@@ -186,5 +210,6 @@ _SHAPES: Final[tuple[tuple[type[forms.Field], Callable[[Any], tuple[dict[str, An
     (forms.URLField, _noted("URL")),
     (forms.GenericIPAddressField, _noted("IP address")),
     (forms.JSONField, lambda field: ({}, ["any JSON value"])),
-    (forms.FileField, lambda field: ({"type": "object"}, [FILE])),
+    (forms.FileField, lambda field: ({**FREE_OBJECT}, [FILE])),
+    (forms.MultiValueField, _parts),
 )

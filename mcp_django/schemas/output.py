@@ -18,6 +18,7 @@ from django.db import models
 
 from .annotations import unwrap
 from .docstrings import parse_docstring
+from .values import FREE_OBJECT, NULL, any_of
 
 __all__ = ["RESULT", "is_wrapped", "output_schema"]
 
@@ -52,9 +53,7 @@ def is_wrapped(annotation: Any) -> bool:
 
 
 def _nullable(shape: dict[str, Any]) -> dict[str, Any]:
-    kinds = shape.get("type", [])
-    kinds = [kinds] if isinstance(kinds, str) else kinds
-    return {**shape, "type": [*kinds, "null"]} if kinds and "null" not in kinds else shape
+    return any_of(shape, NULL)
 
 
 def _member(annotation: Any, stack: tuple[Any, ...], text: str = "") -> dict[str, Any]:
@@ -80,10 +79,9 @@ def _shape(annotation: Any, stack: tuple[Any, ...]) -> dict[str, Any]:
         return {"type": "array", "items": _member(arguments[0], stack) if same else {}}
     if origin in _MAPPINGS:
         values = _member(arguments[1], stack) if len(arguments) == 2 else {}
-        return {"type": "object", "additionalProperties": values} if values else {"type": "object"}
+        return {"type": "object", "additionalProperties": values} if values else dict(FREE_OBJECT)
     if origin in _SCALARS:
-        kinds = _SCALARS[origin]
-        return {"type": kinds[0] if len(kinds) == 1 else list(kinds)}
+        return any_of(*({"type": kind} for kind in _SCALARS[origin]))
     return _of_class(origin, (*stack, origin))
 
 

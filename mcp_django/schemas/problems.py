@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["MAX_SHOWN", "Invalid", "Problems", "json_type", "show"]
+__all__ = ["MAX_SHOWN", "Invalid", "Problems", "is_empty", "json_type", "show"]
 
 MAX_SHOWN: Final = 40
 
@@ -23,6 +23,11 @@ def json_type(value: Any) -> str:
         if isinstance(value, kind):
             return name
     return "null" if value is None else "array"
+
+
+def is_empty(value: Any) -> bool:
+    """Return whether the value is an empty text, list or object: what some models write for what they leave out."""
+    return isinstance(value, (str, list, Mapping)) and not value
 
 
 def show(value: Any) -> str:

@@ -19,6 +19,7 @@ from ..context import MCPRequest
 from .problems import MAX_SHOWN, Invalid, json_type, show
 
 __all__ = [
+    "FREE_OBJECT",
     "PARSED",
     "Anything",
     "Boolean",
@@ -29,7 +30,14 @@ __all__ = [
     "Parsed",
     "String",
     "Type",
+    "any_of",
+    "as_text",
+    "types_of",
 ]
+
+# An object with whatever members. Without the last keyword strict modes read it as one that has none.
+FREE_OBJECT: Final[Mapping[str, Any]] = {"type": "object", "additionalProperties": True}
+NULL: Final[Mapping[str, Any]] = {"type": "null"}
 
 MAX_TEXT: Final = 64
 # What databases hold in their widest integer column.
@@ -38,6 +46,28 @@ MAX_SAFE_INTEGER: Final = 2**53 - 1
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
+
+
+def any_of(*shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of values that are of one of these: clients do not all know a list of types."""
+    flat = [inner for shape in shapes for inner in (shape["anyOf"] if shape.keys() == {"anyOf"} else [shape])]
+    if not all(flat):
+        return {}
+    kinds = list({repr(shape): dict(shape) for shape in flat}.values())
+    return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+
+
+def as_text(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object's text where the schema is that of a free object, else the schema itself."""
+    if any(schema.get(keyword) != value for keyword, value in FREE_OBJECT.items()) or "properties" in schema:
+        return dict(schema)
+    told = " ".join(filter(None, ["JSON object as text.", schema.get("description")]))
+    return {"type": "string", "description": told}
+
+
+def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Return the JSON types that a schema admits, an empty set where it admits them all."""
+    return frozenset(shape["type"] for shape in schema.get("anyOf", [schema]) if "type" in shape)
 
 
 class Type:
@@ -338,8 +368,9 @@ class Choice(Type):
 
     def schema(self) -> dict[str, Any]:
         """Return the enumeration."""
-        types = self.json_types
-        return {"type": types[0] if len(types) == 1 else list(types), "enum": [value for value, _ in self.options]}
+        values = [value for value, _ in self.options]
+        kinds = {kind: [value for value in values if json_type(value) == kind] for kind in self.json_types}
+        return any_of(*({"type": kind, "enum": found} for kind, found in kinds.items()))
 
     def words(self) -> str:
         """Return the labels of the values."""

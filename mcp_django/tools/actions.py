@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any, Final
 from django.contrib.admin.utils import model_format_dict
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
-from django.forms import Form
+from django.forms import CharField, Form
 
 from ..context import MCPRequest
 from ..exceptions import ToolError
+from ..hooks import reading
 from ..schemas import form_schema, signature_schema
 from ..schemas.asking import Asked, answers_of, asked_parameters
+from ..schemas.problems import is_empty
 from .base import ToolResult
 from .controls import Pair, as_files, as_query, posted
-from .forms import error_lines, field_entries
+from .forms import changing_choices, error_lines, field_entries, visible_choices
 from .inputs import as_object, taken
 from .running import ActionCall
 from .selection import EVERYTHING
@@ -77,7 +79,12 @@ class Action:
     @property
     def destructive(self) -> bool:
         """Whether it may destroy something, as far as is known."""
-        return self.options.destructive is not False and not self.read_only
+        return self.options.destructive is not False and not self.only_looks
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether it changes nothing, as far as is known: who may only view the rows may run it."""
+        return self.read_only or (self.permissions == ("view",) and self.options.destructive is not True)
 
     @property
     def confirms(self) -> bool:
@@ -91,8 +98,12 @@ class Action:
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """The JSON Schema of its own arguments."""
+        """The JSON Schema of its own arguments, as all callers get it: no row is in it."""
         return {"type": "object", "properties": {}}
+
+    def told(self, request: MCPRequest) -> Mapping[str, Any]:
+        """Return the schema with the choices that are made of rows, as far as the caller may see those."""
+        return self.schema
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may run it on some rows."""
@@ -210,8 +221,8 @@ class AdminAction(Action):
 
     @property
     def has_form(self) -> bool:
-        """See :attr:`Action.has_form`."""
-        return True
+        """See :attr:`Action.has_form`; any may show a page, and one that only looks says what to send if it does."""
+        return super().has_form or not self.only_looks
 
     def _extra_form(self, data: Any = None, files: Any = None) -> Form:
         form: Form = self.model_admin.action_form(data, files, auto_id=None)
@@ -223,24 +234,50 @@ class AdminAction(Action):
     def schema(self) -> Mapping[str, Any]:
         """See :attr:`Action.schema`."""
         form = self._extra_form()
+        for _, field in changing_choices(form):
+            field.choices, field.initial = [], None
+            field.help_text = " ".join(filter(None, [str(field.help_text), "describe_model with detail lists values."]))
         schema: Mapping[str, Any] = form_schema(form) if form.fields else super().schema
         return schema
+
+    def told(self, request: MCPRequest) -> Mapping[str, Any]:
+        """See :meth:`Action.told`."""
+        form = self._told_form(request)
+        schema: Mapping[str, Any] = form_schema(form) if form.fields else super().schema
+        return schema
+
+    def _told_form(self, request: MCPRequest) -> Form:
+        with reading() as before:
+            form = self._extra_form()
+        for _, field in changing_choices(form):
+            # Those of a function are made now, any others were made with the form.
+            with reading() as now:
+                choices = list(field.choices)
+            if queries := before if isinstance(field.choices, list) else now:
+                field.choices, field.initial = visible_choices(request, choices, queries), None
+        return form
 
     def read(self, request: MCPRequest, arguments: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Pair]]:
         """See :meth:`Action.read`."""
         form = self._extra_form()
-        taken(arguments, form.fields)
+        given = taken(arguments, form.fields, keeping=form.fields)
         entries: list[Pair] = []
         for name, field in form.fields.items():
+            shown = posted(field.widget, name, field.prepare_value(form.get_initial_for_field(field, name)))
             try:
-                if name in arguments:
-                    entries += field_entries(request, field, name, arguments[name])
-                else:
-                    entries += posted(field.widget, name, field.prepare_value(form.get_initial_for_field(field, name)))
+                # An empty text is a value of texts alone.
+                absent = name not in given or (given[name] == "" and not isinstance(field, CharField))
+                entries += shown if absent else field_entries(request, field, name, given[name])
             except ValidationError as error:
-                raise ToolError(f"{name}: {' '.join(error.messages)} Nothing was changed.") from None
+                if field.required or not is_empty(given[name]):
+                    raise ToolError(f"{name}: {' '.join(error.messages)} Nothing was changed.") from None
+                entries += shown
         bound = self._extra_form(as_query(entries), as_files(entries))
         if not bound.is_valid():
+            # The lines name choices.
+            told: Any = self._told_form(request).fields
+            for name, field in list(changing_choices(bound)):
+                field.choices = told[name].choices
             raise ToolError("\n".join([*error_lines(bound, bound.fields), "Nothing was changed."]))
         return {}, entries
 

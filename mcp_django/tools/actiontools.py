@@ -11,6 +11,7 @@ from django.db.models.options import Options
 from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import ToolError
+from ..schemas.values import FREE_OBJECT
 from ..visibility import caller_actions, may_view, visible_exposures
 from .actions import Action
 from .arguments import alternatives, exposure_argument
@@ -25,11 +26,7 @@ __all__ = ["ActionTool", "RunAction", "action_tool_name"]
 
 MAX_NAME: Final = 40
 UNSAFE: Final = re.compile(r"[^a-z0-9_]")
-FORM: Final[Mapping[str, Any]] = {
-    "type": "object",
-    "properties": {},
-    "description": "Answers to its question",
-}
+FORM: Final[Mapping[str, Any]] = {**FREE_OBJECT, "description": "Answers to its question"}
 CONFIRM_TOKEN: Final[Mapping[str, Any]] = {
     "type": "string",
     "description": "From its question",
@@ -64,18 +61,20 @@ class ActionTool(Tool):
         self.scopes = frozenset({READ if action.read_only else WRITE})
         self.destructive = action.destructive
         self.parameters = frozenset(action.schema.get("properties", {}))
-        self.takes_key = not action.read_only and "idempotency_key" not in self.parameters
+        self.takes_key = not action.only_looks and "idempotency_key" not in self.parameters
         self.input_schema = self._schema(action)
 
     @staticmethod
     def _schema(action: Action) -> dict[str, Any]:
         own = action.schema
         asking = {"form": FORM} if action.has_form else {}
+        if asking or not action.only_looks:
+            asking["confirm_token"] = CONFIRM_TOKEN
         parameters = own.get("properties", {})
         if clashing := parameters.keys() & RESERVED:
             raise ImproperlyConfigured(f"{action.key} may not have a parameter named {', '.join(sorted(clashing))}.")
-        key = {} if action.read_only else {"idempotency_key": IDEMPOTENCY_KEY}
-        properties = {**EVERYTHING, **key, **parameters, **asking, "confirm_token": CONFIRM_TOKEN}
+        key = {} if action.only_looks else {"idempotency_key": IDEMPOTENCY_KEY}
+        properties = {**EVERYTHING, **key, **parameters, **asking}
         return {**own, "properties": properties}
 
     def has_permission(self, request: MCPRequest) -> bool:
@@ -92,8 +91,9 @@ class ActionTool(Tool):
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""
         # An action that asks without having said so takes the answers, too.
-        known = {**self.input_schema["properties"], **({"form": FORM} if "confirm_token" in arguments else {})}
-        given = taken(arguments, known)
+        asked = {"form": FORM, "confirm_token": CONFIRM_TOKEN} if "confirm_token" in arguments else {}
+        known = {**self.input_schema["properties"], **asked}
+        given = taken(arguments, known, keeping=self.parameters)
         action = _find_action(request, self.action.exposure, self.action.name)
         common = {name: given.pop(name, None) for name in (EVERYTHING.keys() | RESERVED) - self.parameters}
         return action.call(request, common, given)
@@ -126,7 +126,7 @@ class RunAction(Tool):
             "model": {"type": "string"},
             "action": {"type": "string"},
             **EVERYTHING,
-            "arguments": {"type": "object", "properties": {}, "description": "The action's own"},
+            "arguments": {**FREE_OBJECT, "description": "The action's own"},
             "form": FORM,
             "confirm_token": CONFIRM_TOKEN,
             "idempotency_key": IDEMPOTENCY_KEY,

@@ -14,20 +14,22 @@ from urllib.parse import parse_qsl, urlencode
 from django.contrib.admin import filters
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import get_fields_from_path
+from django.contrib.admin.views.main import ALL_VAR
 from django.core.exceptions import FieldDoesNotExist, ValidationError
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import QueryDict
 from django.utils.inspect import func_supports_parameter
 
 from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..filtering import is_offered_path
+from ..hooks import asked, reading
 from ..namedfilters import MAX_CHOICES, NamedFilter, Offer
 
 if TYPE_CHECKING:
     from ..adminexposure import AdminExposure
 
-__all__ = ["admin_filters", "allows"]
+__all__ = ["admin_filters", "allows", "has_code", "listed_rows", "opening_filters"]
 
 logger = logging.getLogger("mcp_django")
 
@@ -42,6 +44,8 @@ PLAIN: Final = frozenset(
         filters.RelatedOnlyFieldListFilter,
     )
 )
+# Choices made of rows of which it is looked up whether the caller may know of them.
+MAX_TRIED: Final = 50
 Make = Callable[[MCPRequest, dict[str, list[str]]], Any]
 
 
@@ -60,12 +64,17 @@ class _Links:
 class SidebarFilter(NamedFilter):
     """One entry of ``list_filter``; ``make`` makes the admin's filter of a request and its parameters."""
 
-    def __init__(self, request: MCPRequest, exposure: "AdminExposure", make: Make, name: str | None) -> None:
+    def __init__(
+        self, request: MCPRequest, exposure: "AdminExposure", filter_class: Any, make: Make, name: str | None
+    ) -> None:
         self.request = request
         self.exposure = exposure
+        self.filter_class = filter_class
         self.make = make
         self.name = name
         self.takes_lists = name is None
+        # Whether the choices are, as they were made last.
+        self.made_of_rows = False
 
     def names(self) -> Sequence[str]:
         """See :meth:`NamedFilter.names`."""
@@ -81,27 +90,84 @@ class SidebarFilter(NamedFilter):
 
     def _made(self, values: Mapping[str, Sequence[str]]) -> Any:
         """Return the admin's filter as a list with these parameters in its address would have it."""
-        request: Any = copy(self.request)
-        request.method = "GET"
-        query = QueryDict(mutable=True)
-        for name, items in values.items():
-            query.setlist(name, list(items))
-        request.GET = query
-        return self.make(request, {name: list(items) for name, items in values.items()})
+        return self.make(_getting(self.request, values), {name: list(items) for name, items in values.items()})
+
+    def narrows_by_itself(self) -> bool:
+        """Return whether the admin's list has fewer rows while nothing is chosen, such as those not deleted."""
+        if not (self.name is not None or _is_own(self.filter_class, "queryset", "__init__")):
+            return False
+        rows = self.exposure.get_queryset(self.request)
+        try:
+            found = self._nothing_chosen(rows)
+        except Exception:
+            logger.warning("A filter of the admin of %s failed", self.exposure.label, exc_info=True)
+            return False
+        query: Any = found.query if found is not None else rows.query
+        if query.where == rows.query.where and not query.is_sliced and not query.combinator:
+            return False
+        made = self._made({})
+        return made is not None and bool(made.has_output())
+
+    def _nothing_chosen(self, rows: QuerySet[Any]) -> QuerySet[Any] | None:
+        """Return what the filter makes of the rows, without making its choices where it does well without."""
+        request = _getting(self.request, {})
+        if self.name is not None and not _is_own(self.filter_class, "__init__"):
+            bare = self.filter_class.__new__(self.filter_class)
+            bare.request, bare.used_parameters = request, {}
+            try:
+                found: QuerySet[Any] | None = bare.queryset(request, rows)
+            except AttributeError:
+                pass
+            else:
+                return found
+        made = self._made({})
+        found = made.queryset(made.request, rows) if made is not None else None
+        return found
 
     def offers(self) -> Sequence[Offer]:
-        """See :meth:`NamedFilter.offers`."""
-        made = self._made({})
-        if made is None or not made.has_output():
-            return ()
-        if self.name is not None:
-            return [Offer(self.name, str(made.title), tuple(_pairs(made.lookup_choices)))]
-        choices = _choices(made)
-        return [Offer(name, str(made.title), tuple(choices.get(name, ()))) for name in self.names()]
+        """See :meth:`NamedFilter.offers`; choices that are made of rows are left to :meth:`value_of`."""
+        return self._offers(lambda name, pairs: [])
+
+    def told(self) -> Sequence[Offer]:
+        """See :meth:`NamedFilter.told`: a choice that finds rows of the caller's is no secret."""
+        rows = self.exposure.get_queryset(self.request)
+        return self._offers(
+            lambda name, pairs: [pair for pair in pairs[:MAX_TRIED] if self._finds(rows, name, pair[0])]
+        )
+
+    def value_of(self, offer: Offer, text: str) -> str | None:
+        """See :meth:`NamedFilter.value_of`: a choice that finds nothing is as good as one that is not there."""
+        if not self.made_of_rows:
+            return offer.value_of(text)
+        if self._finds(self.exposure.get_queryset(self.request), offer.name, text):
+            return text
+        told = next((found for found in self.told() if found.name == offer.name), offer)
+        return told.value_of(text) if told.choices else None
+
+    def _offers(self, among: Callable[[str, list[tuple[str, str]]], list[tuple[str, str]]]) -> Sequence[Offer]:
+        """Return the offers, with those ``among`` the choices of a name that are made of rows."""
+        with reading() as queries:
+            made = self._made({})
+            if made is None or not made.has_output():
+                return ()
+            pairs: dict[str, list[tuple[str, str]]] = (
+                _choices(made) if self.name is None else {self.name: list(_pairs(made.lookup_choices))}
+            )
+        self.made_of_rows = bool(queries) and any(pairs.values())
+        found = {name: among(name, choices) if queries else choices for name, choices in pairs.items()}
+        return [Offer(name, str(made.title), tuple(found.get(name, ()))) for name in self.names()]
+
+    def _finds(self, rows: QuerySet[Any], name: str, value: str) -> bool:
+        try:
+            made = self._made({name: [value]})
+            found = made.queryset(made.request, rows) if made is not None else None
+            return found is not None and bool(found.exists())
+        except (IncorrectLookupParameters, ValidationError, ValueError):
+            return False
 
     def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
         """See :meth:`NamedFilter.narrow`."""
-        name = next(iter(values))
+        name = next(iter(values), self.name)
         if not all(
             allows(self.exposure.model_admin, self.request, key, item)
             for key, items in values.items()
@@ -115,6 +181,21 @@ class SidebarFilter(NamedFilter):
             given = ", ".join(item for items in values.values() for item in items)
             raise ToolError(f"The filter {name!r} does not take {given[:60]!r}.") from None
         return queryset if found is None else found
+
+
+def _getting(request: MCPRequest, values: Mapping[str, Sequence[str]]) -> Any:
+    """Return the request as one for the admin's list with these parameters."""
+    own: Any = copy(request)
+    own.method = "GET"
+    own.GET = QueryDict(mutable=True)
+    for name, items in values.items():
+        own.GET.setlist(name, list(items))
+    return own
+
+
+def _is_own(filter_class: Any, *names: str) -> bool:
+    """Return whether the project wrote one of the methods of the class."""
+    return any(getattr(filter_class, name).__module__ != filters.__name__ for name in names)
 
 
 def _pairs(choices: Any) -> Iterator[tuple[str, str]]:
@@ -154,7 +235,7 @@ def allows(model_admin: Any, request: MCPRequest, lookup: str, value: str) -> bo
     return bool(verdict(lookup, value, request) if with_request else verdict(lookup, value))
 
 
-def admin_filters(request: MCPRequest, exposure: "AdminExposure") -> list[NamedFilter]:
+def admin_filters(request: MCPRequest, exposure: "AdminExposure") -> list[SidebarFilter]:
     """Return the filters of the admin's sidebar that are more than conditions on a field.
 
     An exposure that declares what may be filtered on has those of them that it names.
@@ -163,12 +244,12 @@ def admin_filters(request: MCPRequest, exposure: "AdminExposure") -> list[NamedF
     declared = exposure.get_filter_fields(request)
     if declared is None and exposure.fields is not None:
         return []
-    found: list[NamedFilter] = []
-    for entry in admin.get_list_filter(request):
+    found: list[SidebarFilter] = []
+    for entry in asked(exposure.label, "get_list_filter", admin.get_list_filter, request, default=()):
         if callable(entry):
             name = getattr(entry, "parameter_name", None) if issubclass(entry, filters.SimpleListFilter) else None
             make: Make = partial(_make, entry, exposure)
-            found.append(SidebarFilter(request, exposure, make, name))
+            found.append(SidebarFilter(request, exposure, entry, make, name))
         elif (field := _field_filter(request, exposure, entry)) is not None:
             found.append(field)
     if declared is not None:
@@ -187,7 +268,7 @@ def _with_its_rows(exposure: "AdminExposure") -> Any:
     return admin
 
 
-def _field_filter(request: MCPRequest, exposure: "AdminExposure", entry: Any) -> NamedFilter | None:
+def _field_filter(request: MCPRequest, exposure: "AdminExposure", entry: Any) -> SidebarFilter | None:
     path, filter_class = entry if isinstance(entry, (list, tuple)) else (entry, None)
     path = path if isinstance(path, str) else getattr(path, "name", "")
     try:
@@ -203,4 +284,26 @@ def _field_filter(request: MCPRequest, exposure: "AdminExposure", entry: Any) ->
     def make(own: MCPRequest, params: dict[str, list[str]]) -> Any:
         return filter_class(field, own, params, exposure.model, _with_its_rows(exposure), field_path=path)
 
-    return SidebarFilter(request, exposure, make, None)
+    return SidebarFilter(request, exposure, filter_class, make, None)
+
+
+def has_code(entry: Any) -> bool:
+    """Return whether an entry of ``list_filter`` is more than a field."""
+    return callable(entry) or (isinstance(entry, (list, tuple)) and entry[1] not in PLAIN)
+
+
+def opening_filters(request: MCPRequest, exposure: "AdminExposure") -> list[NamedFilter]:
+    """Return the filters that narrow the admin's list when it is opened."""
+    return [item for item in admin_filters(request, exposure) if item.narrows_by_itself()]
+
+
+def listed_rows(request: MCPRequest, exposure: "AdminExposure", rows: Sequence[Model]) -> Sequence[Model]:
+    """Return the rows as the admin's own list has them; those that it does not have stay as they are.
+
+    What its ``ModelAdmin`` prepares for the columns of a list is prepared for these rows.
+    """
+    keys = [str(row.pk) for row in rows]
+    values = {} if any("," in key for key in keys) else {"pk__in": [",".join(keys)], ALL_VAR: [""]}
+    listed = exposure.model_admin.get_changelist_instance(_getting(request, values))
+    found = {row.pk: row for row in listed.result_list}
+    return [found.get(row.pk, row) for row in rows]

@@ -1,16 +1,20 @@
 """``aggregate_records``: counts and sums over all rows of the caller, by groups."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from django.db import DatabaseError
 from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Value, When
 from django.db.models.expressions import OrderBy
 
 from ..context import MCPRequest
 from ..exceptions import ToolError
+from ..expressions import Filter
+from ..places import go_to
 from ..queries import narrowed
-from ..repairs import is_unreadable, salvaged_tuples
+from ..repairs import is_out_of_range, is_unreadable, salvaged_tuples
+from ..schemas.values import FREE_OBJECT
 from .arguments import (
     alternatives,
     check_names,
@@ -21,6 +25,7 @@ from .arguments import (
     search_argument,
 )
 from .base import RecordTool, ToolResult
+from .filters import opening_hint
 from .groups import Group, group_of
 from .measures import Measure, find_title, having_of, measure_of
 
@@ -126,14 +131,12 @@ def _order(terms: Sequence[Group | Measure], value: Any) -> list[tuple[Group | M
 # Queries
 
 
-def _base(request: MCPRequest, exposure: "ModelExposure", arguments: Mapping[str, Any]) -> QuerySet[Any]:
+def _base(request: MCPRequest, exposure: "ModelExposure", conditions: Sequence[Filter], search: str) -> QuerySet[Any]:
     """Return the rows to aggregate.
 
     Where the exposure's own queryset joins, annotates or deduplicates, it becomes a subquery: its joins would multiply
     the sums.
     """
-    conditions = filters_argument(request, exposure, arguments.get("filters"))
-    search = search_argument(request, exposure, arguments.get("search"))
     rows = narrowed(request, exposure, conditions, search)
     query = rows.query
     joined = sum(1 for alias in query.alias_map if query.alias_refcount.get(alias)) > 1
@@ -163,6 +166,8 @@ def _answer(rows: QuerySet[Any], question: Question) -> Answer:
     if not question.groups:
         return Answer(_totals(rows, question.measures))
     place, others = _leaders(rows, question)
+    if question.top is not None and place is None:
+        return Answer([])
     found = _grouped(rows, question.groups, question.measures, place).filter(question.having)
     found = found.order_by(*([PLACE] if place is not None else []), *_ordered(question.order))
     wanted = found.filter(**{f"{PLACE}__lt": question.top}) if place is not None else found
@@ -176,7 +181,7 @@ def _read(rows: QuerySet[Any], aliases: Sequence[str], limit: int) -> list[tuple
     try:
         return list(rows.values_list(*aliases)[:limit])
     except Exception as error:
-        if not is_unreadable(error):
+        if is_out_of_range(error) or not is_unreadable(error):
             raise
     return salvaged_tuples(rows, aliases, limit)
 
@@ -185,7 +190,7 @@ def _totals(rows: QuerySet[Any], measures: Sequence[Measure]) -> list[tuple[Any,
     try:
         totals = rows.aggregate(**{measure.alias: measure.expression for measure in measures})
     except Exception as error:
-        if not is_unreadable(error):
+        if is_out_of_range(error) or not is_unreadable(error):
             raise
         if len(measures) == 1:
             return [(None,)]
@@ -194,12 +199,17 @@ def _totals(rows: QuerySet[Any], measures: Sequence[Measure]) -> list[tuple[Any,
 
 
 def _leaders(rows: QuerySet[Any], question: Question) -> tuple[Any, bool]:
-    """Return an expression of the place of a row by the value of its first group, and whether some have no place."""
+    """Return an expression of the place of a row by the value of its first group, and whether some have no place.
+
+    The expression is None where no place is asked for, or there is nothing to place.
+    """
     if question.top is None:
         return None, False
     first, (measure, down) = question.groups[0], question.rank
     ranked = _grouped(rows, [first], [measure]).order_by(*_ordered([(measure.alias, down), (first.alias, False)]))
     values = list(ranked.values_list(first.alias, flat=True)[: question.top + 1])
+    if not values:
+        return None, False
     places = [When(first.equals(value), then=Value(place)) for place, value in enumerate(values[: question.top])]
     return Case(*places, default=Value(question.top), output_field=IntegerField()), len(values) > question.top
 
@@ -214,13 +224,15 @@ def _rest(found: QuerySet[Any], question: Question) -> dict[str, Any]:
 # Result
 
 
-def _payload(request: MCPRequest, exposure: "ModelExposure", question: Question, answer: Answer) -> dict[str, Any]:
+def _payload(
+    request: MCPRequest, exposure: "ModelExposure", question: Question, answer: Answer, hints: Iterable[str]
+) -> dict[str, Any]:
     payload: dict[str, Any] = {"model": exposure.label, "returned": len(answer.rows)}
     if answer.more:
         payload["truncated"] = True
     if answer.rest is not None and answer.rest["mcp_groups"]:
         payload["rest"] = _shown_rest(request, question, answer.rest)
-    hint = " ".join(_hints(question, answer))
+    hint = " ".join([*_hints(question, answer), *hints])
     if hint:
         payload["hint"] = hint
     columns = [list(values) for values in zip(*answer.rows, strict=True)] or [[] for _ in question.terms]
@@ -269,9 +281,9 @@ class AggregateRecords(RecordTool):
                 "items": {"type": "string"},
                 "description": "Fields, relation__field; dates field:year, quarter, month, week, day, hour or weekday",
             },
-            "filters": {"type": "object", "description": "As in query_records"},
+            "filters": {**FREE_OBJECT, "description": "As in query_records"},
             "search": {"type": "string"},
-            "having": {"type": "object", "description": '{"sum_total__gte": 1000}'},
+            "having": {**FREE_OBJECT, "description": '{"sum_total__gte": 1000}'},
             "ordering": {"type": "array", "items": {"type": "string"}, "description": "Result columns"},
             "top": {"type": "integer", "description": "Of the first group, by ordering"},
             "limit": {"type": "integer", "description": "Groups, 1-200, default 50"},
@@ -284,6 +296,15 @@ class AggregateRecords(RecordTool):
         """Return a row for each group, and what the groups beyond them hold together."""
         given = check_names(arguments, self.input_schema["properties"])
         exposure = exposure_argument(request, given.get("model"))
+        go_to(request, exposure, "changelist")
         question = _question(request, exposure, given)
-        answer = _answer(_base(request, exposure, given), question)
-        return ToolResult(structured=_payload(request, exposure, question, answer))
+        conditions = filters_argument(request, exposure, given.get("filters"))
+        search = search_argument(request, exposure, given.get("search"))
+        try:
+            answer = _answer(_base(request, exposure, conditions, search), question)
+        except DatabaseError as error:
+            if not is_out_of_range(error):
+                raise
+            raise ToolError("A sum or an average is too large for the database. Narrow the filters.") from None
+        hints = opening_hint(conditions)
+        return ToolResult(structured=_payload(request, exposure, question, answer, hints))

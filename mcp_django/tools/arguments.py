@@ -4,7 +4,7 @@ What a client sends is looked up in the caller's allow-lists; what is not there 
 the answer is the same for what is hidden and what does not exist.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ..conf import settings
@@ -13,6 +13,7 @@ from ..exceptions import NotFound, ToolError
 from ..ordering import client_order_key, default_ordering, sortable_names, total_order
 from ..pagination import OrderKey
 from ..queries import check_searchable
+from ..schemas.problems import is_empty
 from ..serializers import Column
 from ..visibility import columns_of, get_exposure, page_fields, visible_exposures, visible_fields, visible_name
 from .base import Tool
@@ -43,21 +44,35 @@ NULL_PLACES: Final[Mapping[str, bool | None]] = {"": None, "nulls_first": False,
 MAX_SEARCH: Final = 200
 MAX_SEARCH_WORDS: Final = 12
 MAX_FIELDS: Final = 200
+# What these hold is looked for as it is written, brackets and all.
+SEARCHED: Final = frozenset({"search", "query"})
+# Characters of a text that may hold an empty list or object.
+MAX_EMPTY: Final = 16
 
 
-def check_names(
-    arguments: Mapping[str, Any], known: Iterable[str], ignored: Iterable[str] = Tool.ignored_arguments
-) -> dict[str, Any]:
+def check_names(arguments: Mapping[str, Any], known: Iterable[str], *, keeping: Collection[str] = ()) -> dict[str, Any]:
     """Return the arguments that are set, without those that clients send of their own accord.
+
+    An empty text, list or object is as good as left out: some models have to write something for every argument. So it
+    is never everything. Those of ``keeping`` may be empty.
 
     Raises:
         ToolError: an argument is not one of ``known``.
     """
-    known, ignored = list(known), frozenset(ignored)
+    known, ignored = list(known), Tool.ignored_arguments
     for name in arguments:
         if name not in known and name not in ignored:
             raise ToolError(f"Unknown argument {name[:60]!r}. {alternatives(name, known)}")
-    return {name: value for name, value in arguments.items() if value is not None and name not in ignored}
+    return {
+        name: value
+        for name, value in arguments.items()
+        if value is not None and name not in ignored and (name in keeping or not _is_left_out(name, value))
+    }
+
+
+def _is_left_out(name: str, value: Any) -> bool:
+    holds_json = name not in SEARCHED and (not isinstance(value, str) or len(value) <= MAX_EMPTY)
+    return is_empty(json_or_text(value) if holds_json else value)
 
 
 def exposure_argument(request: MCPRequest, label: Any) -> "ModelExposure":

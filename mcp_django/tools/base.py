@@ -8,10 +8,12 @@ from typing import Any, ClassVar, Final
 import orjson
 from django.dispatch import Signal
 
+from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..protocol.content import Content, Text
-from ..visibility import may_view
+from ..schemas.values import as_text
+from ..visibility import sees_any
 
 __all__ = ["IDEMPOTENCY_KEY", "READ", "WRITE", "RecordTool", "Tool", "ToolResult", "error_result", "rows_changed"]
 
@@ -77,6 +79,10 @@ class Tool:
         """Return whether this caller may see and call the tool."""
         return True
 
+    def may_repeat(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """Return whether the caller may still see the result of this call, which was made before."""
+        return True
+
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """Return whether this call runs in one transaction, so that nothing of it is kept when it fails."""
         return False
@@ -94,12 +100,18 @@ class Tool:
         raise NotImplementedError
 
     def definition(self) -> dict[str, Any]:
-        """Return the ``Tool`` object of ``tools/list``, without optional keys that are empty."""
+        """Return the ``Tool`` object of ``tools/list``, without optional keys that are empty.
+
+        Free objects are declared as their text where the setting ``SCHEMAS`` is "plain".
+        """
         wire: dict[str, Any] = {"name": self.name}
         if self.title:
             wire["title"] = self.title
         wire["description"] = self.description
         wire["inputSchema"] = dict(self.input_schema)
+        if settings.SCHEMAS == "plain":
+            properties: Mapping[str, Any] = self.input_schema.get("properties", {})
+            wire["inputSchema"]["properties"] = {name: as_text(schema) for name, schema in properties.items()}
         if self.output_schema is not None:
             wire["outputSchema"] = dict(self.output_schema)
         wire["annotations"] = {
@@ -112,16 +124,23 @@ class Tool:
             wire["_meta"] = dict(self.meta)
         return wire
 
-    @cached_property
-    def encoded(self) -> orjson.Fragment:
-        """The definition as JSON, made once."""
-        return orjson.Fragment(orjson.dumps(self.definition()))
+    def encoded(self, *, structured: bool = True) -> orjson.Fragment:
+        """Return the definition as JSON, made once.
+
+        It is without output schema for revisions without ``structured`` content: their clients insist on what one
+        promises.
+        """
+        kind = (settings.SCHEMAS, structured)
+        if kind not in self._encoded:
+            wire = self.definition()
+            if not structured:
+                wire.pop("outputSchema", None)
+            self._encoded[kind] = orjson.Fragment(orjson.dumps(wire))
+        return self._encoded[kind]
 
     @cached_property
-    def encoded_plain(self) -> orjson.Fragment:
-        """The same for revisions without structured content, whose clients insist on what an output schema promises."""
-        plain = {name: value for name, value in self.definition().items() if name != "outputSchema"}
-        return orjson.Fragment(orjson.dumps(plain))
+    def _encoded(self) -> dict[tuple[str, bool], orjson.Fragment]:
+        return {}
 
 
 class RecordTool(Tool):
@@ -131,7 +150,7 @@ class RecordTool(Tool):
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may view the rows of some model."""
-        return any(may_view(request, exposure) for exposure in request.mcp.site.exposures_by_label.values())
+        return sees_any(request)
 
 
 def error_result(error: ToolError) -> ToolResult:

@@ -18,14 +18,16 @@ from ..context import MCPRequest
 from ..elicitation import issue, redeem
 from ..exceptions import ToolError
 from ..labels import label_of
+from ..places import go_to
+from ..queries import chunks
 from .adminpage import as_page
 from .base import ToolResult
-from .confirming import CHANGED, MAX_LABELS, can_ask, confirm, listed
+from .confirming import CHANGED, MAX_LABELS, can_ask, confirm, listed, quoted
 from .constraints import broken_constraint
 from .controls import as_query
 from .deletion import plan_deletion
 from .history import log_deletions
-from .inputs import CHUNK, as_object, one_transaction, refusals
+from .inputs import as_object, one_transaction, refusals
 from .posting import changelist_entries
 from .saving import NOT_SAVED, check_values, save_row
 from .selection import QUERY, Selection, queryset_of, select_rows
@@ -73,6 +75,7 @@ def update_rows(
     values = as_object(arguments["values"], "values")
     if not values:
         raise ToolError("values is empty. Nothing was changed.")
+    go_to(request, exposure, "changelist")
     with refusals(partial(broken_constraint, request, exposure)), one_transaction(exposure.model, request):
         rows = _locked(request, tool, exposure, arguments).rows
         check_values(request, exposure, rows[0], values)
@@ -92,7 +95,7 @@ def _counted(rows: Sequence[Model]) -> str:
 
 
 def _assigned(values: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in values.items())
+    return ", ".join(f"{name} = {quoted(value)}" for name, value in values.items())
 
 
 def delete_rows(
@@ -103,6 +106,7 @@ def delete_rows(
     Raises:
         ToolError: some may not be deleted; nothing was.
     """
+    go_to(request, exposure, "changelist")
     with refusals(), one_transaction(exposure.model, request):
         rows = _locked(request, tool, exposure, arguments).rows
         deletion = plan_deletion(request, exposure, *rows)
@@ -115,7 +119,8 @@ def delete_rows(
         if asked is not None:
             return asked
         messages: list[dict[str, str]] = []
-        with as_page(request, "POST", as_query([*changelist_entries(DELETE, rows), ("post", "yes")]), messages):
+        posted = as_query([*changelist_entries(DELETE, rows), ("post", "yes")])
+        with as_page(request, "POST", posted, messages), exposure.recording(request):
             log_deletions(request, exposure, rows, tool.name)
             exposure.delete_queryset(request, queryset_of(request, exposure, rows))
         return ToolResult(structured={"deleted": True, **shown, **_said(messages)})
@@ -136,14 +141,17 @@ def _locked(
     using = router.db_for_write(exposure.model)
     if connections[using].features.has_select_for_update:
         keys = [row.pk for row in selection.rows]
-        left = iter(keys)
         locking = exposure.model._base_manager.using(using).select_for_update().order_by("pk")
-        while chunk := list(islice(left, CHUNK)):
+        for chunk in chunks(keys):
             list(locking.filter(pk__in=chunk))
         selection = select_rows(request, exposure, arguments)
         if [row.pk for row in selection.rows] != keys:
             raise ToolError("Someone else was changing these rows. Nothing was changed. Repeat the call.")
-    refused = [row for row in selection.rows if not tool.allows(request, exposure, row)]
+    refused = []
+    for row in selection.rows:
+        if tool.permission == "change":
+            go_to(request, exposure, "change", row.pk)
+        refused += [] if tool.allows(request, exposure, row) else [row]
     if refused:
         labels = listed(_labels(exposure, refused[:MAX_REFUSED]), len(refused))
         raise ToolError(
@@ -199,6 +207,7 @@ def _save_one(
 ) -> list[str]:
     """Save one row; what the database refuses is undone for this row alone, so that the others can be tried."""
     using = router.db_for_write(exposure.model, instance=row)
+    go_to(request, exposure, "change", row.pk)
     with refusals(partial(broken_constraint, request, exposure)), transaction.atomic(using=using):
         return save_row(request, exposure, row, values, tool.name, messages)[1]
 
@@ -227,7 +236,8 @@ def _unconfirmed(
         else:
             return None
     elif can_ask(request):
-        confirm(request, f"{message}\n{listed(shown['objects'], shown['rows'])}", [bound[1], *bound[2]])
+        named = f"{shown['model']} ({shown['rows']}): {listed(shown['objects'], shown['rows'])}"
+        confirm(request, f"{message}\n\n{named}", [bound[1], *bound[2]])
         return None
     question = {
         "confirmation_required": True,

@@ -3,6 +3,7 @@
 The question names the rows; the answer counts once, and only while what was shown is still what would be done.
 """
 
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -10,12 +11,31 @@ from ..context import MCPRequest
 from ..elicitation import identify
 from ..questions import ELICITATION, Question
 
-__all__ = ["CHANGED", "MAX_LABELS", "can_ask", "confirm", "listed", "rows_question", "settle"]
+__all__ = [
+    "CHANGED",
+    "CONFIRM",
+    "MAX_LABELS",
+    "can_ask",
+    "confirm",
+    "listed",
+    "one_line",
+    "quoted",
+    "rows_question",
+    "settle",
+]
 
+# The key of the question for consent.
+CONFIRM: Final = "_confirm"
 CONSENT: Final[Mapping[str, Any]] = {"type": "object", "properties": {}}
 MAX_MESSAGE: Final = 4_000
-# Rows that a question names.
+# Rows that a question names, and characters of each.
 MAX_LABELS: Final = 20
+MAX_QUOTED: Final = 100
+# Control and format characters.
+UNSEEN: Final = frozenset({"Cc", "Cf"})
+QUOTES: Final = str.maketrans("“”„«»", "'''''")
+# A client that cannot show the form consents for its user to what nobody has seen.
+UNFILLED: Final = "Nothing was entered: fill in the form, or decline."
 CHANGED: Final = (
     "Nothing was changed: what would be done is not what was shown, or confirm_token was used, has expired or belongs "
     "to another call. This is what would be done now."
@@ -27,10 +47,22 @@ def can_ask(request: MCPRequest) -> bool:
     return request.mcp.can("elicitation")
 
 
+def one_line(text: str) -> str:
+    """Return a text in one line, without characters that are not seen or that turn the direction of others."""
+    parts = text.split()
+    return " ".join("".join(char for char in part if unicodedata.category(char) not in UNSEEN) for part in parts)
+
+
+def quoted(value: Any) -> str:
+    """Return what a row or a call holds as a question quotes it: nobody may take it for the question's own words."""
+    text = one_line(str(value)[: 10 * MAX_QUOTED]).translate(QUOTES)
+    return f"“{text if len(text) <= MAX_QUOTED else f'{text[:MAX_QUOTED]}…'}”"
+
+
 def listed(labels: Sequence[str], total: int) -> str:
-    """Return the names of rows in one line, and how many more there are."""
+    """Return the names of rows in one line, each quoted, and how many more there are."""
     more = f" and {total - len(labels)} more" if total > len(labels) else ""
-    return f"{'; '.join(labels)}{more}"
+    return f"{'; '.join(map(quoted, labels))}{more}"
 
 
 def rows_question(key: str, message: str, objects: Iterable[Any], schema: Mapping[str, Any] = CONSENT) -> Question:
@@ -47,8 +79,15 @@ def settle(request: MCPRequest, question: Question) -> dict[str, Any]:
         InputRequired: it has to be asked.
         Declined: the user declined or dismissed it.
     """
-    content: dict[str, Any] = request.mcp.answers.settle(question, request.mcp.version, dict)
-    return content
+
+    def read(content: dict[str, Any]) -> dict[str, Any]:
+        form = question.params["requestedSchema"]
+        if form["properties"] and not form.get("required") and not content:
+            raise ValueError(UNFILLED)
+        return content
+
+    entered: dict[str, Any] = request.mcp.answers.settle(question, request.mcp.version, read)
+    return entered
 
 
 def confirm(request: MCPRequest, message: str, objects: Iterable[Any]) -> None:
@@ -58,4 +97,4 @@ def confirm(request: MCPRequest, message: str, objects: Iterable[Any]) -> None:
         InputRequired: the user has to be asked.
         Declined: the user declined or dismissed it.
     """
-    settle(request, rows_question("_confirm", message, objects))
+    settle(request, rows_question(CONFIRM, message, objects))

@@ -12,12 +12,23 @@ from typing import Any, Final
 
 from django.contrib.admin.widgets import ForeignKeyRawIdWidget
 from django.core.files.uploadedfile import UploadedFile
-from django.forms import CheckboxInput, FileInput, MultiWidget, Widget
+from django.forms import CheckboxInput, FileInput, MultiWidget, Select, Widget
 from django.forms.widgets import ChoiceWidget
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
 
-__all__ = ["Button", "Control", "HtmlForm", "Pair", "as_files", "as_query", "posted", "read_forms", "unwrapped"]
+__all__ = [
+    "Button",
+    "Control",
+    "HtmlForm",
+    "Pair",
+    "as_files",
+    "as_query",
+    "first_choice",
+    "posted",
+    "read_forms",
+    "unwrapped",
+]
 
 # A file is posted as an ``UploadedFile``.
 Pair = tuple[str, Any]
@@ -148,7 +159,9 @@ class _FormReader(HTMLParser):
         control.labels = {value: label for value, _, label in self.options if value and label != value}
         chosen = [value for value, selected, _ in self.options if selected]
         if not chosen and not control.many:
+            # The first is what is shown, and nobody has chosen it.
             chosen = control.choices[:1]
+            control.required = control.required or bool(chosen and chosen[0])
         self.form.entries += [(name, value) for value in chosen]
 
     def _textarea(self, name: str, attrs: Attrs) -> None:
@@ -215,6 +228,20 @@ def posted(widget: Widget, name: str, value: Any) -> list[Pair]:
         shown = widget.format_value(value)
         return [(name, "" if shown is None else str(shown))]
     return read_forms(str(widget.render(name, value)))[0].entries
+
+
+def first_choice(widget: Widget, name: str) -> list[Pair]:
+    """Return what a browser posts for a select that shows no value: it has selected the first option, if there is one.
+
+    The options of one that looks them up are made as they are typed.
+    """
+    widget = unwrapped(widget)
+    if not isinstance(widget, Select) or widget.allow_multiple_selected:
+        return []
+    first = next(iter(widget.choices), None) if type(widget).optgroups is ChoiceWidget.optgroups else None
+    while first is not None and isinstance(first[1], (list, tuple)):
+        first = next(iter(first[1]), None)
+    return [(name, str(first[0]))] if first is not None and first[0] is not None else []
 
 
 def _posted_parts(widget: Any, name: str, value: Any) -> list[Pair]:

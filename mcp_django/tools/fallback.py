@@ -14,6 +14,7 @@ from ..elicitation import REFUSED, open_state, seal_state
 from ..exceptions import InputRequired, ToolError
 from ..protocol.errors import InvalidParams
 from ..questions import ELICITATION, Answers, Question, answer_schema, use_up
+from ..schemas.values import FREE_OBJECT
 from .base import Tool, ToolResult
 from .inputs import as_object
 
@@ -25,7 +26,7 @@ __all__ = ["RESERVED", "answers_schema", "ask_by_result", "can_be_direct", "take
 METHOD: Final = "tools/call"
 # Arguments of every tool that may ask.
 RESERVED: Final[Mapping[str, Any]] = {
-    "answers": {"type": "object", "properties": {}, "description": "Answers to its questions, by name"},
+    "answers": {**FREE_OBJECT, "description": "Answers to its questions, by name"},
     "confirm_token": {"type": "string", "description": "From its questions"},
 }
 NEXT: Final = (
@@ -60,14 +61,20 @@ def take_direct_answers(request: MCPRequest, tool: "FunctionTool", arguments: Ma
 
 
 def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
-    """Return whether the client has to be asked by results, and all of the questions can be."""
+    """Return whether the client has to be asked by results, and all of the questions can be.
+
+    That is so for clients that cannot ask their user, and for those that were seen to answer without a form.
+    """
     forms = all(question.method == ELICITATION and "requestedSchema" in question.params for question in questions)
-    return forms and not request.mcp.can("elicitation")
+    return forms and (not request.mcp.can("elicitation") or any(question.by_result for question in questions))
 
 
-def answers_schema(request: MCPRequest, asked: Sequence[Question]) -> dict[str, Any]:
-    """Return the JSON Schema of the answers to these questions, and to those whose answers have to be repeated."""
-    questions = _repeated(request, asked)
+def answers_schema(request: MCPRequest, asked: Sequence[Question], without: str = "") -> dict[str, Any]:
+    """Return the JSON Schema of the answers to these questions, and to those whose answers have to be repeated.
+
+    The question with the key ``without`` is left out.
+    """
+    questions = {key: question for key, question in _repeated(request, asked).items() if key != without}
     properties = {key: answer_schema(question) for key, question in questions.items()}
     return {"type": "object", "properties": properties, "required": list(questions)}
 

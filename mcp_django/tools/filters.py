@@ -1,6 +1,6 @@
 """The argument ``filters``: an expression of conditions, which is read against what the caller may filter on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..context import MCPRequest
 from ..exceptions import ToolError
-from ..expressions import Applied, Filter, Junction, in_fixed_order
+from ..expressions import Applied, Filter, Junction, conditions_of, in_fixed_order
 from ..filtering import filters_of, find_filter
 from ..lookups import MAX_VALUES, Condition, is_dated, parse_condition
 from ..namedfilters import NamedFilter, Offer, named_filters_of
@@ -19,7 +19,7 @@ from .wording import alternatives, is_short_text, json_or_text
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
-__all__ = ["filters_argument"]
+__all__ = ["filters_argument", "opening_hint"]
 
 MAX_FILTERS: Final = 20
 MAX_DEPTH: Final = 4
@@ -148,17 +148,18 @@ class _Reader:
         items = value if isinstance(value, list) else [value]
         if not 0 < len(items) <= (MAX_VALUES if source.takes_lists else 1):
             raise ToolError(f"The filter {name[:60]!r} takes one value.")
-        return tuple(self._value(offer, item) for item in items)
+        return tuple(self._value(source, offer, item) for item in items)
 
-    def _value(self, offer: Offer, value: Any) -> str:
+    def _value(self, source: NamedFilter, offer: Offer, value: Any) -> str:
         if isinstance(value, bool):
             value = str(value).lower()
         text = str(value) if isinstance(value, (int, float)) else value
         if not is_short_text(text, MAX_TEXT):
             raise ToolError(f"The filter {offer.name!r} takes a text of at most {MAX_TEXT} characters.")
-        found = offer.value_of(text)
+        found = source.value_of(offer, text)
         if found is None:
-            known = alternatives(text, [stored for stored, _ in offer.choices])
+            told = next((known for known in source.told() if known.name == offer.name), offer)
+            known = alternatives(text, [stored for stored, _ in told.choices])
             raise ToolError(f"The filter {offer.name!r} has no choice {text[:60]!r}. {known}")
         return found
 
@@ -181,14 +182,33 @@ def filters_argument(
 
     They are given as ``{field: value, field__lookup: value, field: {lookup: value}}``, with ``{"or": [..]}``,
     ``{"and": [..]}`` and ``{"not": {..}}`` among them. Relative dates are seen from the moment that ``clock``
-    gives each time, by default that of the first question.
+    gives each time, by default that of the first question. Filters of the admin's sidebar that narrow its list when it
+    is opened are among them until the caller chooses something of theirs.
 
     Raises:
         ToolError: a field or lookup is not one that the caller may use, or a value does not fit.
     """
     value = json_or_text(value)
-    if value is None or value == "":
-        return ()
-    if not isinstance(value, dict):
-        raise ToolError(f"filters must be an object such as {EXAMPLE}.")
-    return _Reader(request, exposure, clock or cache(local_now), exposure.get_named_filters(request)).read(value, 0)
+    found: tuple[Filter, ...] = ()
+    if value is not None and value != "":
+        if not isinstance(value, dict):
+            raise ToolError(f"filters must be an object such as {EXAMPLE}.")
+        sources = exposure.get_named_filters(request)
+        found = _Reader(request, exposure, clock or cache(local_now), sources).read(value, 0)
+    opening = exposure.get_opening_filters(request)
+    return in_fixed_order([*found, *_left_open(found, opening)]) if opening else found
+
+
+def _left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterator[Applied]:
+    """Yield the filters that narrow the list when it is opened and of which nothing is chosen."""
+    chosen = {name for item in conditions_of(found) if isinstance(item, Applied) for name in item.values}
+    for source in opening:
+        if chosen.isdisjoint(source.names()):
+            yield Applied(source, {})
+
+
+def opening_hint(filters: Sequence[Filter]) -> Iterator[str]:
+    """Yield what to say of filters that narrow though the caller has not named them."""
+    names = [name for item in filters if isinstance(item, Applied) and not item.values for name in item.source.names()]
+    if names:
+        yield f"As in the admin, the filter {', '.join(names)} applies by itself: describe_model tells its choices."

@@ -4,12 +4,15 @@ Fields that the caller does not name keep their values exactly: they are not pos
 the microseconds of a time or the blanks around a text, and would refuse a relation that this caller may not choose.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
-from django.core.exceptions import NON_FIELD_ERRORS, FieldDoesNotExist, ValidationError
+from django.core.exceptions import NON_FIELD_ERRORS, FieldDoesNotExist, ObjectDoesNotExist, ValidationError
 from django.db.models import Model
 from django.forms import (
     BaseForm,
@@ -22,40 +25,55 @@ from django.forms import (
     FloatField,
     JSONField,
     ModelChoiceField,
-    ModelForm,
     ModelMultipleChoiceField,
     MultipleChoiceField,
     MultiValueField,
     SplitDateTimeField,
+    Widget,
 )
+from django.forms.models import BaseModelForm
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.text import slugify
 
 from ..context import MCPRequest
 from ..exceptions import NotFound
+from ..kinds import choice_of
+from ..repairs import VALUE_ERRORS
+from ..schemas.forms import is_geometry
 from ..sensitive import HIDDEN, holds_hidden
-from ..visibility import has_every_row
 from .controls import Pair, posted
 from .filevalues import BOMB, file_entries, is_bomb
-from .inputs import json_or_text, pick_rows
+from .geometries import geometry_text
+from .inputs import pick_rows
+from .wording import json_or_text
+
+if TYPE_CHECKING:
+    from ..exposures import ModelExposure
 
 __all__ = [
     "HIDDEN_ERROR",
+    "Given",
+    "changing_choices",
     "compare_whole",
+    "entered",
     "error_lines",
     "field_entries",
-    "filled",
+    "incoming",
     "keep",
-    "page_entries",
     "parse_truth",
     "prepopulated",
     "refuse",
+    "visible_choices",
     "writable_names",
 ]
 
 MAX_CHOICES: Final = 20
+# Choices made of rows that a caller is told.
+MAX_ROW_CHOICES: Final = 200
+FROM: Final = re.compile(r"\bFROM\s+[\"`\[]?(\w+)")
 # What is wrong with a field that the caller does not see is not told.
+NOT_SHOWN: Final = f"{HIDDEN} stands for a secret that was not shown: this value cannot be written."
 HIDDEN_ERROR: Final = "(another field): its value is missing or not valid, and you cannot set it here"
 TRUTH: Final = {"true": True, "false": False, "1": True, "0": False, 1: True, 0: False}
 
@@ -75,22 +93,38 @@ def field_entries(
     """
     if isinstance(field, FileField):
         return file_entries(request, field, html_name, value)
-    value = _incoming(request, field, value)
-    if kept:
-        value = [*(value or ()), *kept]
+    return entered(field, html_name, incoming(request, field, value, kept))
+
+
+def entered(field: Field, html_name: str, value: Any) -> list[Pair]:
+    """Return what a browser posts when ``value``, as :func:`incoming` gives it, is entered in the field."""
     if isinstance(value, list) and hasattr(field, "base_field") and _is_written_as_text(field, value):
         # The field takes the list too, and its text would lose which comma is one of an item.
         return [(html_name, value)]
-    return posted(field.widget, html_name, field.prepare_value(value))
+    shown = field.prepare_value(value)
+    # A script may make the control that has the value.
+    return posted(field.widget, html_name, shown) or ([(html_name, shown)] if shown and value is not False else [])
+
+
+def incoming(request: MCPRequest, field: Field, value: Any, kept: Sequence[Any] = ()) -> Any:
+    """Return the Python value that a field which takes no file shows for the JSON ``value``, beside ``kept``.
+
+    Raises:
+        ValidationError: see :func:`field_entries`.
+    """
+    value = _incoming(request, field, value)
+    return [*(value or ()), *kept] if kept else value
 
 
 def _incoming(request: MCPRequest, field: Field, value: Any) -> Any:
     if value is None:
         return None
+    if isinstance(value, str) and HIDDEN in value:
+        raise ValidationError(NOT_SHOWN)
     if isinstance(field, JSONField):
         given = json_or_text(value)
         if holds_hidden(given):
-            raise ValidationError(f"{HIDDEN} stands for a secret that was not shown: this value cannot be written.")
+            raise ValidationError(NOT_SHOWN)
         return given
     if isinstance(field, BooleanField):
         return parse_truth(value)
@@ -98,11 +132,16 @@ def _incoming(request: MCPRequest, field: Field, value: Any) -> Any:
         return _keys(request, field, value)
     if isinstance(field, (ChoiceField, MultipleChoiceField)):
         return _chosen(field, value)
+    if is_geometry(field):
+        return geometry_text(field, value)
     if hasattr(field, "base_field"):
         value = json_or_text(value)
         _check_items(field, value)
     if _is_written_as_text(field, value):
         return value
+    if any(base.__name__ == "HStoreField" for base in type(field).__mro__):
+        # It reads a text as JSON itself, without a bound.
+        json_or_text(value)
     takes_list = isinstance(field, MultiValueField) or hasattr(field, "base_field")
     value = json_or_text(value) if takes_list else value
     if isinstance(value, dict) or (isinstance(value, list) and not takes_list):
@@ -123,11 +162,16 @@ def _chosen(field: Any, value: Any) -> Any:
     if many is not isinstance(value, list) or isinstance(value, dict):
         raise ValidationError("Give a list of values." if many else "Give one value, not a list or an object.")
     offered = list(_flat(field.choices))
-    by_label = {str(label).lower(): stored for stored, label in reversed(offered)}
     stored = {str(stored) for stored, _ in offered}
     given = value if many else [value]
-    found = [item if str(item) in stored else by_label.get(str(item).lower(), item) for item in given]
+    found = [item if str(item) in stored else _meant(offered, item) for item in given]
     return found if many else found[0]
+
+
+def _meant(offered: Sequence[tuple[Any, Any]], value: Any) -> Any:
+    """Return the stored value of the choice that a label means, the value itself where it means none, or several."""
+    found = choice_of(offered, value)
+    return value if found is None else found
 
 
 def _check_items(field: Any, value: Any) -> None:
@@ -199,7 +243,18 @@ def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
         if rows is None:
             raise ValidationError(f"No {exposure.label} has this primary key.")
         given = [row.serializable_value(field.to_field_name or "pk") for row in rows]
+    elif field.to_field_name:
+        rows = field.queryset.filter(pk__in=[key for key in given if _is_key(field.queryset.model, key)])
+        found = {str(row.pk): row.serializable_value(field.to_field_name) for row in rows}
+        given = [found.get(str(key), key) for key in given]
     return given if many else given[0]
+
+
+def _is_key(model: type[Model], key: Any) -> bool:
+    try:
+        return model._meta.pk.get_prep_value(key) is not None
+    except VALUE_ERRORS:
+        return False
 
 
 def _bare_key(item: Any) -> Any:
@@ -210,59 +265,10 @@ def _bare_key(item: Any) -> Any:
     return item[0] if isinstance(item, list) and len(item) == 2 else item
 
 
-def filled(
-    draft: "ModelForm[Any]", obj: Model | None, mentioned: Collection[str], data: Any, files: Any
-) -> "ModelForm[Any]":
-    """Return the form that is posted with ``data``, not validated yet; ``obj`` keeps what is not mentioned."""
-    form: ModelForm[Any] = type(draft)(data, files, instance=obj)
-    compare_whole(form)
-    if obj is not None:
-        keep(form, obj, mentioned)
-    return form
-
-
 def compare_whole(form: BaseForm) -> None:
     """Let what is entered be compared with the whole of what is stored: it does not come from a widget."""
     for field in form.fields.values():
         field.widget.supports_microseconds = True
-
-
-def page_entries(
-    request: MCPRequest, draft: BaseForm, values: Mapping[str, Any]
-) -> tuple[list[Pair], dict[str, ValidationError]]:
-    """Return what a page with the unbound form posts when ``values`` are entered, and which of them cannot be.
-
-    ``values`` are JSON by field name, all of them names of its fields. Other fields post what the page shows.
-    """
-    data: list[Pair] = []
-    wrong: dict[str, ValidationError] = {}
-    for name, field in draft.fields.items():
-        initial = draft.get_initial_for_field(field, name)
-        entries = posted(field.widget, draft.add_prefix(name), field.prepare_value(initial))
-        if name in values:
-            try:
-                kept = _unseen(request, field, initial) if getattr(draft, "instance", None) else ()
-                entries = field_entries(request, field, draft.add_prefix(name), values[name], kept)
-            except ValidationError as error:
-                wrong[name] = error
-        if field.show_hidden_initial:
-            entries += posted(field.hidden_widget(), draft.add_initial_prefix(name), field.prepare_value(initial))
-        data += entries
-    return data, wrong
-
-
-def _unseen(request: MCPRequest, field: Field, linked: Any) -> list[Any]:
-    """Return the keys of linked rows that the caller may not see, and so cannot have meant to unlink."""
-    if not isinstance(field, ModelMultipleChoiceField) or not linked:
-        return []
-    offered: Any = field.queryset
-    exposure = request.mcp.site.exposures.get(offered.model)
-    if exposure is None or has_every_row(exposure):
-        return []
-    key = field.to_field_name or "pk"
-    rows = offered.filter(**{f"{key}__in": field.prepare_value(linked)})
-    visible = exposure.get_queryset(request).order_by().values("pk")
-    return list(rows.exclude(pk__in=visible).values_list(key, flat=True))
 
 
 def prepopulated(
@@ -284,14 +290,56 @@ def refuse(form: BaseForm, wrong: Mapping[str, ValidationError]) -> None:
         form.add_error(name, refused)
 
 
+class Given(Widget):
+    """Stands in for a widget whose value is known: what a page posts has no part in it."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
+        """Return the value."""
+        return self.value
+
+    def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
+        """Return that there is a value."""
+        return False
+
+
 def keep(form: BaseForm, obj: Model, mentioned: Collection[str]) -> None:
-    """Let every field of the model that is not mentioned come out of validation as ``obj`` has it."""
+    """Let every field of the model that is not mentioned come out of validation as ``obj`` has it.
+
+    Its widget and its value are not asked whether they fit: a row can be older than the rules for it.
+    """
+    kept: dict[str, Any] = {}
     for name, field in form.fields.items():
         if name not in mentioned and _is_stored(obj, name):
+            kept[name] = value = _current(obj, name)
             field.disabled = True
-            field.clean = _constant(_current(obj, name))  # type: ignore[method-assign]
+            field.widget = Given(value)
+            field.show_hidden_initial = False
+            field.clean = _constant(value)  # type: ignore[method-assign]
             # The form field of JSON compares what it shows even where it is disabled.
             field.has_changed = _constant(False)  # type: ignore[method-assign]
+    if isinstance(form, BaseModelForm):
+        bound: Any = form
+        bound._post_clean = partial(_post_clean, form, bound._post_clean, kept)
+
+
+def _post_clean(form: Any, post_clean: Callable[[], None], kept: Mapping[str, Any]) -> None:
+    """Validate the row of the form but for the values that it keeps; what they make together is validated."""
+    row = form.instance
+    # A key whose row is gone cannot be set as a row.
+    dangling = [name for name in kept if name in form.cleaned_data and _dangles(row, name)]
+    for name in dangling:
+        del form.cleaned_data[name]
+    clean_fields = row.clean_fields
+    row.clean_fields = lambda exclude=None: clean_fields(exclude={*(exclude or ()), *kept})
+    try:
+        post_clean()
+    finally:
+        del row.clean_fields
+        form.cleaned_data.update(dict.fromkeys(dangling))
 
 
 def _is_stored(obj: Model, name: str) -> bool:
@@ -302,8 +350,21 @@ def _is_stored(obj: Model, name: str) -> bool:
 
 
 def _current(obj: Model, name: str) -> Any:
+    if _dangles(obj, name):
+        return None
     value = getattr(obj, name)
     return list(value.all()) if obj._meta.get_field(name).many_to_many else value
+
+
+def _dangles(obj: Model, name: str) -> bool:
+    """Return whether the field is a foreign key to a row that does not exist."""
+    field: Any = obj._meta.get_field(name)
+    if not (field.many_to_one or field.one_to_one) or not field.concrete or getattr(obj, field.attname) is None:
+        return False
+    try:
+        return getattr(obj, name) is None
+    except (ObjectDoesNotExist, *VALUE_ERRORS):
+        return True
 
 
 def _constant(value: Any) -> Callable[..., Any]:
@@ -347,3 +408,36 @@ def _flat(choices: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
             yield from _flat(label)
         else:
             yield value, label
+
+
+def changing_choices(form: BaseForm) -> Iterator[tuple[str, Any]]:
+    """Yield the fields whose choices are not those that the class declares: they may be made of rows."""
+    declared: Mapping[str, Field] = getattr(form, "base_fields", {})
+    for name, field in form.fields.items():
+        if isinstance(field, ChoiceField) and not isinstance(field, ModelChoiceField):
+            own: Any = getattr(declared.get(name), "choices", None)
+            if not isinstance(own, list) or field.choices != own:
+                yield name, field
+
+
+def visible_choices(request: MCPRequest, choices: Iterable[Any], queries: Iterable[str]) -> list[tuple[Any, Any]]:
+    """Return the choices that are keys of rows that the caller may see, in every table that the ``queries`` read."""
+    offered = [(value, label) for value, label in _flat(choices) if value not in (None, "")][:MAX_ROW_CHOICES]
+    tables = {match.group(1) for sql in queries if (match := FROM.search(sql))}
+    exposures = {exposure.opts.db_table: exposure for exposure in request.mcp.site.exposures.values()}
+    for table in tables:
+        exposure = exposures.get(table)
+        seen = _seen_keys(request, exposure, [value for value, _ in offered]) if exposure is not None else frozenset()
+        offered = [(value, label) for value, label in offered if str(value) in seen]
+    return offered if tables else []
+
+
+def _seen_keys(request: MCPRequest, exposure: "ModelExposure", values: Iterable[Any]) -> Collection[str]:
+    keys = []
+    for value in values:
+        with suppress(ValidationError, ValueError, TypeError):
+            keys.append(exposure.opts.pk.to_python(value))
+    if not exposure.has_view_permission(request):
+        return frozenset()
+    rows = exposure.get_queryset(request).filter(pk__in=keys)
+    return {str(row.pk) for row in rows if exposure.has_view_permission(request, row)}

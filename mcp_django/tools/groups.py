@@ -114,13 +114,17 @@ def group_of(request: MCPRequest, exposure: "ModelExposure", given: Any, positio
     if not isinstance(given, str):
         raise ToolError('group_by is a list of fields, a date also as "created:month".')
     name, _, period = given.partition(":")
-    root, _, last = name.rpartition("__")
-    if not period and root and last in PERIODS:
-        name, period = root, last
     alias = f"mcp_g{position}"
     if not period:
-        target = target_of(request, exposure, name, is_groupable)
-        return Group(target.name, alias, target)
+        root, _, last = name.rpartition("__")
+        try:
+            target = target_of(request, exposure, name, is_groupable)
+            return Group(target.name, alias, target)
+        except ToolError:
+            if not root or last not in PERIODS:
+                raise
+            # "created__month"
+            name, period = root, last
     if period not in PERIODS:
         raise ToolError(f"Unknown period {period[:40]!r}. {alternatives(period, PERIODS)}")
     target = target_of(request, exposure, name, is_period)

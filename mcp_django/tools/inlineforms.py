@@ -9,6 +9,7 @@ from django.forms import ModelChoiceField
 from django.forms.utils import ErrorDict
 
 from .constraints import duplicate_note
+from .entering import deeper_formsets, impose
 from .forms import HIDDEN_ERROR, compare_whole, error_lines, keep, refuse
 from .inlinerows import InlinePost, Row
 
@@ -25,9 +26,20 @@ def prepare(post: InlinePost, formset: Any) -> None:
         prefetch_related_objects(list(rows), *_relations(post, formset, link))
     for row, form in zip(post.rows, formset.forms, strict=False):
         compare_whole(form)
+        impose(form, row.entered.exact)
+        _keep_deeper(form)
         # Rows that the caller may only view are not validated by the admin either.
         if row.exists and form._errors is None and not form.instance._state.adding:
             _keep_row(form, {link, *row.values}, changed=bool(row.values))
+
+
+def _keep_deeper(form: Any) -> None:
+    """Let the rows within the form's own row stay as they are."""
+    for formset in deeper_formsets(form):
+        link = getattr(getattr(formset, "fk", None), "name", "")
+        for row in formset.initial_forms:
+            _keep_row(row, {link}, changed=False)
+            _keep_deeper(row)
 
 
 def _relations(post: InlinePost, formset: Any, link: str) -> Iterator[str]:
@@ -66,7 +78,7 @@ def _row_errors(post: InlinePost, row: Row, form: Any) -> Iterator[str]:
     if not isinstance(form.errors, ErrorDict):
         # The admin passes over rows that the caller may only view.
         return
-    refuse(form, row.wrong)
+    refuse(form, row.entered.wrong)
     lines = error_lines(form, post.writable(row), partial(duplicate_note, post.request))
     refused = any(problem.startswith(f"{row.path}:") for problem in post.problems)
     if row.given and not (row.exists or refused or lines or form.has_changed()):

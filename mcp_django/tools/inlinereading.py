@@ -9,6 +9,7 @@ from django.db.models import Model, QuerySet, prefetch_related_objects
 
 from ..conf import settings
 from ..context import MCPRequest
+from ..hooks import asked
 from ..pages import show_rows
 from ..repairs import salvaged_rows
 from ..serializers import Column, clean_text
@@ -41,10 +42,15 @@ def read_inlines(
     """Return the first rows of each inline, or of those that are named: one query for each."""
     found = []
     for inline in inlines_of(request, exposure, obj):
-        may = inline.admin.has_view_or_change_permission(request, obj)
-        if may and (names is None or inline.name in names):
+        verdict, hook = inline.admin.has_view_or_change_permission, f"has_view_permission of {inline.name}"
+        if asked(exposure.label, hook, verdict, request, obj, default=False) and (
+            names is None or inline.name in names
+        ):
             columns = columns_of(exposure.exposure_of_inline(inline.admin), [inline.admin.opts.pk.name, *inline.fields])
-            rows = _rows(request, exposure, inline, obj, columns)
+            hook = f"The queryset of {inline.name}"
+            rows = asked(exposure.label, hook, _rows, request, exposure, inline, obj, columns, default=None)
+            if rows is None:
+                continue
             found.append(InlineRows(inline, rows[:MAX_SHOWN], columns, len(rows) > MAX_SHOWN))
     return found
 
@@ -60,8 +66,10 @@ def _rows(
         rows = salvaged_rows([queryset], queryset, MAX_SHOWN + 1)
     else:
         rows = list(queryset[: MAX_SHOWN + 1])
-    if not is_generic(inline.admin):
-        link = link_of(exposure, inline.admin)
+    for row in rows:
+        row.mcp_inline = inline.admin  # type: ignore[attr-defined]
+    link = None if is_generic(inline.admin) else link_of(exposure, inline.admin)
+    if link is not None:
         for row in rows:
             if isinstance(obj, link.remote_field.model):
                 link.set_cached_value(row, obj)
@@ -113,7 +121,7 @@ def show_inlines(
     """Return the rows as JSON objects by the name of their inline, as they can be sent back, and hints on them."""
     shown: dict[str, list[dict[str, Any]]] = {}
     notes = []
-    room = settings.RESULT_CHARS // 2
+    room = request.mcp.result_chars // 2
     for item in found:
         page = show_rows(
             request, exposure.exposure_of_inline(item.inline.admin), item.rows, item.columns, settings.TEXT_CHARS

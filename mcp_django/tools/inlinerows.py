@@ -26,15 +26,16 @@ from ..exceptions import ToolError
 from ..serializers import pk_text
 from .controls import Pair
 from .deletion import blockers
-from .forms import page_entries, parse_truth, prepopulated, writable_names
+from .entering import Entered, deeper_formsets, enter
+from .forms import parse_truth, prepopulated, writable_names
 from .inlinereading import visible_pks
 from .inlines import Inline
-from .inputs import json_or_text
+from .wording import json_or_text
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
-__all__ = ["InlinePost", "Row"]
+__all__ = ["InlinePost", "Row", "management_entries"]
 
 # Rows of an inline that a page can hold, and that one call may name.
 MAX_ON_PAGE: Final = 500
@@ -49,7 +50,7 @@ class Row:
     path: str
     form: Any
     values: dict[str, Any] = field(default_factory=dict)
-    wrong: Mapping[str, ValidationError] = field(default_factory=dict)
+    entered: Entered = field(default_factory=Entered)
     exists: bool = False
     given: bool = False
     delete: bool = False
@@ -160,6 +161,8 @@ class InlinePost:
             return self.draft.forms[index]
         form = self.draft.empty_form
         form.prefix = self.draft.add_prefix(index)
+        for formset in deeper_formsets(form):
+            formset.prefix = formset.prefix.replace("__prefix__", str(index))
         return form
 
     def writable(self, row: Row) -> Collection[str]:
@@ -213,15 +216,31 @@ class InlinePost:
             self.problems.append(f"{self.name}: there may be at most {self.draft.max_num} rows, and not {left}")
 
     def _write_entries(self) -> None:
-        counts = {
-            TOTAL_FORM_COUNT: len(self.rows),
-            INITIAL_FORM_COUNT: sum(row.exists for row in self.rows),
-            MIN_NUM_FORM_COUNT: self.draft.min_num,
-            MAX_NUM_FORM_COUNT: self.draft.max_num,
-        }
-        self.entries = [(f"{self.draft.prefix}-{name}", str(count)) for name, count in counts.items()]
+        self.entries = management_entries(self.draft, len(self.rows), sum(row.exists for row in self.rows))
         for row in self.rows:
-            entries, row.wrong = page_entries(self.request, row.form, row.values)
-            self.entries += entries
+            row.entered = enter(self.request, row.form, row.values)
+            self.entries += [*row.entered.data, *_deeper_entries(self.request, row.form)]
             if row.delete:
                 self.entries.append((row.form.add_prefix(DELETION_FIELD_NAME), "on"))
+
+
+def management_entries(draft: Any, total: int, initial: int) -> list[Pair]:
+    """Return what the formset's page posts about the number of its rows."""
+    counts = {
+        TOTAL_FORM_COUNT: total,
+        INITIAL_FORM_COUNT: initial,
+        MIN_NUM_FORM_COUNT: draft.min_num,
+        MAX_NUM_FORM_COUNT: draft.max_num,
+    }
+    return [(f"{draft.prefix}-{name}", str(count)) for name, count in counts.items()]
+
+
+def _deeper_entries(request: MCPRequest, form: Any) -> list[Pair]:
+    """Return what the rows within a row post, which stay as they are."""
+    entries: list[Pair] = []
+    for formset in deeper_formsets(form):
+        number = len(formset.initial_forms)
+        entries += management_entries(formset, number, number)
+        for row in formset.initial_forms:
+            entries += [*enter(request, row, {}).data, *_deeper_entries(request, row)]
+    return entries

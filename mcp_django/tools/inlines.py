@@ -4,7 +4,6 @@ Callers know an inline by the name of its relation, as in ``order.lines``. What 
 its permissions, its queryset, its fields.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -14,17 +13,27 @@ from django.db.models import Model
 from django.forms.models import _get_foreign_key
 
 from ..context import MCPRequest
-from ..visibility import is_sensitive, visible_among
+from ..hooks import asked
+from ..visibility import is_sensitive, page_rows, visible_among
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
-__all__ = ["Inline", "inlines_of", "is_djangos", "is_generic", "link_of"]
-
-logger = logging.getLogger("mcp_django.tools")
+__all__ = ["Inline", "inlines_of", "inlines_of_any_row", "is_djangos", "is_generic", "link_of"]
 
 # The methods that decide which fields an inline shows.
-FIELD_HOOKS: Final = ("get_fields", "get_fieldsets", "get_readonly_fields", "get_exclude", "get_formset")
+FIELD_HOOKS: Final = (
+    "get_fields",
+    "get_fieldsets",
+    "get_readonly_fields",
+    "get_exclude",
+    "get_formset",
+    "_get_form_for_get_fields",
+    "formfield_for_choice_field",
+    "formfield_for_dbfield",
+    "formfield_for_foreignkey",
+    "formfield_for_manytomany",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +58,45 @@ def inlines_of(
         return []
     found: list[Inline] = []
     taken = {field.name for field in (*exposure.opts.concrete_fields, *exposure.opts.many_to_many)}
-    for admin in exposure.get_inlines(request, obj) if shown is None else shown:
-        try:
-            relation, fields = _relation_name(exposure, admin), _fields(request, exposure, admin, obj)
-        except Exception:
-            logger.warning("The inline %s of %s cannot be shown", type(admin).__name__, exposure.label, exc_info=True)
+    for admin in _shown(request, exposure, obj) if shown is None else shown:
+        hook = f"The inline {type(admin).__name__}"
+        made = asked(exposure.label, hook, _named_fields, request, exposure, admin, obj, default=None)
+        if made is None:
             continue
+        relation, fields = made
         name, number = relation, 2
         while name in taken:
             name, number = f"{relation}_{number}", number + 1
         taken.add(name)
         found.append(Inline(name, admin, fields))
     return found
+
+
+def _shown(request: MCPRequest, exposure: "ModelExposure", obj: Model | None) -> list[Any]:
+    none: list[Any] = []
+    return asked(exposure.label, "get_inlines", exposure.get_inlines, request, obj, default=none)
+
+
+def inlines_of_any_row(request: MCPRequest, exposure: "ModelExposure") -> tuple[list[Inline], Model | None]:
+    """Return the inlines of the change page and those of the add page alone, and the row that the hooks took."""
+    if exposure.serializer_class is not None:
+        return [], None
+    found, taken = None, None
+    for number, row in enumerate(page_rows(request, exposure)):
+        owner = exposure.label if number else ""
+        found, taken = asked(owner, "get_inlines", exposure.get_inlines, request, row, default=None), row
+        if found is not None:
+            break
+    shown = found or []
+    if exposure.has_add_permission(request):
+        shown = [*shown, *(new for new in _shown(request, exposure, None) if type(new) not in set(map(type, shown)))]
+    return inlines_of(request, exposure, taken, shown), taken
+
+
+def _named_fields(
+    request: MCPRequest, exposure: "ModelExposure", admin: Any, obj: Model | None
+) -> tuple[str, tuple[str, ...]]:
+    return _relation_name(exposure, admin), _fields(request, exposure, admin, obj)
 
 
 def _relation_name(exposure: "ModelExposure", admin: Any) -> str:
@@ -72,7 +108,8 @@ def _relation_name(exposure: "ModelExposure", admin: Any) -> str:
                 return field.name
         return default
     link = link_of(exposure, admin)
-    return (link.remote_field.get_accessor_name(model=admin.model) or "").replace("+", "") or default
+    name = link.remote_field.get_accessor_name(model=admin.model) if link is not None else None
+    return (name or "").replace("+", "") or default
 
 
 def is_generic(admin: Any) -> bool:
@@ -81,15 +118,21 @@ def is_generic(admin: Any) -> bool:
 
 
 def link_of(exposure: "ModelExposure", admin: Any) -> Any:
-    """Return the foreign key by which rows of the inline point to their row."""
-    return _get_foreign_key(exposure.model, admin.model, fk_name=admin.fk_name)
+    """Return the foreign key by which rows of the inline point to their row, None where its formset finds them."""
+    try:
+        return _get_foreign_key(exposure.model, admin.model, fk_name=admin.fk_name)
+    except ValueError:
+        if is_djangos(type(admin).get_formset):
+            raise
+        return None
 
 
 def _fields(request: MCPRequest, exposure: "ModelExposure", admin: Any, obj: Model | None) -> tuple[str, ...]:
     """Return the names that the inline shows, but for keys, what is sensitive, and what its model's exposure hides."""
     names = dict.fromkeys(_declared(request, exposure, admin, obj))
     closed = {admin.opts.pk.name}
-    closed |= {admin.ct_field, admin.ct_fk_field} if is_generic(admin) else {link_of(exposure, admin).name}
+    link = None if is_generic(admin) else link_of(exposure, admin)
+    closed |= {admin.ct_field, admin.ct_fk_field} if is_generic(admin) else {link.name} if link is not None else set()
     own = exposure.site.exposures.get(admin.model)
     if own is not None:
         closed.update(own.exclude)

@@ -1,14 +1,16 @@
 """What callers are told of inlines before they read or write their rows."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from django.db.models import Model
 
 from ..conf import settings
 from ..context import MCPRequest
+from ..hooks import asked
 from ..visibility import columns_of
 from .base import WRITE
-from .inlines import Inline, inlines_of
+from .inlines import Inline, inlines_of_any_row
 from .typewords import type_words
 
 if TYPE_CHECKING:
@@ -20,8 +22,9 @@ __all__ = ["inline_lines", "inline_names"]
 def inline_names(request: MCPRequest, exposure: "ModelExposure") -> str:
     """Return the inlines with the fields of their rows in few words, as :func:`~.overviews.overview` puts them."""
     texts = []
-    for inline in inlines_of(request, exposure, None):
-        fields = _form_fields(request, inline)
+    inlines, row = inlines_of_any_row(request, exposure)
+    for inline in inlines:
+        fields = _form_fields(request, exposure, inline, row)
         names = [f"{inline.admin.opts.pk.name}*"] if inline.admin.opts.pk.name in fields else []
         for column in columns_of(exposure.exposure_of_inline(inline.admin), inline.fields):
             field = fields.get(column.name)
@@ -33,20 +36,27 @@ def inline_names(request: MCPRequest, exposure: "ModelExposure") -> str:
 
 def inline_lines(request: MCPRequest, exposure: "ModelExposure") -> list[str]:
     """Return a line for each inline: its name, model and fields, and what the caller may do with its rows."""
-    return [_described(request, exposure, inline) for inline in inlines_of(request, exposure, None)]
+    inlines, row = inlines_of_any_row(request, exposure)
+    return [_described(request, exposure, inline, row) for inline in inlines]
 
 
-def _described(request: MCPRequest, exposure: "ModelExposure", inline: Inline) -> str:
+def _described(request: MCPRequest, exposure: "ModelExposure", inline: Inline, row: Model | None) -> str:
     rows, admin = exposure.exposure_of_inline(inline.admin), inline.admin
     may = {
         "view": admin.has_view_or_change_permission,
-        "add": partial(admin.has_add_permission, obj=None),
+        "add": admin.has_add_permission,
         "change": admin.has_change_permission,
         "delete": admin.has_delete_permission,
     }
     writes = WRITE in request.mcp.scopes and not settings.READ_ONLY
-    verbs = " ".join(verb for verb, verdict in may.items() if (writes or verb == "view") and verdict(request))
-    fields = _form_fields(request, inline)
+    obj = None if exposure.has_add_permission(request) else row
+    verbs = " ".join(
+        verb
+        for verb, verdict in may.items()
+        if (writes or verb == "view")
+        and asked(exposure.label, f"{inline.name} may {verb}", verdict, request, obj, default=False)
+    )
+    fields = _form_fields(request, exposure, inline, row)
     words = [f"{admin.opts.pk.name} required in a new row"] if admin.opts.pk.name in fields else []
     for column in columns_of(rows, inline.fields):
         field = fields.get(column.name)
@@ -55,10 +65,14 @@ def _described(request: MCPRequest, exposure: "ModelExposure", inline: Inline) -
     return f"{inline.name}: rows of {rows.label}, may {verbs or 'nothing'}: {', '.join(words)}"
 
 
-def _form_fields(request: MCPRequest, inline: Inline) -> Mapping[str, Any]:
+def _form_fields(
+    request: MCPRequest, exposure: "ModelExposure", inline: Inline, row: Model | None
+) -> Mapping[str, Any]:
     """Return the fields of the form of a new row; the primary key is among them where people choose it."""
-    fields: Mapping[str, Any] = inline.admin.get_formset(request, None).form.base_fields
-    return fields
+    formset = asked(
+        exposure.label, f"get_formset of {inline.name}", inline.admin.get_formset, request, row, default=None
+    )
+    return formset.form.base_fields if formset is not None else {}
 
 
 def _is_required(field: Any) -> bool:

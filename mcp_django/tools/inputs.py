@@ -1,25 +1,24 @@
 """What tools that write read of their arguments, the rows that primary keys stand for, and how databases refuse."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-import orjson
 from django.apps import apps
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db import DatabaseError, DataError, IntegrityError, OperationalError, router, transaction
+from django.db import DatabaseError, DataError, IntegrityError, OperationalError, router
 from django.db.models import Model, ProtectedError, QuerySet, RestrictedError
 from django.http import Http404
 
 from ..conf import settings
 from ..context import MCPRequest
+from ..costs import write_transaction
 from ..exceptions import Cancelled, NotFound, ToolError
+from ..queries import chunks
 from ..repairs import all_readable
 from ..visibility import parse_pk
-from .arguments import alternatives, check_names
-from .base import Tool
+from .arguments import alternatives, check_names, json_or_text
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "as_object",
     "as_pks",
-    "json_or_text",
     "one_transaction",
     "pick_rows",
     "refusals",
@@ -37,35 +35,27 @@ __all__ = [
 
 logger = logging.getLogger("mcp_django.tools")
 
-# Keys in one query: databases bound the number of parameters, the lowest being SQLite's 999.
-CHUNK: Final = 400
 # PostgreSQL's words for a view, a materialized one, a lock on what groups, a missing privilege, a server that follows.
 READ_ONLY_STATES: Final = frozenset({"55000", "42809", "0A000", "42501", "25006"})
+REFUSED: Final = "Refused, nothing was changed"
+HALF_DONE: Final = "It stopped half-way, and what it had done before stays"
 UNWRITABLE: Final = "Nothing was changed: the rows of this model cannot be written here; they may be those of a view."
 
 
-def taken(arguments: Mapping[str, Any], known: Iterable[str], required: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the arguments that are set.
+def taken(
+    arguments: Mapping[str, Any], known: Iterable[str], required: Collection[str] = (), keeping: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the arguments that are set; only those that are ``required`` or ``keeping`` may be empty.
 
     Raises:
         ToolError: one is unknown, or a required one is missing or null.
     """
     names = list(known)
-    found = check_names(arguments, names, Tool.ignored_arguments)
+    found = check_names(arguments, names, keeping={*required, *keeping})
     missing = [name for name in required if name not in found]
     if missing:
         raise ToolError(f"Missing argument: {', '.join(missing)}. {alternatives(None, names)}")
     return found
-
-
-def json_or_text(value: Any) -> Any:
-    """Return what the text of a JSON object or array stands for; some clients send those as text."""
-    if isinstance(value, str) and value[:1] in ("{", "["):
-        try:
-            return orjson.loads(value)
-        except orjson.JSONDecodeError:
-            return value
-    return value
 
 
 def as_object(value: Any, name: str) -> dict[str, Any]:
@@ -108,11 +98,11 @@ def pick_rows(request: MCPRequest, exposure: "ModelExposure", pks: Iterable[Any]
     return exposure.get_queryset(request).filter(pk__in=keys), list(found.values())
 
 
-def rows_by_key(request: MCPRequest, exposure: "ModelExposure", keys: Iterable[Any]) -> dict[Any, Model]:
+def rows_by_key(request: MCPRequest, exposure: "ModelExposure", keys: Sequence[Any]) -> dict[Any, Model]:
     """Return the rows of the exposure's queryset with these keys, in their order; keys without a row are left out."""
     found: dict[Any, Model] = {}
-    queryset, left = exposure.get_queryset(request), iter(keys)
-    while chunk := list(islice(left, CHUNK)):
+    queryset = exposure.get_queryset(request)
+    for chunk in chunks(keys):
         with all_readable():
             rows = {row.pk: row for row in queryset.filter(pk__in=chunk)}
         found.update((key, rows[key]) for key in chunk if key in rows)
@@ -133,40 +123,43 @@ def one_transaction(model: type[Model], request: MCPRequest | None = None) -> It
         aliases.append(router.db_for_write(apps.get_model("admin", "LogEntry")))
     with ExitStack() as stack:
         for alias in dict.fromkeys(aliases):
-            stack.enter_context(transaction.atomic(using=alias))
+            stack.enter_context(write_transaction(alias))
         yield list(dict.fromkeys(aliases))
         if request is not None and request.mcp.cancelled.is_set():
             raise Cancelled
 
 
 @contextmanager
-def refusals(explain: Callable[[IntegrityError], str] | None = None) -> Iterator[None]:
+def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: bool = True) -> Iterator[None]:
     """Turn what Django says against a write into a ``ToolError`` without SQL; whatever else fails passes.
 
-    ``explain`` may tell more of a constraint that is broken, or nothing.
+    ``explain`` may tell more of a constraint that is broken, or nothing. ``undone`` says that a write which fails
+    leaves nothing behind.
     """
+    outcome = "Nothing was changed" if undone else HALF_DONE
     try:
         yield
     except ValidationError as error:
-        raise ToolError(f"Refused, nothing was changed: {' '.join(error.messages)}") from None
+        raise ToolError(f"{REFUSED if undone else outcome}: {' '.join(error.messages)}") from None
     except PermissionDenied:
-        raise ToolError("You may not do this. Nothing was changed.") from None
+        raise ToolError(f"You may not do this. {outcome}.") from None
     except Http404:
         raise NotFound from None
     except (ProtectedError, RestrictedError):
-        raise ToolError("Nothing was changed: other rows still refer to a row that would be deleted.") from None
+        raise ToolError(f"{outcome}: other rows still refer to a row that would be deleted.") from None
     except IntegrityError as error:
         text = explain(error) if explain is not None else ""
-        raise ToolError(f"Nothing was changed: {text or 'the values break a constraint of the database.'}") from None
+        raise ToolError(f"{outcome}: {text or 'the values break a constraint of the database.'}") from None
     except (DataError, OverflowError):
-        raise ToolError("Nothing was changed: a value does not fit its column in the database.") from None
+        raise ToolError(f"{outcome}: a value does not fit its column in the database.") from None
     except DatabaseError as error:
         if _is_unwritable(error):
             raise ToolError(UNWRITABLE) from None
         if not isinstance(error, OperationalError):
             raise
         logger.warning("A write failed in the database", exc_info=True)
-        raise ToolError("Nothing was changed: the database is busy. Repeat the call.") from None
+        advice = "Repeat the call." if undone else "Look at the data before you repeat the call."
+        raise ToolError(f"{outcome}: the database is busy. {advice}") from None
 
 
 def _is_unwritable(error: DatabaseError) -> bool:

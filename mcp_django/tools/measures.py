@@ -13,17 +13,19 @@ from django.db.models import (
     Count,
     DecimalField,
     DurationField,
+    ExpressionWrapper,
     FloatField,
     Max,
     Min,
     Q,
     Sum,
+    Value,
 )
-from django.db.models.functions import Round
+from django.db.models.functions import Cast, Round
 
 from ..context import MCPRequest
 from ..exceptions import ToolError
-from ..kinds import kind_of, parse_value, stored_field
+from ..kinds import kind_of, parse_operand, parse_value, stored_field
 from ..serializers import Column, render
 from ..visibility import MAX_NAME
 from .arguments import alternatives, json_or_text
@@ -36,6 +38,8 @@ __all__ = ["Measure", "find_title", "having_of", "measure_of", "trimmed"]
 
 MAX_DECIMALS: Final = 6
 MAX_DIGITS: Final = 100
+# Decimals of so many digits are floating point numbers without loss.
+EXACT_DIGITS: Final = 15
 COMPARISONS: Final = ("exact", "gt", "gte", "lt", "lte", "range")
 MAX_COMPARISONS: Final = 10
 _TITLE: Final = re.compile(r"(?!groups$)[A-Za-z][A-Za-z0-9_]{0,39}")
@@ -52,16 +56,64 @@ def _decimal(places: int | None) -> "DecimalField[Any, Any]":
     return DecimalField(max_digits=MAX_DIGITS, decimal_places=places)
 
 
+class UnitField(DecimalField):  # type: ignore[type-arg]
+    """The type of a sum of decimals, which is on SQLite a whole number: of units of the last place."""
+
+    def get_internal_type(self) -> str:
+        """Return a type of its own, whose values Django leaves as they are."""
+        return "UnitField"
+
+    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
+        """Return the number as the database compares it with a sum."""
+        if connection.vendor != "sqlite" or value is None:
+            return value
+        return int(self.to_python(value).scaleb(self.decimal_places))
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        """Return the decimal."""
+        whole = connection.vendor == "sqlite" and value is not None
+        return Decimal(value).scaleb(-self.decimal_places) if whole else value
+
+
+class UnitSum(Sum):
+    """The exact sum of decimals: SQLite holds and adds them as floating point numbers."""
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Return the sum of whole numbers."""
+        copy = self.copy()
+        source, *others = copy.get_source_expressions()
+        field: Any = self.output_field
+        units = ExpressionWrapper(source * Value(10**field.decimal_places), output_field=_FLOAT)
+        copy.set_source_expressions([Cast(Round(units), _INTEGER), *others])
+        return super(UnitSum, copy).as_sqlite(compiler, connection, **extra)
+
+
+@lru_cache(maxsize=32)
+def _units(places: int) -> UnitField:
+    return UnitField(max_digits=MAX_DIGITS, decimal_places=places)
+
+
 def _sum_field(column: Column) -> Any:
-    places = getattr(column.field, "decimal_places", None)
+    stored = stored_field(column.field)
+    if _word(column) == "decimal" and stored.decimal_places is not None and (stored.max_digits or 99) <= EXACT_DIGITS:
+        return _units(stored.decimal_places)
+    places = getattr(stored, "decimal_places", None)
     return {"integer": _INTEGER, "decimal": _decimal(places), "duration": _DURATION}.get(_word(column), _FLOAT)
 
 
 def _sum(expression: Any, output_field: Any) -> Any:
-    """Return the sum, of decimals with no more digits than they have: SQLite adds them as floating point numbers."""
+    """Return the sum, of decimals with no more digits than they have."""
+    if isinstance(output_field, UnitField):
+        return UnitSum(expression, output_field=output_field)
+    return _sum_of_sums(expression, output_field)
+
+
+def _sum_of_sums(expression: Any, output_field: Any) -> Any:
     found = Sum(expression, output_field=output_field)
     places = getattr(output_field, "decimal_places", None)
-    return found if places is None else Round(found, precision=places, output_field=output_field)
+    if places is None or isinstance(output_field, UnitField):
+        return found
+    return Round(found, precision=places, output_field=output_field)
 
 
 def _average_field(column: Column) -> Any:
@@ -89,7 +141,7 @@ class Function:
 FUNCTIONS: Final[Mapping[str, Function]] = {
     "count": Function(Count, is_countable, lambda column: _INTEGER, Sum),
     "count_distinct": Function(partial(Count, distinct=True), is_countable, lambda column: _INTEGER),
-    "sum": Function(_sum, is_summable, _sum_field, _sum),
+    "sum": Function(_sum, is_summable, _sum_field, _sum_of_sums),
     "avg": Function(Avg, is_summable, _average_field),
     "min": Function(Min, is_comparable, lambda column: stored_field(column.field), Min),
     "max": Function(Max, is_comparable, lambda column: stored_field(column.field), Max),
@@ -244,9 +296,9 @@ def _compared(measure: Measure, lookup: str, given: Any) -> Q:
         if lookup == "range":
             if not isinstance(given, list) or len(given) != 2:
                 raise ValueError("a list of two values: the first and the last")
-            value: Any = [parse_value(measure.result, item) for item in given]
+            value: Any = [parse_operand(measure.result, item) for item in given]
         else:
-            value = parse_value(measure.result, given)
+            value = (parse_value if lookup == "exact" else parse_operand)(measure.result, given)
     except ValueError as error:
         raise ToolError(f"having: {measure.title} with {lookup} needs {error}.") from None
     return Q((f"{measure.alias}__{lookup}", value))

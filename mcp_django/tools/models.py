@@ -6,23 +6,29 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from ..addresses import page_uri, row_uri_pattern
-from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..filtering import filters_of
-from ..kinds import kind_of
+from ..kinds import choices_of, holds_many, kind_of
 from ..lookups import usual_lookups
 from ..namedfilters import Offer, named_filters_of
 from ..ordering import default_ordering
 from ..resources.files import is_file
-from ..schemas import form_schema
 from ..serializers import Column, clean_text
-from ..visibility import caller_actions, columns_of, page_fields, related_exposure, visible_exposures, visible_fields
+from ..visibility import (
+    caller_actions,
+    columns_of,
+    page_fields,
+    refusal,
+    related_exposure,
+    visible_exposures,
+    visible_fields,
+)
 from .arguments import check_names, exposure_argument, flag_argument, json_or_text
 from .base import RecordTool, ToolResult
 from .filevalues import FILE_WORDS
 from .inlinewords import inline_lines
-from .overviews import may_words, may_write, overview, writable_fields, writing_form
+from .overviews import Use, may_words, may_write, overview, writable_fields, writing_forms
 from .query import ALWAYS_LOAD
 
 if TYPE_CHECKING:
@@ -57,17 +63,27 @@ class ListModels(RecordTool):
     read_only = True
     meta = ALWAYS_LOAD
 
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether there is a model to list, or something to say of why there is none."""
+        return super().has_permission(request) or bool(refusal(request))
+
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """Return a row for each model."""
+        """Return a row for each model.
+
+        Raises:
+            ToolError: the caller is not let in.
+        """
+        if refused := refusal(request):
+            raise ToolError(refused)
         query = check_names(arguments, self.input_schema["properties"]).get("query") or ""
         if not isinstance(query, str):
             raise ToolError("query must be a text.")
         rows: list[list[str]] = []
-        used = 0
+        used, room = 0, request.mcp.result_chars
         hint = None
         for row in self._rows(request, query.lower()):
             used += sum(map(len, row)) + 16
-            if used > settings.RESULT_CHARS:
+            if used > room:
                 hint = "There are more models: name a part of what you look for in query."
                 break
             rows.append(row)
@@ -108,7 +124,7 @@ def describe(request: MCPRequest, exposure: "ModelExposure") -> dict[str, Any]:
     paths = [f"{name}: {' '.join(found)}" for path, (name, found) in lookups.items() if path not in own]
     if paths:
         payload["filters_on_related"] = paths
-    if named := [_named_line(offer) for offer in named_filters_of(request, exposure)]:
+    if named := [_named_line(offer) for offer in named_filters_of(request, exposure, told=True)]:
         payload["named_filters"] = named
     if exposure.get_search_fields(request):
         payload["search"] = True
@@ -122,25 +138,28 @@ def describe(request: MCPRequest, exposure: "ModelExposure") -> dict[str, Any]:
 
 
 def _form_only(request: MCPRequest, exposure: "ModelExposure") -> Mapping[str, Any]:
-    """Return the schemas of the fields that only the form has."""
-    form, names = writing_form(request, exposure)
-    extra = {*names} & {*exposure.get_form_only_fields(request)}
-    schemas: Mapping[str, Any] = form_schema(form, exclude=form.fields.keys() - extra)["properties"] if extra else {}
-    return schemas
+    """Return the schemas of the fields that only a form has."""
+    found: dict[str, Any] = {}
+    for writing in writing_forms(request, exposure):
+        if writing is not None:
+            extra = [name for name in writing.names if name not in visible_fields(request, exposure)]
+            found = {**writing.schema(extra).get("properties", {}), **found}
+    return found
 
 
 def _line(
     request: MCPRequest,
     exposure: "ModelExposure",
     column: Column,
-    writable: Mapping[str, bool],
+    writable: Mapping[str, Use],
     lookups: Mapping[str, tuple[str, tuple[str, ...]]],
 ) -> str:
     words = [_type_words(request, column)]
     if column.name == exposure.opts.pk.name:
         words.append("pk")
-    if column.name in writable:
-        words.append("required" if writable[column.name] else "optional")
+    use = writable.get(column.name)
+    if use is not None:
+        words.append(" ".join(["required" if use.required else "optional", *([use.only] if use.only else [])]))
         words += [FILE_WORDS] if is_file(exposure, column.name) else []
     else:
         words.append("read-only")
@@ -164,6 +183,7 @@ def _type_words(request: MCPRequest, column: Column) -> str:
         target = f" → {related.label}" if related is not None else " key of another record"
         single = column.kind == "relation" or column.field.one_to_one
         return ("" if single else "list of ") + word + target
+    word = f"list of {word}" if holds_many(column.field) else word
     null = " or null" if column.field.null else ""
     return word + null if column.kind == "field" else "computed"
 
@@ -185,7 +205,7 @@ def _named_line(offer: Offer) -> str:
 
 
 def _choices(field: Any) -> str:
-    return _one_of([(str(stored), str(label)) for stored, label in field.flatchoices if stored not in (None, "")])
+    return _one_of([(str(stored), str(label)) for stored, label in choices_of(field) if stored not in (None, "")])
 
 
 def _one_of(pairs: Sequence[tuple[str, str]]) -> str:
@@ -198,7 +218,7 @@ def _actions(request: MCPRequest, exposure: "ModelExposure") -> list[dict[str, A
     found = []
     for name, action in caller_actions(request, exposure).items():
         entry: dict[str, Any] = {"name": name, "description": clean_text(action.description, MAX_LINE)}
-        arguments = action.schema.get("properties", {})
+        arguments = action.told(request).get("properties", {})
         if arguments:
             entry["arguments"] = arguments
         found.append(entry)
@@ -206,11 +226,17 @@ def _actions(request: MCPRequest, exposure: "ModelExposure") -> list[dict[str, A
 
 
 def describe_fully(request: MCPRequest, exposure: "ModelExposure") -> dict[str, Any]:
-    """Return the description with the schema of what the caller may write."""
+    """Return the description with the schema of what the caller may write.
+
+    ``update_schema`` stands beside it where the change page has other fields than the add page.
+    """
     payload = describe(request, exposure)
-    form, names = writing_form(request, exposure)
-    if names:
-        payload["input_schema"] = form_schema(form, exclude=form.fields.keys() - set(names))
+    add, change = writing_forms(request, exposure)
+    first = add or change
+    if first is not None and first.names:
+        payload["input_schema"] = first.schema()
+    if add is not None and change is not None and set(add.names) != set(change.names):
+        payload["update_schema"] = change.schema()
     return payload
 
 
@@ -245,7 +271,7 @@ class DescribeModel(RecordTool):
         ]
         if len(described) == 1:
             return ToolResult(structured=described[0])
-        return ToolResult(structured=_bounded(described))
+        return ToolResult(structured=_bounded(described, request.mcp.result_chars))
 
 
 def _exposure(request: MCPRequest, labels: Sequence[Any], number: int) -> "ModelExposure":
@@ -268,13 +294,13 @@ def _labels(value: Any) -> list[Any]:
     return value
 
 
-def _bounded(described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return as many descriptions as a result holds."""
+def _bounded(described: Sequence[Mapping[str, Any]], room: int) -> dict[str, Any]:
+    """Return as many descriptions as a result of ``room`` characters holds."""
     used = 0
     kept: list[Mapping[str, Any]] = []
     for entry in described:
         used += len(orjson.dumps(entry, default=str))
-        if kept and used > settings.RESULT_CHARS:
+        if kept and used > room:
             break
         kept.append(entry)
     payload: dict[str, Any] = {"returned": len(kept)}

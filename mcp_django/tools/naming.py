@@ -13,16 +13,23 @@ from .arguments import alternatives
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
-__all__ = ["NOT_SAVED", "nameable", "named_values"]
+__all__ = ["NOT_SAVED", "nameable", "named_values", "unread_fields"]
 
 NOT_SAVED: Final = "Nothing was saved:"
 
 
 def nameable(request: MCPRequest, exposure: "ModelExposure", obj: Model | None) -> set[str]:
     """Return the fields that the caller may name; a row does not change its primary key."""
-    names = {*visible_fields(request, exposure, obj), *exposure.get_form_only_fields(request, obj)}
+    names = {*visible_fields(request, exposure, obj), *unread_fields(request, exposure, obj)}
     key = {exposure.opts.pk.name, *(part.name for part in exposure.opts.pk_fields)}
     return names - key if obj is not None else names
+
+
+def unread_fields(request: MCPRequest, exposure: "ModelExposure", obj: Model | None = None) -> list[str]:
+    """Return the fields that may be written although there is nothing to read: links to rows of no exposure too."""
+    declared, known = exposure.get_fields(request, obj), exposure.site.exposures
+    links = (field.name for field in exposure.opts.many_to_many if field.related_model not in known)
+    return [*exposure.get_form_only_fields(request, obj), *(name for name in links if name in declared)]
 
 
 def named_values(exposure: "ModelExposure", values: Mapping[str, Any], writable: Collection[str]) -> dict[str, Any]:

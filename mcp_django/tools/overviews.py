@@ -1,23 +1,33 @@
 """A model in few words: what a language model needs to query and write its records, and no more."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from django.db.models import Model
+from django.forms import ModelChoiceField
 
 from ..conf import settings
 from ..context import MCPRequest
 from ..filtering import filters_of
+from ..hooks import asked
 from ..namedfilters import Offer, named_filters_of
+from ..schemas import form_schema
 from ..serializers import Column, clean_text
-from ..visibility import caller_actions, columns_of, visible_fields
+from ..visibility import caller_actions, columns_of, page_rows, visible_fields
 from .base import WRITE
+from .controls import first_choice
 from .forms import writable_names
 from .inlinewords import inline_names
+from .listediting import listed_fields
+from .naming import unread_fields
 from .typewords import choice_words, type_words
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
-__all__ = ["may_words", "may_write", "overview", "writable_fields", "writing_form"]
+__all__ = ["Use", "Writing", "may_words", "may_write", "overview", "writable_fields", "writing_forms"]
 
 MAX_LINE: Final = 120
 
@@ -36,30 +46,101 @@ def may_words(request: MCPRequest, exposure: "ModelExposure") -> str:
             "change": exposure.has_change_permission,
             "delete": exposure.has_delete_permission,
         }
-        words += [word for word, verdict in verdicts.items() if verdict(request)]
+        words += [
+            word
+            for word, verdict in verdicts.items()
+            if asked(exposure.label, verdict.__name__, verdict, request, default=False)
+        ]
     return " ".join(words)
 
 
-def writing_form(request: MCPRequest, exposure: "ModelExposure") -> tuple[Any, list[str]]:
-    """Return the form that the caller may fill, None if there is none, and those of its fields that they may set."""
-    may_add = may_write(request) and exposure.has_add_permission(request)
-    if not may_add and not (may_write(request) and exposure.has_change_permission(request)):
-        return None, []
-    form: Any = exposure.get_form(request, None, change=not may_add)()
-    known = {*visible_fields(request, exposure), *exposure.get_form_only_fields(request)}
-    return form, writable_names(form, known)
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A form that the caller may fill: the unbound form of a page, and those of its fields that they may set."""
+
+    form: Any
+    names: Sequence[str]
+
+    def schema(self, among: Collection[str] | None = None) -> dict[str, Any]:
+        """Return the JSON Schema of the fields that may be set, or of those among them."""
+        shown = set(self.names) if among is None else {*self.names} & {*among}
+        return form_schema(self.form, exclude=self.form.fields.keys() - shown) if shown else {}
 
 
-def writable_fields(request: MCPRequest, exposure: "ModelExposure") -> Mapping[str, bool]:
-    """Return the fields that the caller may set, and whether each is required."""
-    form, names = writing_form(request, exposure)
-    return {name: _is_required(form, name) for name in names}
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How a field is written: ``only`` is "create only" or "update only" where one of the two pages lacks it."""
+
+    required: bool
+    only: str = ""
+
+
+def writing_forms(request: MCPRequest, exposure: "ModelExposure") -> tuple[Writing | None, Writing | None]:
+    """Return the forms by which the caller may add and change rows, None for each that is not theirs."""
+    if not may_write(request):
+        return None, None
+    verdicts = exposure.has_add_permission, exposure.has_change_permission
+    may_add, may_change = (
+        asked(exposure.label, verdict.__name__, verdict, request, default=False) for verdict in verdicts
+    )
+    add = asked(exposure.label, "The add page", _writing, request, exposure, None, default=None) if may_add else None
+    return add, _change_form(request, exposure, add.names if add is not None else ()) if may_change else None
+
+
+def _change_form(request: MCPRequest, exposure: "ModelExposure", added: Collection[str]) -> Writing | None:
+    """Return the form of the change page of an empty row, or of one of the caller's where that lets them set more.
+
+    Those are tried where the empty row's lets them set nothing, or not all that they set in a new one (``added``).
+    """
+    best: Writing | None = None
+    for number, row in enumerate(page_rows(request, exposure)):
+        owner = exposure.label if number else ""
+        found = asked(owner, "The change page", _writing, request, exposure, row, default=None)
+        if found is not None and (best is None or len(found.names) > len(best.names)):
+            best = found
+        if best is not None and (not exposure.has_own_pages or (best.names and {*added} <= {*best.names})):
+            break
+    return best
+
+
+def _writing(request: MCPRequest, exposure: "ModelExposure", row: Model | None) -> Writing:
+    # The admin's form of a row that the caller may not change has no fields, and there may be rows that they may.
+    change = row is not None and exposure.has_change_permission(request, row)
+    form: Any = exposure.get_form(request, row, change=change)(instance=row)
+    if row is not None:
+        # New rows get these in the list, once they are there.
+        for name, field in listed_fields(request, exposure, row, form).items():
+            form.fields[name] = copy(field)
+            form.fields[name].required = False
+    for field in form.fields.values():
+        if isinstance(field, ModelChoiceField):
+            # Rows are named by their primary key, whatever the column stores.
+            field.to_field_name = None
+    known = {*visible_fields(request, exposure, row), *unread_fields(request, exposure, row)}
+    return Writing(form, writable_names(form, known))
+
+
+def writable_fields(request: MCPRequest, exposure: "ModelExposure") -> Mapping[str, Use]:
+    """Return how each field that the caller may set is written."""
+    add, change = writing_forms(request, exposure)
+    if add is None or change is None:
+        return {name: Use(_is_required(form.form, name)) for form in (add, change) if form for name in form.names}
+    found = {name: Use(_is_required(add.form, name), _only(name, change, "create only")) for name in add.names}
+    return {name: Use(False, _only(name, add, "update only")) for name in change.names} | found
+
+
+def _only(name: str, other: Writing, word: str) -> str:
+    return "" if name in other.names else word
 
 
 def _is_required(form: Any, name: str) -> bool:
     """Return whether a new row needs the field: what the page shows filled in stays as it is."""
     field = form.fields[name]
-    return bool(field.required) and form.get_initial_for_field(field, name) in field.empty_values
+    if not field.required or form.get_initial_for_field(field, name) not in field.empty_values:
+        return False
+    # A browser posts the first option of a select that has no blank one.
+    looks_up = isinstance(field, ModelChoiceField)
+    return looks_up or not any(value for _, value in first_choice(field.widget, name))
 
 
 def overview(request: MCPRequest, exposure: "ModelExposure") -> dict[str, Any]:
@@ -76,7 +157,7 @@ def overview(request: MCPRequest, exposure: "ModelExposure") -> dict[str, Any]:
     writable = writable_fields(request, exposure)
     payload["fields"] = ", ".join(_field(request, exposure, column, writable) for column in columns)
     own_names = {column.name for column in columns}
-    if extra := [name + "*" * required for name, required in writable.items() if name not in own_names]:
+    if extra := [_named_use(name, use) for name, use in writable.items() if name not in own_names]:
         payload["write_only"] = ", ".join(extra)
     if inlines := inline_names(request, exposure):
         payload["inlines"] = inlines
@@ -87,12 +168,18 @@ def overview(request: MCPRequest, exposure: "ModelExposure") -> dict[str, Any]:
     return payload
 
 
-def _field(request: MCPRequest, exposure: "ModelExposure", column: Column, writable: Mapping[str, bool]) -> str:
-    required = "*" if writable.get(column.name) else ""
-    words = [column.name + required, *type_words(request, column)]
+def _named_use(name: str, use: Use) -> str:
+    return f"{name}{'*' * use.required} {use.only}".strip()
+
+
+def _field(request: MCPRequest, exposure: "ModelExposure", column: Column, writable: Mapping[str, Use]) -> str:
+    use = writable.get(column.name)
+    words = [column.name + "*" * (use is not None and use.required), *type_words(request, column)]
     if column.name == exposure.opts.pk.name:
         return words[0] if words[1:] == ["integer"] else " ".join(words)
-    if writable and column.name not in writable and column.kind != "computed":
+    if use is not None:
+        words += [use.only] if use.only else []
+    elif writable and column.kind != "computed":
         words.append("ro")
     return " ".join(words)
 
@@ -102,7 +189,7 @@ def _filters(request: MCPRequest, exposure: "ModelExposure", columns: Iterable[C
     own = {column.path for column in columns}
     narrowed = exposure.get_filter_fields(request) is not None
     found = [name for name, path, _ in filters_of(request, exposure) if narrowed or path.column not in own]
-    return found + [_named(offer) for offer in named_filters_of(request, exposure)]
+    return found + [_named(offer) for offer in named_filters_of(request, exposure, told=True)]
 
 
 def _named(offer: Offer) -> str:

@@ -4,15 +4,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
+from django.forms import Field
 
 from ..context import MCPRequest
 from ..schemas import form_schema
+from ..schemas.formblanks import is_required
 from .arguments import alternatives
 from .controls import Button, Control, Pair, posted
 from .forms import field_entries
 from .responses import Page
 
-__all__ = ["BUTTON", "buttons_of", "control_schema", "own_controls", "page_entries", "page_schema"]
+__all__ = ["BUTTON", "buttons_of", "control_schema", "own_controls", "page_entries", "page_schema", "required_names"]
 
 BUTTON: Final = "_button"
 CANCELLING: Final = frozenset({"cancel", "_cancel", "back", "_back", "abort"})
@@ -27,20 +29,27 @@ def page_schema(page: Page) -> dict[str, Any]:
     if page.form is not None:
         hidden = [name for name, found in page.form.fields.items() if found.widget.is_hidden]
         schema = dict(form_schema(page.form, exclude=hidden))
-    required = list(schema.get("required", ()))
     properties = dict(schema.get("properties", {}))
     for name, control in own_controls(page).items():
         properties[name] = control_schema(control)
-        required += [name] if control.required else []
     buttons = buttons_of(page)
     if len(buttons) > 1:
         labels = "; ".join(f"{key}: {button.label}" for key, button in buttons.items())
         properties[BUTTON] = {"type": "string", "enum": list(buttons), "description": f"The button to press. {labels}"}
-        required.append(BUTTON)
-    schema["properties"] = properties
-    if required:
-        schema["required"] = required
-    return schema
+    schema = {**schema, "properties": properties, "required": required_names(page)}
+    return schema if schema["required"] else {name: value for name, value in schema.items() if name != "required"}
+
+
+def required_names(page: Page) -> list[str]:
+    """Return what has to be entered: also where the page shows a choice that nobody has made."""
+    names = []
+    for name, field in page.form.fields.items() if page.form is not None else ():
+        control = page.html.controls.get(page.form.add_prefix(name)) if page.form is not None else None
+        shown = not field.widget.is_hidden and not field.disabled
+        if shown and (is_required(field) or (control is not None and control.required)):
+            names.append(name)
+    names += [name for name, control in own_controls(page).items() if control.required]
+    return [*names, BUTTON] if len(buttons_of(page)) > 1 else names
 
 
 def control_schema(control: Control) -> dict[str, Any]:
@@ -87,7 +96,12 @@ def page_entries(request: MCPRequest, page: Page, form: Mapping[str, Any]) -> tu
         *([BUTTON] if len(buttons) > 1 else []),
     ]
     wrong = [f"Unknown field {name[:60]!r}. {alternatives(name, known)}" for name in form if name not in known]
+    # What the page shows at first is no answer.
+    absent = [name for name in required_names(page) if name != BUTTON and form.get(name) in (None, "", [])]
+    wrong += [f"{name}: {_required_words(fields.get(name))}" for name in absent]
     for name, value in form.items():
+        if name in absent:
+            continue
         if name in fields and page.form is not None:
             try:
                 entered = field_entries(request, fields[name], page.form.add_prefix(name), value)
@@ -98,10 +112,19 @@ def page_entries(request: MCPRequest, page: Page, form: Mapping[str, Any]) -> tu
             entries = [pair for pair in entries if pair[0] not in replaced] + entered
         elif name in own:
             items = value if isinstance(value, list) else [value]
+            choices = own[name].choices
+            if choices and not all(str(item) in choices for item in items):
+                wrong.append(
+                    f"{name}: choose {'any' if own[name].many else 'one'} of {', '.join(choices)[:MAX_LABELS]}."
+                )
             entries = [pair for pair in entries if pair[0] != name] + [(name, str(item)) for item in items]
     pressed = form.get(BUTTON) if len(buttons) > 1 else next(iter(buttons), None)
-    if pressed in buttons:
+    if isinstance(pressed, str) and pressed in buttons:
         entries.append((buttons[pressed].name, buttons[pressed].value))
     elif buttons:
         wrong.append(f"{BUTTON}: choose one of {', '.join(buttons)}.")
     return entries, wrong
+
+
+def _required_words(field: Field | None) -> str:
+    return str((field or Field()).error_messages["required"])

@@ -6,9 +6,9 @@ from typing import Any
 from django.forms import FileField, ModelChoiceField
 
 from ..context import MCPRequest
-from ..schemas.formblanks import MAX_CHOICES, Option, fields_of, is_required, model_of, options_of
+from ..schemas.formblanks import MAX_CHOICES, Option, fields_of, model_of, options_of
 from ..serializers import pk_text
-from .pageforms import BUTTON, buttons_of, control_schema, own_controls
+from .pageforms import BUTTON, buttons_of, control_schema, own_controls, required_names
 from .responses import Page
 
 __all__ = ["page_question"]
@@ -17,25 +17,22 @@ __all__ = ["page_question"]
 def page_question(request: MCPRequest, page: Page) -> dict[str, Any] | None:
     """Return the page as a form of plain fields, None where it has a field that such a form cannot have."""
     properties: dict[str, Any] = {}
-    required: list[str] = []
+    required = required_names(page)
     if page.form is not None:
         fields = fields_of(page.form, lambda field: _visible_options(request, field))
         for name, field in fields.items():
             if field is not None:
                 properties[name] = field
-            elif not isinstance(page.form.fields[name], FileField):
+            elif not isinstance(page.form.fields[name], FileField) or name in required:
                 return None
-        required = [name for name in properties if is_required(page.form.fields[name])]
     for name, control in own_controls(page).items():
         if control.many and not control.choices:
             return None
         properties[name] = {**control_schema(control), "title": name.replace("_", " ").strip().capitalize()}
-        required += [name] if control.required else []
     buttons = buttons_of(page)
     if len(buttons) > 1:
         choices = [{"const": key, "title": button.label} for key, button in buttons.items()]
         properties[BUTTON] = {"type": "string", "title": "Go on with", "oneOf": choices}
-        required.append(BUTTON)
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 

@@ -14,6 +14,7 @@ from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
 from ..context import MCPRequest
+from ..sensitive import without_new_secrets
 from .controls import Pair, as_files, as_query
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ def said(request: Any) -> list[dict[str, str]]:
         text = str(message.message)
         if isinstance(message.message, SafeString):
             text = unescape(strip_tags(text))
+        # A secret that is shown this once is for the person, in the admin.
+        text = without_new_secrets(text)
         # A project may have its own words for the levels, for its style sheets.
         messages.append({"level": DEFAULT_TAGS.get(message.level, message.level_tag), "text": text})
     return messages

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import islice
-from time import perf_counter
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
-from django.db.models import DateTimeField
+from django.db.models import DateTimeField, Model
 
 from ..addresses import row_uri_pattern
 from ..conf import settings
@@ -23,8 +23,10 @@ from ..lookups import Condition
 from ..ordering import client_order_key, sortable_names
 from ..pages import Page, read_page
 from ..pagination import OrderKey, read_cursor, write_cursor
+from ..places import go_to
 from ..queries import COUNT_CAP, PageQuery, count_rows
 from ..relativedates import local_now, seen_from
+from ..schemas.values import FREE_OBJECT
 from ..serializers import clean_text
 from ..visibility import related_exposure
 from .arguments import (
@@ -38,6 +40,7 @@ from .arguments import (
     search_argument,
 )
 from .base import RecordTool, ToolResult
+from .filters import opening_hint
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
@@ -48,8 +51,10 @@ ALWAYS_LOAD: Final = {"anthropic/alwaysLoad": True}
 NAMES: Final = {"type": "array", "items": {"type": "string"}}
 # Characters of a value in a row that is too large for a result by itself.
 LAST_RESORT: Final = 60
-# Seconds after which a page is worth a word about its order, and orders that are named as faster ones.
-SLOW_PAGE: Final = 0.1
+# Rows of a table whose order is worth a word, seconds for which it is known whether there are so many, and orders that
+# are named as faster ones.
+LONG_TABLE: Final = 10_000
+KNOWN_FOR: Final = 3_600
 MAX_QUICK: Final = 3
 # Of the time of the call, for counting what the page does not show.
 COUNT_SHARE: Final = 0.5
@@ -101,16 +106,15 @@ def page_payload(request: MCPRequest, query: PageQuery, *, count: bool = False) 
     Raises:
         ToolError: the database has no such value as a filter names.
     """
-    started = perf_counter()
     page = read_page(request, query)
-    if perf_counter() - started > SLOW_PAGE and not query.conditions and not query.search:
+    if page.more and not query.conditions and not query.search:
         page.notes += _order_hint(request, query)
-    kept = _fitting(page, settings.RESULT_CHARS)
+    kept = _fitting(page, request.mcp.result_chars)
     payload: dict[str, Any] = {"model": query.exposure.label}
     if count:
         payload["count"] = _count(request, query, page)
     payload["returned"] = kept
-    hints = [*page.notes, *([] if page.rows else _key_hints(request, query))]
+    hints = [*page.notes, *opening_hint(query.conditions), *([] if page.rows else _key_hints(request, query))]
     more = kept < len(page.rows) or page.more
     if more:
         try:
@@ -147,9 +151,9 @@ def _count(request: MCPRequest, query: PageQuery, page: Page) -> int | str:
 
 
 def _order_hint(request: MCPRequest, query: PageQuery) -> list[str]:
-    """Return what to say of a slow page whose order no index serves, and which orders one does."""
+    """Return what to say of a page of a long table whose order no index serves, and which orders one does."""
     exposure = query.exposure
-    if is_served(exposure.model, query.ordering):
+    if is_served(exposure.model, query.ordering) or not _is_long(exposure.model, int(monotonic() // KNOWN_FOR)):
         return []
     quick = (
         name
@@ -162,6 +166,13 @@ def _order_hint(request: MCPRequest, query: PageQuery) -> list[str]:
     path = query.ordering[0].path
     order = f"the order by {path}" if client_order_key(request, exposure, path) is not None else "this order"
     return [f"no index serves {order}, so each page sorts all rows{instead}"]
+
+
+@lru_cache(maxsize=1024)
+def _is_long(model: type[Model], when: int) -> bool:
+    """Return whether the table is long, asked once for each ``when``."""
+    with read_limits():
+        return bool(model._base_manager.order_by("pk").values_list("pk")[LONG_TABLE : LONG_TABLE + 1])
 
 
 def _key_hints(request: MCPRequest, query: PageQuery) -> Iterator[str]:
@@ -215,7 +226,7 @@ class QueryRecords(RecordTool):
         "properties": {
             "model": {"type": "string"},
             "filters": {
-                "type": "object",
+                **FREE_OBJECT,
                 "description": 'Also {"or": [{..}, {..}]}, {"not": {..}}; dates also as today-30d, last month',
             },
             "search": {"type": "string"},
@@ -244,5 +255,6 @@ class QueryRecords(RecordTool):
         """Return one page."""
         given = check_names(arguments, self.input_schema["properties"])
         exposure = exposure_argument(request, given.get("model"))
+        go_to(request, exposure, "changelist")
         count = flag_argument(given.get("count"), "count")
         return ToolResult(structured=page_payload(request, read_query(request, exposure, given), count=count))

@@ -14,6 +14,7 @@ from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..labels import label_of
 from ..pages import show_row
+from ..places import go_to
 from ..resources.files import download_url, is_file
 from ..rows import FoundRow, find_row
 from ..serializers import clean_text
@@ -66,7 +67,7 @@ def record_payload(
             "delete": _may(request, exposure.has_delete_permission, obj),
         },
     }
-    cut = _cut(values, settings.RESULT_CHARS)
+    cut = _cut(values, request.mcp.result_chars)
     hints = list(page.notes)
     if cut:
         hints.append(f"cut for length: {', '.join(cut)}; name one of them in fields to read more")
@@ -129,7 +130,7 @@ class GetRecord(RecordTool):
         "type": "object",
         "properties": {
             "model": {"type": "string"},
-            "pk": {"type": ["string", "integer"]},
+            "pk": {"type": "string"},
             "uri": {"type": "string", "description": "django://app/model/pk"},
             "fields": NAMES,
             "history": {"type": "boolean", "description": "Also who changed what"},
@@ -156,12 +157,14 @@ class GetRecord(RecordTool):
                 exposure = get_exposure(request, address.label)
                 if address.pk is None or address.field_name is not None:
                     raise NotFound
+                go_to(request, exposure, "change", address.pk)
                 return exposure, find_row(request, exposure, address.pk)
             except NotFound:
                 raise ToolError(RECORD_NOT_FOUND) from None
         if given.get("model") is None or given.get("pk") is None:
             raise ToolError("Name the record by model and pk, or by uri.")
         exposure = exposure_argument(request, given["model"])
+        go_to(request, exposure, "change", given["pk"])
         try:
             return exposure, find_row(request, exposure, given["pk"])
         except NotFound:
@@ -186,6 +189,10 @@ def _chosen(
         return None, None
     wanted = names_argument(value, "fields", MAX_FIELDS)
     inlines = {inline.name for inline in inlines_of(request, exposure, row)}
-    columns = fields_argument(request, exposure, [name for name in wanted if name not in inlines])
     shown = visible_fields(request, exposure, row)
-    return [column.name for column in columns if column.name in shown], [name for name in wanted if name in inlines]
+    # The page of this row may show what pages of others do not.
+    others = [name for name in wanted if name not in inlines and name not in shown]
+    columns = fields_argument(request, exposure, others) if others else ()
+    names = [name for name in wanted if name in shown and name not in inlines]
+    names += [column.name for column in columns if column.name in shown]
+    return names, [name for name in wanted if name in inlines]

@@ -39,13 +39,14 @@ class File:
     mime_type: str
     body: str | bytes
 
-    def described(self) -> dict[str, Any]:
-        """Return the file for a structured result; of a long text only its beginning."""
+    def described(self, room: int) -> dict[str, Any]:
+        """Return the file for a structured result of ``room`` characters; of a long text only its beginning."""
+        shown = min(SHOWN_TEXT, room // 2)
         raw = self.body.encode() if isinstance(self.body, str) else self.body
         found: dict[str, Any] = {"name": self.name, "mime_type": self.mime_type, "bytes": len(raw)}
         if isinstance(self.body, str):
-            found["truncated"] = len(self.body) > SHOWN_TEXT
-            found["text"] = self.body[:SHOWN_TEXT]
+            found["truncated"] = len(self.body) > shown
+            found["text"] = self.body[:shown]
         return found
 
 
@@ -188,10 +189,9 @@ def _read_page(request: MCPRequest, response: HttpResponseBase, html: str) -> An
     context = getattr(response, "context_data", None) or {}
     form = next((value for value in context.values() if isinstance(value, BaseForm)), None)
     title = str(context.get("title") or "")
+    every = read_forms(html)
     forms = [
-        (urlsplit(urljoin(request.path, found.action)).path, found)
-        for found in read_forms(html)[1:]
-        if found.method == "post"
+        (urlsplit(urljoin(request.path, found.action)).path, found) for found in every[1:] if found.method == "post"
     ]
     asking = [(path, found) for path, found in forms if _asks(found, form)]
     for path, found in asking:
@@ -200,10 +200,11 @@ def _read_page(request: MCPRequest, response: HttpResponseBase, html: str) -> An
     for path, found in forms:
         if own_view(request, path) is not None:
             return Answer(page=Page(found, form, title, target=path))
-    if asking or form is not None:
+    # A page may leave its form out, to say why there is nothing to ask.
+    if asking or (form is not None and any(_asks(found, form) for found in every)):
         raise ToolError("This action goes on in a page of its own. Nothing was changed. Run it in the admin.")
-    text = " ".join(part for found in read_forms(html) for part in found.text)
-    return Answer(text=text[: settings.RESULT_CHARS])
+    text = " ".join(part for found in every for part in found.text)
+    return Answer(text=text[: request.mcp.result_chars])
 
 
 def _asks(html: HtmlForm, form: BaseForm | None) -> bool:

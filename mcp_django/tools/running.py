@@ -19,12 +19,13 @@ from ..context import MCPRequest
 from ..elicitation import issue, redeem
 from ..exceptions import InputRequired, ToolError
 from ..labels import label_of
+from ..places import go_to
 from ..protocol.content import Content, EmbeddedResource, ResourceLink
 from ..questions import Answers, Question, answered_together
 from ..schemas import to_jsonable
 from ..schemas.steps import finished
 from .base import ToolResult, rows_changed
-from .confirming import CHANGED, MAX_LABELS, can_ask, confirm, listed, rows_question, settle
+from .confirming import CHANGED, CONFIRM, MAX_LABELS, can_ask, confirm, listed, quoted, rows_question, settle
 from .controls import Pair
 from .fallback import answers_schema, can_be_direct
 from .forms import error_lines
@@ -80,6 +81,7 @@ class ActionCall:
         Raises:
             ToolError: the action refused, the call does not fit it, or a row is not there; nothing was changed.
         """
+        go_to(self.request, self.action.exposure, "changelist")
         selection = select_rows(self.request, self.action.exposure, self.picked)
         self.rows, self.by_query = selection.rows, selection.by_query
         self._check_rows()
@@ -136,9 +138,10 @@ class ActionCall:
             posted = frozenset(page.selected)
             rows = [row for row in rows if str(row.pk) in posted]
         exposure = self.action.exposure
-        with refusals(), self._transaction() as aliases:
+        with refusals(undone=self.action.atomic), self._transaction() as aliases:
             posting = changelist_request(self.request, exposure, entries)
-            value = self._invoke(posting, rows, values, page)
+            with exposure.recording(posting):
+                value = self._invoke(posting, rows, values, page)
             outcome = self._read(posting, value, len(rows))
             if outcome.page is not None:
                 for alias in aliases:
@@ -183,7 +186,7 @@ class ActionCall:
                 result["record"] = answer.record
                 content.append(ResourceLink(answer.record["uri"], answer.record["label"] or answer.record["uri"]))
             if answer.file is not None:
-                result["file"] = answer.file.described()
+                result["file"] = answer.file.described(self.request.mcp.result_chars)
                 uri = f"attachment:{self.action.key}/{answer.file.name}"
                 content.append(EmbeddedResource(uri, answer.file.body, answer.file.mime_type))
         elif value is not None:
@@ -199,31 +202,34 @@ class ActionCall:
     @property
     def _confirms(self) -> bool:
         """Whether it is asked before the action runs: rows that nobody has named are shown first."""
-        return self.action.confirms or (self.by_query and not self.action.read_only)
+        return self.action.confirms or (self.by_query and not self.action.only_looks)
 
     @property
     def _consent(self) -> str:
         warning = "this cannot be undone by itself. " if self.action.confirms else ""
-        which = f"all {len(self.rows)} rows that match" if self.by_query else "these rows"
+        count = len(self.rows)
+        matching = f"all {count} rows that match" if count > 1 else "the one row that matches"
+        which = matching if self.by_query else "these rows" if count > 1 else "this row"
         return f"{self.action.title}: {warning}Confirm it for {which}."
 
     def _shown(self, message: str) -> str:
         """Return a message to the client's user: what is asked, and of which rows."""
         labels = listed(self._labels(self.rows[:MAX_LABELS]), len(self.rows))
-        given = "; ".join(f"{name}: {value}" for name, value in self.arguments.items())
+        given = "; ".join(f"{name} = {quoted(value)}" for name, value in self.arguments.items())
         told = f"\nWith {given[:MAX_ARGUMENTS]}" if given else ""
-        return f"{message}{told}\n{self.action.exposure.label}, {len(self.rows)}: {labels}"
+        return f"{message}{told}\n\n{self.action.exposure.label} ({len(self.rows)}): {labels}"
 
     def _confirm(self) -> None:
         confirm(self.request, self._shown(self._consent), [self.action.key, *self.rows])
 
     def _ask_directly(self, asked: Sequence[Question]) -> ToolResult:
         """Ask by a result what the action asks the client's user, and for confirmation if it needs that."""
+        asked = [question for question in asked if question.key != CONFIRM]
         consent = [self._consent] if self._confirms else []
         message = "\n".join([*consent, *(str(question.params["message"]) for question in asked)])
         failed = [question.reason for question in asked if question.reason]
         more = {"errors": failed} if failed else {}
-        return self._ask(message, **more, form=answers_schema(self.request, asked))
+        return self._ask(message, **more, form=answers_schema(self.request, asked, without=CONFIRM))
 
     def _ask_page(self, page: Page, values: Mapping[str, Any]) -> ToolResult:
         """Ask what the page asks: the client's user where the client can, and by a result where not."""
@@ -232,7 +238,14 @@ class ActionCall:
             return self._page_result(page)
         message = self._shown(page.message or self.action.title)
         self.asked = rows_question("_form", message, [self.action.key, *self.rows], schema)
-        self.form = settle(self.request, self.asked)
+        try:
+            self.form = settle(self.request, self.asked)
+        except InputRequired as unanswered:
+            [question] = unanswered.questions
+            if not can_be_direct(self.request, [question]):
+                raise
+            self.asked = None
+            return self._page_result(page, [question.reason])
         return self._answer(page, values)
 
     def _ask(self, message: str, **more: Any) -> ToolResult:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from django.core.exceptions import ValidationError
 from django.db import router
 from django.db.models import Model
 from django.forms import all_valid
@@ -15,15 +14,18 @@ from django.utils.datastructures import MultiValueDict
 
 from ..context import MCPRequest
 from ..exceptions import ToolError
+from ..repairs import keep_stored
 from ..uploads import uploads_taken
 from .adminpage import as_page
 from .constraints import duplicate_note
 from .controls import as_files, as_query
-from .forms import HIDDEN_ERROR, error_lines, filled, page_entries, prepopulated, refuse, writable_names
+from .entering import Entered, enter, filled
+from .forms import HIDDEN_ERROR, error_lines, prepopulated, refuse, writable_names
 from .history import log_addition, log_change
 from .inlineforms import formset_errors, is_changed, prepare
 from .inlinerows import InlinePost
 from .inlines import inlines_of
+from .listediting import ListedRow, listed_fields
 from .naming import NOT_SAVED, nameable, named_values
 from .serialsaving import save_with_serializer
 
@@ -49,10 +51,11 @@ def save_row(
     Raises:
         ToolError: a field is not one that the caller may write, or a value is not valid.
     """
-    if exposure.serializer_class is not None:
-        done = save_with_serializer(request, exposure, obj, values, tool)
-    else:
-        done = _save_with_form(request, exposure, obj, values, tool, messages)
+    with exposure.recording(request):
+        if exposure.serializer_class is not None:
+            done = save_with_serializer(request, exposure, obj, values, tool)
+        else:
+            done = _save_with_form(request, exposure, obj, values, tool, messages)
     uploads_taken(request, router.db_for_write(exposure.model))
     return done
 
@@ -66,11 +69,12 @@ def check_values(request: MCPRequest, exposure: "ModelExposure", obj: Model, val
     if exposure.serializer_class is not None:
         return
     page = _filled_page(request, exposure, obj, values)
-    lines = [f"{name}: {' '.join(error.messages)}" for name, error in page.wrong.items()]
+    lines = [f"{name}: {' '.join(error.messages)}" for name, error in page.entered.wrong.items()]
+    lines += page.listed.errors() if page.listed is not None else []
     if not lines:
         with as_page(request, "POST", page.data, [], page.files):
             # Validation writes the values to the row, and it is not their time yet.
-            form = filled(page.draft, copy(obj), page.named, request.POST, request.FILES)
+            form = filled(page.draft, copy(obj), page.named, page.entered.exact, request.POST, request.FILES)
             named = tuple(f"{name}: " for name in page.named)
             lines = [line for line in error_lines(form, page.writable) if line.startswith(named)]
     if lines:
@@ -79,15 +83,20 @@ def check_values(request: MCPRequest, exposure: "ModelExposure", obj: Model, val
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """A page of the admin, filled in: its form at first, what was entered, and what the browser posts."""
+    """A page of the admin, filled in: its form at first, what was entered, and what the browser posts.
+
+    ``listed`` is what is entered in the admin's list instead; the page is left out where that is all.
+    """
 
     draft: Any
     posts: Sequence[InlinePost]
     writable: Collection[str]
     named: Mapping[str, Any]
-    wrong: Mapping[str, ValidationError]
+    entered: Entered
     data: QueryDict
     files: "MultiValueDict[str, Any]"
+    listed: ListedRow | None
+    is_left_out: bool
 
 
 def _filled_page(request: MCPRequest, exposure: "ModelExposure", obj: Model | None, values: Mapping[str, Any]) -> _Page:
@@ -98,14 +107,18 @@ def _filled_page(request: MCPRequest, exposure: "ModelExposure", obj: Model | No
         posts = _inline_posts(request, exposure, obj, draft)
         writable = writable_names(draft, nameable(request, exposure, obj))
         open_posts = {post.name: post for post in posts if post.is_writable()}
-        named = named_values(exposure, values, [*writable, *open_posts])
+        listed = listed_fields(request, exposure, obj, draft) if change else {}
+        named = named_values(exposure, values, [*writable, *listed, *open_posts])
+        for_list = {name: named.pop(name) for name in listed if name in named}
+        is_left_out = bool(for_list) and not named
         for post in posts:
             post.fill(named.pop(post.name, None) if post.name in open_posts else None)
         if not change and hasattr(exposure, "model_admin"):
             named |= prepopulated(exposure.model_admin.get_prepopulated_fields(request), draft, named, writable)
-        entries, wrong = page_entries(request, draft, named)
-    entries += [entry for post in posts for entry in post.entries]
-    return _Page(draft, posts, writable, named, wrong, as_query(entries), as_files(entries))
+        entered = enter(request, draft, named)
+    entries = entered.data + [entry for post in posts for entry in post.entries]
+    row = ListedRow(request, exposure, obj, for_list) if obj is not None and for_list else None
+    return _Page(draft, posts, writable, named, entered, as_query(entries), as_files(entries), row, is_left_out)
 
 
 def _save_with_form(
@@ -116,15 +129,32 @@ def _save_with_form(
     tool: str,
     messages: list[dict[str, str]] | None,
 ) -> tuple[Model, list[str]]:
+    page = _filled_page(request, exposure, obj, values)
+    saved, changed = (
+        (obj, []) if obj is not None and page.is_left_out else _save_page(request, exposure, obj, page, tool, messages)
+    )
+    if page.listed is not None:
+        saved, more = page.listed.save(tool, messages)
+        changed += more
+    return saved, changed
+
+
+def _save_page(
+    request: MCPRequest,
+    exposure: "ModelExposure",
+    obj: Model | None,
+    page: _Page,
+    tool: str,
+    messages: list[dict[str, str]] | None,
+) -> tuple[Model, list[str]]:
     """Do what ``ModelAdmin.changeform_view`` does with a post, in its order."""
     change = obj is not None
-    page = _filled_page(request, exposure, obj, values)
     with as_page(request, "POST", page.data, messages, page.files):
-        form = filled(page.draft, obj, page.named, request.POST, request.FILES)
+        form = filled(page.draft, obj, page.named, page.entered.exact, request.POST, request.FILES)
         posted = _posted(request, exposure, form, page.posts, change)
         formsets = [formset for _, formset in posted]
         form.full_clean()
-        refuse(form, page.wrong)
+        refuse(form, page.entered.wrong)
         saved = exposure.save_form(request, form, change) if not form.errors else form.instance
         for post, formset in posted:
             prepare(post, formset)
@@ -133,6 +163,8 @@ def _save_with_form(
         lines += [line for post, formset in posted for line in formset_errors(post, formset)]
         if lines or not valid:
             raise ToolError("\n".join([NOT_SAVED, *dict.fromkeys(lines or [HIDDEN_ERROR])]))
+        if change:
+            keep_stored(saved, page.named)
         exposure.save_model(request, saved, form, change)
         exposure.save_related(request, form, formsets, change)
         message = exposure.construct_change_message(request, form, formsets, add=not change)

@@ -13,6 +13,7 @@ from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..queries import COUNT_CAP, narrowed
+from ..schemas.values import FREE_OBJECT
 from .arguments import RECORD_NOT_FOUND, filters_argument, flag_argument, search_argument
 from .inputs import as_pks, pick_rows, rows_by_key
 
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["EVERYTHING", "QUERY", "Selection", "queryset_of", "select_rows"]
 
-PKS: Final[Mapping[str, Any]] = {"type": "array", "items": {"type": ["integer", "string"]}}
+PKS: Final[Mapping[str, Any]] = {"type": "array", "items": {"type": "string"}}
 # Properties of the schema of a tool that takes rows, and of one that takes all of them, too.
 QUERY: Final[Mapping[str, Any]] = {
     "pks": PKS,
-    "filters": {"type": "object", "properties": {}, "description": "Or all that match"},
+    "filters": {**FREE_OBJECT, "description": "Or all that match"},
     "search": {"type": "string"},
 }
 EVERYTHING: Final[Mapping[str, Any]] = {**QUERY, "all": {"type": "boolean"}}

@@ -8,8 +8,7 @@ from django.db.models import Case, F, Q, When
 
 from ..context import MCPRequest
 from ..exceptions import ToolError
-from ..kinds import kind_of
-from ..lookups import is_joinable
+from ..kinds import is_joinable, kind_of
 from ..serializers import Column, resolve_column
 from ..visibility import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
 from .arguments import alternatives
@@ -49,7 +48,8 @@ class _Way:
 
 def is_countable(column: Column) -> bool:
     """Return whether the column is one of the database, whose values are shown as they are stored."""
-    return column.is_plain and column.kind in ("field", "relation")
+    # What the attribute in place of a column hides is not told by a total of it.
+    return column.is_plain and not column.by_instance and column.kind in ("field", "relation")
 
 
 def is_summable(column: Column) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ..context import MCPRequest
-from ..kinds import kind_of
+from ..kinds import choices_of, holds_many, kind_of
 from ..serializers import Column
 from ..visibility import related_exposure
 
@@ -27,8 +27,8 @@ def type_words(request: MCPRequest, column: Column) -> Sequence[str]:
         single = column.kind == "relation" or column.field.one_to_one
         return [*([] if single else ["list"]), related.label if related is not None else "key"]
     if getattr(column.field, "choices", None):
-        pairs = [(str(stored), str(label)) for stored, label in column.field.flatchoices if stored not in (None, "")]
-        return [choice_words(pairs)]
+        pairs = [(str(stored), str(label)) for stored, label in choices_of(column.field) if stored not in (None, "")]
+        return [*(["list"] if holds_many(column.field) else []), choice_words(pairs)]
     return [] if word == "text" else [word]
 
 

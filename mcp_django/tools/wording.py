@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any, Final
 
-import orjson
-
+from ..exceptions import ToolError
 from ..kinds import parse_text
+from ..protocol.errors import ParseError
+from ..protocol.messages import MAX_DEPTH, MAX_ITEMS, TooMuch, decode_text
 
 __all__ = ["alternatives", "is_short_text", "json_or_text"]
 
@@ -23,11 +24,17 @@ def alternatives(text: Any, names: Iterable[str]) -> str:
 
 
 def json_or_text(value: Any) -> Any:
-    """Return the JSON object or array that a text holds: some clients send those as text."""
+    """Return the JSON object or array that a text holds: some clients send those as text.
+
+    Raises:
+        ToolError: the JSON is over a bound of messages, which holds for all JSON that comes in.
+    """
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
-            return orjson.loads(value)
-        except orjson.JSONDecodeError:
+            return decode_text(value)
+        except TooMuch:
+            raise ToolError(f"The JSON is nested over {MAX_DEPTH} levels or has over {MAX_ITEMS} items.") from None
+        except ParseError:
             return value
     return value
 

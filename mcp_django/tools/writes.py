@@ -17,13 +17,16 @@ from ..context import MCPRequest
 from ..elicitation import issue, redeem
 from ..exceptions import NotFound, ToolError
 from ..labels import label_of
+from ..places import go_to
+from ..rows import whole_row
+from ..schemas.values import FREE_OBJECT
 from ..serializers import pk_text, render
-from ..visibility import get_row, visible_exposures
+from ..visibility import get_exposure, get_row, on_list, visible_exposures
 from .adminpage import as_page
 from .arguments import RECORD_NOT_FOUND, exposure_argument
 from .base import IDEMPOTENCY_KEY, WRITE, Tool, ToolResult
 from .bulk import delete_rows, picks_many, update_rows
-from .confirming import can_ask, confirm
+from .confirming import can_ask, confirm, quoted
 from .constraints import broken_constraint
 from .controls import as_query
 from .deletion import Deletion, plan_deletion
@@ -40,10 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["CreateRecord", "DeleteRecord", "UpdateRecord"]
 
 MODEL: Final = {"type": "string"}
-PK: Final = {"type": ["integer", "string"]}
+PK: Final = {"type": "string"}
 VALUES: Final = {
-    "type": "object",
-    "properties": {},
+    **FREE_OBJECT,
     "description": (
         "Values by field name, as describe_model lists them; a relation by primary key, an inline as a list of rows, "
         'a file as {"name","base64"}'
@@ -72,11 +74,27 @@ class WriteTool(Tool):
         """See :meth:`Tool.is_atomic`."""
         return True
 
+    def may_repeat(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """See :meth:`Tool.may_repeat`: the model can be written, and the row that was changed can."""
+        if "model" not in arguments:
+            return True
+        try:
+            exposure = get_exposure(request, arguments["model"])
+            if self.permission != "change" or arguments.get("pk") in (None, ""):
+                return self.allows(request, exposure)
+            go_to(request, exposure, "change", arguments["pk"])
+            return self.allows(request, exposure, get_row(request, exposure, arguments["pk"]))
+        except (NotFound, ToolError):
+            return False
+
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether there is a model that the caller may write so."""
         if settings.READ_ONLY:
             return False
-        return any(self.allows(request, exposure) for exposure in visible_exposures(request))
+        return any(
+            on_list(request, exposure, f"has_{self.permission}_permission", self.allows, exposure, default=False)
+            for exposure in visible_exposures(request)
+        )
 
     def allows(self, request: MCPRequest, exposure: "ModelExposure", *obj: Model) -> bool:
         """Return whether the caller has the permission for the model, or for a row of it."""
@@ -93,11 +111,12 @@ class WriteTool(Tool):
 def _locked_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> Model:
     """Return the row as it is now, and as it stays until the transaction ends."""
     try:
-        row = get_row(request, exposure, pk)
+        row = whole_row(request, exposure, pk)
         using = router.db_for_write(exposure.model, instance=row)
         if connections[using].features.has_select_for_update:
-            list(exposure.model._base_manager.using(using).select_for_update().filter(pk=row.pk))
-            row = get_row(request, exposure, pk)
+            rows = exposure.model._base_manager.using(using).filter(pk=row.pk)
+            list(rows.select_for_update().values_list("pk"))
+            row = whole_row(request, exposure, pk)
     except NotFound:
         raise ToolError(RECORD_NOT_FOUND) from None
     return row
@@ -113,9 +132,10 @@ def _saved_payload(
 ) -> ToolResult:
     if messages:
         head["messages"] = messages
+    go_to(request, exposure, "change", saved.pk)
     try:
         # Read anew: what the caller may see of it, with what the queryset adds.
-        row = get_row(request, exposure, pk_text(saved.pk))
+        row = whole_row(request, exposure, pk_text(saved.pk))
     except NotFound:
         head |= {"model": exposure.label, "pk": render(saved.pk), "note": GONE}
         return ToolResult(structured=head)
@@ -140,6 +160,7 @@ class CreateRecord(WriteTool):
         """See :meth:`Tool.call`."""
         given = taken(arguments, self.input_schema["properties"], required=["model", "values"])
         exposure = exposure_argument(request, given["model"])
+        go_to(request, exposure, "add")
         self.check_allowed(request, exposure)
         values = as_object(given["values"], "values")
         with refusals(partial(broken_constraint, request, exposure)), one_transaction(exposure.model, request):
@@ -180,6 +201,7 @@ class UpdateRecord(WriteTool):
             return update_rows(request, self, exposure, given)
         values = as_object(given["values"], "values")
         with refusals(partial(broken_constraint, request, exposure)), one_transaction(exposure.model, request):
+            go_to(request, exposure, "change", given["pk"])
             row = _locked_row(request, exposure, given["pk"])
             self.check_allowed(request, exposure, row)
             check_version(request, exposure, row, given.get("version"))
@@ -195,8 +217,10 @@ def _warning(deletion: Deletion) -> str:
 
 def _deletion_text(shown: Mapping[str, Any], deletion: Deletion) -> str:
     counts = ", ".join(f"{count} {kind}" for kind, count in deletion.counts.items())
-    row = f"{shown['model']} {shown['pk']}: {shown['label']}"
-    return f"{_warning(deletion)}\n{row}\nWith all that goes with it: {counts}"
+    return (
+        f"{_warning(deletion)} With all that goes with it: {counts}.\n\n"
+        f"{shown['model']} {quoted(shown['pk'])}: {quoted(shown['label'])}"
+    )
 
 
 class DeleteRecord(WriteTool):
@@ -229,6 +253,7 @@ class DeleteRecord(WriteTool):
         if picks_many(given):
             return delete_rows(request, self, exposure, given)
         with refusals(), one_transaction(exposure.model, request):
+            go_to(request, exposure, "delete", given["pk"])
             row = _locked_row(request, exposure, given["pk"])
             self.check_allowed(request, exposure, row)
             check_version(request, exposure, row, given.get("version"))

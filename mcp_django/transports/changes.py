@@ -7,7 +7,9 @@ once for each thing that changed, so that no burst can make it grow.
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import sessions
@@ -19,8 +21,9 @@ from ..protocol.errors import ProtocolError
 from ..protocol.messages import encode, error_response, notification
 from ..protocol.sse import event, event_id, priming
 from ..protocol.versions import is_at_least
-from ..server import Reply, in_thread
+from ..server import Reply
 from ..sessions import ClientSession
+from ..threads import in_thread
 from .connection import KEEP_ALIVE_EVERY, Connection
 from .dispatch import Changes, Listening
 from .leases import Lease
@@ -47,13 +50,24 @@ class Mailbox:
         self.wake = asyncio.Event()
         self.ended = False
         self._waiting: dict[tuple[str, str], tuple[str, Mapping[str, Any]]] = {}
+        self._uris: Collection[str] | None = None
         self._lock = threading.Lock()
 
     def put(self, method: str, params: Mapping[str, Any]) -> None:
         """Have a notification sent; it takes the place of one of the same thing that waits."""
         with self._lock:
-            self._waiting[method, params.get("uri", "")] = method, params
+            if self._takes(method, params):
+                self._waiting[method, params.get("uri", "")] = method, params
         self.ring()
+
+    def keep_only(self, uris: Collection[str]) -> None:
+        """Take updates of these resources and of no other from now on, and drop what waits of others."""
+        with self._lock:
+            self._uris = frozenset(uris)
+            self._waiting = {key: item for key, item in self._waiting.items() if self._takes(*item)}
+
+    def _takes(self, method: str, params: Mapping[str, Any]) -> bool:
+        return self._uris is None or method != UPDATED or params["uri"] in self._uris
 
     def end(self, reason: str = "") -> None:
         """Have the stream ended."""
@@ -93,7 +107,7 @@ class ChangeStream:
         def opened() -> Subscription:
             return open_subscription(request, uris=wanted, lists=kinds, deliver=mailbox.put, end=mailbox.end)
 
-        self.subscription = found = await in_thread("reads", opened)
+        self.subscription = found = await in_thread("reads", opened, owner=self.exchange.caller)
         return found
 
     async def send_changes(self) -> None:
@@ -181,11 +195,9 @@ class SessionStream(ChangeStream):
         self.missed = changes.missed
         self.number = 0
         self.lease = Lease(self.session.id)
-        # What the session is subscribed to, where that is news.
-        self.uris: tuple[str, ...] | None = None
+        # What the session is subscribed to since it changed, and what whoever changed it waits for.
+        self.news: deque[tuple[Sequence[str], str]] = deque()
         self.is_stale = False
-        # What whoever changed it waits for.
-        self.token = ""
 
     async def run(self) -> None:
         """Tell of changes to the lists and to what the session subscribed to, now or later."""
@@ -208,11 +220,12 @@ class SessionStream(ChangeStream):
         assert self.subscription is not None
         if self.is_stale:
             self.is_stale = False
-            self.uris = await in_thread("reads", self.session.stored_uris)
-        if self.uris is not None:
-            (subscription, uris, token), self.uris = (self.subscription, self.uris, self.token), None
-            await in_thread("reads", lambda: subscription.set_uris(uris))
-            hub.publish(sessions.topic(self.session.id), {"known": token})
+            self.learn(await in_thread("reads", self.session.stored_uris))
+        if self.news:
+            news = [self.news.popleft() for _ in range(len(self.news))]
+            await in_thread("reads", partial(self.subscription.set_uris, news[-1][0]), owner=self.exchange.caller)
+            for _, token in news:
+                self.say_known(token)
         if not await self.lease.hold():
             self.missed |= bool(self.mailbox.take())
             await self.connection.send_event()
@@ -238,8 +251,20 @@ class SessionStream(ChangeStream):
         elif news.get("ended"):
             self.mailbox.end()
         elif "uris" in news:
-            self.uris, self.token = tuple(news["uris"]), news["token"]
+            self.learn(news["uris"], news["token"])
         self.mailbox.ring()
+
+    def learn(self, uris: Sequence[str], token: str = "") -> None:
+        """Take note of what the session is subscribed to: what it is not is not told any more, whatever waits."""
+        self.mailbox.keep_only(uris)
+        self.news.append((uris, token))
+        if self.subscription is not None and set(uris).issubset(self.subscription.uris):
+            self.say_known(token)
+
+    def say_known(self, token: str) -> None:
+        """Let whoever changed what the session is subscribed to wait no more."""
+        if token:
+            hub.publish(sessions.topic(self.session.id), {"known": token})
 
     def render(self, method: str, params: Mapping[str, Any]) -> bytes:
         """See :meth:`ChangeStream.render`."""

@@ -5,17 +5,20 @@ becomes an event stream when there is something to tell or when it takes its tim
 """
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 from ..conf import settings
 from ..methods.base import Asked, Later
 from ..protocol.errors import InternalError
-from ..protocol.messages import encode, error_response, notification
+from ..protocol.messages import encode, error_response
 from ..protocol.sse import KEEP_ALIVE, event
-from ..server import Reply, in_thread, resume, resume_async
+from ..rates import caller_of
+from ..server import Reply, resume, resume_async
+from ..threads import BUSY, Busy, in_thread
 from .connection import KEEP_ALIVE_EVERY, ClientGone, Connection
 from .dispatch import Pending
+from .outgoing import Waiting
 
 if TYPE_CHECKING:
     from ..protocol.eras import Call
@@ -31,8 +34,14 @@ async def perform(exchange: "Exchange", call: "Call", later: Later) -> Reply | A
     """Do work that was put off where it belongs: on the loop, or in the pool for the project's own code."""
     if later.is_async:
         return await resume_async(exchange.request, call, later)
-    sensitive = exchange.request.mcp.site.needs_middleware
-    return await in_thread("slow", lambda: resume(exchange.request, call, later), thread_sensitive=sensitive)
+    request = exchange.request
+    work = lambda: resume(request, call, later)  # noqa: E731
+    sensitive = request.mcp.site.needs_middleware
+    try:
+        return await in_thread("slow", work, owner=caller_of(request), thread_sensitive=sensitive)
+    except Busy:
+        body = encode(error_response(call.id, InternalError(BUSY), modern=call.era.modern))
+        return Reply(body, 503)
 
 
 def timed_out(call: "Call") -> Reply:
@@ -49,18 +58,18 @@ class DirectCall:
         # Without a session nobody can be asked on the way, so that there is nothing to wait for.
         assert isinstance(pending.work, Later)
         self.later = pending.work
-        self.messages: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.waiting = Waiting()
 
     async def run(self) -> None:
         """Run the work, while watching the connection and telling what the call has to tell."""
         context = self.exchange.request.mcp
-        context.notify = self.notifier() if self.exchange.accepts_events else None
+        context.notify = self.waiting.put if self.exchange.accepts_events else None
         work = asyncio.ensure_future(perform(self.exchange, self.call, self.later))
-        work.add_done_callback(lambda _: self.messages.put_nowait(None))
+        work.add_done_callback(lambda _: self.waiting.wake.set())
         watch = asyncio.ensure_future(self.watch(work))
         try:
-            async with asyncio.timeout(settings.CALL_TIMEOUT):
-                await self.pump()
+            async with asyncio.timeout(self.exchange.time_left):
+                await self.pump(work)
             if work.cancelled():
                 raise ClientGone
             reply = work.result()
@@ -73,16 +82,6 @@ class DirectCall:
         assert isinstance(reply, Reply)
         await self.finish(reply)
 
-    def notifier(self) -> Any:
-        """Return what sends a notification from whatever thread it is called in."""
-        loop = asyncio.get_running_loop()
-
-        def notify(method: str, params: Mapping[str, Any]) -> None:
-            data = event(encode(notification(method, params)))
-            loop.call_soon_threadsafe(self.messages.put_nowait, data)
-
-        return notify
-
     async def watch(self, work: "asyncio.Future[Any]") -> None:
         """Stop the work when the client goes, in the era in which that is how a call is cancelled."""
         await self.connection.closed()
@@ -90,21 +89,19 @@ class DirectCall:
             self.exchange.request.mcp.cancelled.set()
             work.cancel()
 
-    async def pump(self) -> None:
+    async def pump(self, work: "asyncio.Future[Any]") -> None:
         """Send what the work has to tell until it is done; a quiet stream is kept alive by comments."""
         wait = STREAM_AFTER
-        while True:
-            try:
+        while not work.done() or self.waiting.wake.is_set():
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
-                    data = await self.messages.get()
-            except TimeoutError:
-                if not self.exchange.accepts_events:
-                    continue
-                data, wait = KEEP_ALIVE, KEEP_ALIVE_EVERY
-            if data is None:
-                return
-            await self.connection.open_stream(self.exchange.cors())
-            await self.connection.send_event(data)
+                    await self.waiting.wake.wait()
+            messages = [event(data) for data in self.waiting.take()]
+            if not messages and not work.done() and self.exchange.accepts_events:
+                messages, wait = [KEEP_ALIVE], KEEP_ALIVE_EVERY
+            if messages:
+                await self.connection.open_stream(self.exchange.cors())
+                await self.connection.send_event(b"".join(messages))
 
     async def finish(self, reply: Reply) -> None:
         """Send the answer, as the end of the stream if one was opened."""

@@ -27,6 +27,7 @@ from ..protocol.versions import MODERN
 from ..server import Reply, resume, resume_async, serve
 from ..sessions import ClientSession, find_session, open_session, topic
 from ..streams import Resumption, answer_question, cancel, owns
+from ..threads import Handover, LaneName
 from .limits import count_call
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ __all__ = [
     "begin",
     "conclude",
     "enter_session",
+    "lane_of",
     "rejection",
     "rerun",
     "run_batch",
@@ -60,6 +62,8 @@ JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 SESSION: Final = SESSION_HEADER.lower()
 LAST_EVENT: Final = LAST_EVENT_HEADER.lower()
+# Methods whose work is the project's rows and functions.
+QUERYING: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,7 @@ def enter_session(exchange: "Exchange", text: str | None) -> Response | None:
 # POST
 
 
-def take_post(exchange: "Exchange", body: bytes) -> Outcome:
+def take_post(exchange: "Exchange", body: bytes) -> Outcome | Handover[Outcome]:
     """Take a message of the client."""
     refusal = exchange.check_types() or enter_session(exchange, _session_id(exchange))
     if refusal is not None:
@@ -169,13 +173,23 @@ def _take_response(exchange: "Exchange", response: ClientResponse) -> Outcome:
     return Response(202) if resumption is None else Resumed(resumption)
 
 
-def _take_call(exchange: "Exchange", call: Call, message: bytes) -> Outcome:
+def _take_call(exchange: "Exchange", call: Call, message: bytes) -> Outcome | Handover[Outcome]:
     if call.id is None:
         take_notification(exchange, call)
         return Response(202)
     if call.method == "initialize" and exchange.session is not None:
         raise Rejected(InvalidRequest("Invalid request: the session is initialized already"), call.era, call.id)
     exchange.request.mcp.live = exchange.session is not None and exchange.accepts_events
+    work = lambda: exchange.guarded(lambda: _run_call(exchange, call, message))  # noqa: E731
+    return Handover(lane_of(call.method), exchange.caller, work)
+
+
+def lane_of(method: str) -> LaneName:
+    """Return where calls of a method run: those that read rows hold up nobody who asks for a list."""
+    return "queries" if method in QUERYING else "reads"
+
+
+def _run_call(exchange: "Exchange", call: Call, message: bytes) -> Outcome:
     try:
         outcome = begin(exchange, call)
     except InsufficientScope as error:
@@ -258,6 +272,9 @@ def run_batch(exchange: "Exchange", batch: Batch) -> tuple[Response, list[Resump
     """
     bodies, resumptions = [], []
     for item in batch.items:
+        if exchange.request.mcp.cancelled.is_set():
+            # The client was told that it took too long.
+            break
         if isinstance(item, ClientResponse):
             assert exchange.session is not None
             resumption = answer_question(exchange.session, item)

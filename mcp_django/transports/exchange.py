@@ -6,6 +6,7 @@ The order is the one clients rely on (a probe without a token is told how to get
 host, origin, size; then the token; then method, content type, and the message itself.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final, TypeVar
@@ -20,7 +21,7 @@ from ..context import MCPRequest
 from ..exceptions import AuthenticationFailed, InsufficientScope
 from ..methods.base import log_failure
 from ..oauth.bearer import challenge
-from ..oauth.resource import metadata_url, origin, resource_url
+from ..oauth.resource import is_ambiguous, metadata_url, origin, resource_url
 from ..oauth.scopes import ADMIN, default_scopes, expand
 from ..protocol.eras import Call
 from ..protocol.errors import InternalError, InvalidRequest
@@ -31,16 +32,23 @@ from ..protocol.modern import VERSION_HEADER
 from ..rates import caller_of
 from ..server import Reply
 from ..sessions import ClientSession
+from ..signin import restore
 from ..sites import MCPSite
+from ..threads import BUSY, Busy, Handover, renew_connections
 from ..uploads import upload_storage
 from .dispatch import EVENTS, JSON, Outcome, rejection, take_delete, take_get, take_post
-from .limits import LimitExceeded, concurrent, count_call, streaming
+from .limits import LimitExceeded, body_room, concurrent, count_call, streaming
+from .pages import endpoint_page, error_page, wants_page
 from .request import build_request, headers_of
 
-__all__ = ["Exchange"]
+__all__ = ["DJANGOS_REQUEST", "SHORT_BODY", "Exchange"]
 
 T = TypeVar("T")
 
+# In the scope, the request that Django has made of it.
+DJANGOS_REQUEST: Final = "mcp_django.request"
+# Bytes of a body that are read before it is known who sends it.
+SHORT_BODY: Final = 8 * 1024
 CORS_REQUEST_HEADERS: Final = (
     "Authorization, Content-Type, Accept, MCP-Protocol-Version, Mcp-Method, Mcp-Name, Mcp-Session-Id, Last-Event-ID"
 )
@@ -67,10 +75,13 @@ class Exchange:
         self.request.__dict__.update(attributes or {})
         self.request.mcp.can_stream = can_stream
         self.can_stream = can_stream
-        # The path that the endpoint is known by, which tokens are for.
-        self.resource_path = self.request.path
+        # Where the URLconf has the endpoint that tokens are for.
+        self.resource_path = self.request.path_info
+        self.original: Any = scope.get(DJANGOS_REQUEST)
         self.session: ClientSession | None = None
+        self.began = time.monotonic()
         self._places = ExitStack()
+        self._is_admitted = False
 
     def header(self, name: str) -> str | None:
         """Return the value of a header, None when it is absent or given more than once."""
@@ -78,9 +89,19 @@ class Exchange:
         return values[0] if len(values) == 1 else None
 
     @property
+    def wants_page(self) -> bool:
+        """Whether a person opened the endpoint in a browser."""
+        return wants_page(self.request.method or "", self.accept, has_token="authorization" in self.headers)
+
+    @property
     def allowed(self) -> str:
         """The methods that the endpoint takes, as in ``Allow``."""
         return allowed_methods(self.header(VERSION_HEADER), sessions=self.can_stream and settings.SESSIONS)
+
+    @property
+    def time_left(self) -> float:
+        """The seconds that are left of ``CALL_TIMEOUT``; waiting for a thread counts."""
+        return max(0.0, settings.CALL_TIMEOUT - (time.monotonic() - self.began))
 
     @property
     def caller(self) -> str:
@@ -125,7 +146,7 @@ class Exchange:
             return self.refuse(400, "Content-Length is given twice")
         if length is not None and length > settings.MAX_BODY_BYTES:
             return self.too_large()
-        return None
+        return endpoint_page(self.request, self.resource_path) if self.wants_page else None
 
     def too_large(self) -> Response:
         """Return the answer to a body over ``MAX_BODY_BYTES``."""
@@ -135,6 +156,10 @@ class Exchange:
     def too_long(self) -> Response:
         """Return the answer to a read that took longer than ``CALL_TIMEOUT``."""
         return self.refuse(503, f"The call took longer than {settings.CALL_TIMEOUT} s", {"Retry-After": "5"})
+
+    def busy(self) -> Response:
+        """Return the answer to a call for which no thread was free within ``QUEUE_TIMEOUT``."""
+        return self.refuse(503, BUSY, {"Retry-After": "5"})
 
     def too_slow(self) -> Response:
         """Return the answer to a body that did not arrive within ``BODY_TIMEOUT``."""
@@ -159,17 +184,37 @@ class Exchange:
         }
 
     def refuse(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-        """Answer a request that is no JSON-RPC message yet: an error without an id."""
+        """Answer a request that is no JSON-RPC message yet: an error without an id, or a page to a browser."""
+        if self.wants_page:
+            return error_page(status, message)
         body = encode(error_response(None, InvalidRequest(message), modern=True))
         return Response(status, body, headers=dict(headers or {}))
 
-    # With the body, in a worker thread
+    @property
+    def body_is_short(self) -> bool:
+        """Whether the body may be read before it is known who sends it, as far as it is short indeed."""
+        length = self.header("content-length")
+        return length is None or int(length) <= SHORT_BODY
 
-    def answer(self, body: bytes) -> Outcome:
+    # In a worker thread
+
+    def admit_body(self) -> Response | None:
+        """Authenticate who sends a long body, and return the refusal where it need not be read."""
+        return self.guarded(self._admit_body)
+
+    def _admit_body(self) -> Response | None:
+        self.admit()
+        if self.request.method != "POST":
+            return self.not_allowed()
+        length = self.header("content-length")
+        self._places.enter_context(body_room(self.caller, settings.MAX_BODY_BYTES if length is None else int(length)))
+        return self.check_types()
+
+    def answer(self, body: bytes) -> Outcome | Handover[Outcome]:
         """Authenticate, read the message, run it: the whole answer, or what has to be done elsewhere first."""
         return self.guarded(lambda: self._answer(body))
 
-    def _answer(self, body: bytes) -> Outcome:
+    def _answer(self, body: bytes) -> Outcome | Handover[Outcome]:
         self.admit()
         take = {"POST": take_post, "GET": take_get, "DELETE": take_delete}.get(self.request.method or "")
         if take is None:
@@ -177,12 +222,15 @@ class Exchange:
         return take(self, body)
 
     def admit(self) -> None:
-        """Find out who calls, and give the caller a place.
+        """Find out who calls, once, and give the caller a place.
 
         Raises:
             AuthenticationFailed: the request carries no token, or none that is good here.
             LimitExceeded: the caller has to wait.
         """
+        if self._is_admitted:
+            return
+        self._is_admitted = True
         self._authenticate()
         count_call(self.caller)
         self._places.enter_context(concurrent(self.caller))
@@ -206,6 +254,8 @@ class Exchange:
 
     def failed(self, error: Exception) -> Response:
         """Answer for what failed outside of a call, such as a database that is not there; it is logged under an id."""
+        if isinstance(error, Busy):
+            return self.busy()
         data = {"errorId": log_failure("The request", error)}
         body = encode(error_response(None, InternalError(data=data), modern=True))
         if isinstance(error, DatabaseUnavailable):
@@ -215,12 +265,25 @@ class Exchange:
     def _authenticate(self) -> None:
         request, context = self.request, self.request.mcp
         context.resource = resource_url(request, self.resource_path)
-        user, auth = self._credentials()
+        if is_ambiguous(self.resource_path):
+            raise AuthenticationFailed(invalid=True)
+        try:
+            user, auth = self._credentials()
+        except DatabaseUnavailable:
+            # The first query of a call: nothing has run that would run twice.
+            if not renew_connections():
+                raise
+            user, auth = self._credentials()
         request.META.pop("HTTP_AUTHORIZATION", None)
         request.user = user
+        if self.original is not None:
+            # Middleware that has kept the request asks it for the user when something is saved.
+            self.original.user = self.original._acached_user = user
         request.auth = auth  # type: ignore[attr-defined]
         context.scopes = getattr(auth, "scopes", expand([ADMIN]))
         context.client_id = getattr(auth, "client_id", "")
+        context.facts = getattr(auth, "facts", context.facts)
+        restore(request)
 
     def _credentials(self) -> tuple[Any, Any]:
         classes = settings.AUTHENTICATION_CLASSES

@@ -1,5 +1,7 @@
 """Files by URL: what ``create_upload`` takes, and what links to files of records give."""
 
+import contextlib
+import logging
 import os
 import tempfile
 from collections.abc import AsyncIterator
@@ -7,6 +9,7 @@ from typing import Any, Final
 
 from asgiref.sync import sync_to_async
 from django.core.files.base import File
+from django.core.files.storage import Storage
 from django.core.handlers.asgi import ASGIRequest
 from django.http import FileResponse, HttpRequest, HttpResponseBase, UnreadablePostError
 from django.urls import URLPattern, re_path
@@ -16,6 +19,7 @@ from ..conf import settings
 from ..context import MCPRequest
 from ..costs import read_limits
 from ..exceptions import NotFound
+from ..methods.base import log_failure
 from ..oauth.scopes import READ, WRITE
 from ..protocol.http import body_length
 from ..rates import caller_of, hit
@@ -23,14 +27,17 @@ from ..resources.files import DOWNLOADS, file_type, find_file, open_file
 from ..sites import MCPSite
 from ..tickets import TICKET
 from ..tools.uploads import UPLOADS, CreateUpload
-from ..uploads import upload_storage
+from ..uploads import remember_sent, upload_storage, was_sent
 from .limits import LimitExceeded
 from .ticketed import Refused, said, ticketed
 
 __all__ = ["file_urls"]
 
+logger = logging.getLogger("mcp_django")
+
 CHUNK: Final = 64 * 1024
 SPOOL: Final = 1024 * 1024
+NOT_KEPT: Final = "The server could not keep the file. You can send it again to the same URL."
 TAKEN: Final = "A file was sent here before. Ask for another URL."
 
 
@@ -49,10 +56,39 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
     if storage is None or not CreateUpload().has_permission(request):
         raise NotFound
     announced = _announced(original)
-    if storage.exists(name):
+    if was_sent(name) or storage.exists(name):
         raise Refused(409, TAKEN)
-    if (wait := hit("uploads", caller_of(request), settings.UPLOAD_RATE)) is not None:
+    _count(request)
+    try:
+        size, kept = _keep(original, announced, storage, name)
+    except Refused:
+        raise
+    except Exception as error:
+        # A full disk, or whatever a storage says: what it has of the file must not spend the URL.
+        identifier = log_failure("An upload", error)
+        with contextlib.suppress(Exception):
+            storage.delete(name)
+        raise Refused(507, f"{NOT_KEPT} (error {identifier})") from None
+    if kept != name:
+        # Another one was faster.
+        storage.delete(kept)
+        raise Refused(409, TAKEN)
+    remember_sent(name)
+    return said(201, f"Received {size} bytes.")
+
+
+def _count(request: MCPRequest) -> None:
+    try:
+        wait = hit("uploads", caller_of(request), settings.UPLOAD_RATE)
+    except Exception as error:
+        logger.warning("Uploads are refused, as the cache does not answer: %s", type(error).__name__)
+        raise Refused(503, "The server cannot take files at the moment. Send it again in some seconds.") from None
+    if wait is not None:
         raise LimitExceeded(wait)
+
+
+def _keep(original: HttpRequest, announced: int | None, storage: Storage, name: str) -> tuple[int, str]:
+    """Keep the body; return its length and the name that it got."""
     with tempfile.SpooledTemporaryFile(SPOOL) as body:
         try:
             size = _receive(original, body)
@@ -61,12 +97,7 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
         if announced is not None and announced != size:
             raise Refused(400, "The body is shorter than announced.")
         body.seek(0)
-        kept = storage.save(name, File(body, name))
-    if kept != name:
-        # Another one was faster.
-        storage.delete(kept)
-        raise Refused(409, TAKEN)
-    return said(201, f"Received {size} bytes.")
+        return size, storage.save(name, File(body, name))
 
 
 def _announced(original: HttpRequest) -> int | None:

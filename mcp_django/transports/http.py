@@ -6,7 +6,7 @@ package's own: each kind of answer watches its connection while it works.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from channels.consumer import AsyncConsumer
@@ -14,14 +14,14 @@ from channels.consumer import AsyncConsumer
 from ..conf import settings
 from ..exceptions import Cancelled
 from ..protocol.http import Response
-from ..server import in_thread
 from ..sites import MCPSite
+from ..threads import Busy, in_thread
 from . import dispatch
 from .changes import ListenStream, SessionStream
 from .connection import BodyTooLarge, ClientGone, Connection
 from .direct import DirectCall
 from .dispatch import Outcome
-from .exchange import Exchange
+from .exchange import SHORT_BODY, Exchange
 from .logged import LoggedCall, Tail
 from .shutdown import is_closing
 
@@ -39,7 +39,7 @@ class MCPConsumer(AsyncConsumer):
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         """Run the request as an ASGI application does."""
-        self.scope, self.connection = scope, Connection(receive, send)
+        self.scope, self.connection = scope, Connection(receive, send, scope.get("client"))
         self.watch_read: asyncio.Task[None] | None = None
         self.exchange = Exchange(self.site, scope, self.attributes)
         self.owns_place = True
@@ -69,19 +69,38 @@ class MCPConsumer(AsyncConsumer):
             return refusal
         try:
             async with asyncio.timeout(settings.BODY_TIMEOUT):
-                body = await self.connection.read_body()
+                body = await self.body()
         except BodyTooLarge:
             return self.exchange.too_large()
         except TimeoutError:
             return self.exchange.too_slow()
-        return await self.read(body)
+        return body if isinstance(body, Response) else await self.read(body)
+
+    async def body(self) -> bytes | Response:
+        """Return the body; a long one is read once it is known who sends it, or the refusal is returned instead."""
+        if self.exchange.body_is_short:
+            body = await self.connection.read_body(SHORT_BODY)
+            if body is not None:
+                return body
+        refusal = await self.at_the_door(self.exchange.admit_body)
+        return refusal or await self.connection.read_body() or b""
+
+    def at_the_door(self, work: Callable[[], Any]) -> "asyncio.Future[Any]":
+        """Do work in a thread that no call holds up; the rest of it, if any, where it belongs."""
+        return in_thread("door", work, thread_sensitive=self.site.needs_middleware)
+
+    def answer(self, body: bytes) -> Any:
+        """Return what the message in the body comes to, or the rest of the work; called in a thread."""
+        return self.exchange.answer(body)
 
     async def read(self, body: bytes) -> Any:
         """Return what the message in the body comes to; the wait ends with the client's or with the call's time."""
-        work = in_thread("reads", lambda: self.exchange.answer(body), thread_sensitive=self.site.needs_middleware)
+        work = self.at_the_door(lambda: self.answer(body))
         watching = asyncio.get_running_loop().call_later(WATCH_AFTER, self.begin_watch, work)
         try:
             return await work
+        except Busy:
+            return self.exchange.busy()
         finally:
             watching.cancel()
             if self.watch_read is not None:
@@ -94,7 +113,7 @@ class MCPConsumer(AsyncConsumer):
     async def give_up(self, work: asyncio.Future[Any]) -> None:
         """End the wait for a read when its client has gone, for it has changed nothing, or its time is over."""
         try:
-            async with asyncio.timeout(settings.CALL_TIMEOUT):
+            async with asyncio.timeout(self.exchange.time_left):
                 await self.connection.closed()
         except TimeoutError:
             outcome: Any = self.exchange.too_long()
@@ -106,6 +125,8 @@ class MCPConsumer(AsyncConsumer):
     async def carry_out(self, outcome: Any) -> None:
         """Answer as the outcome says."""
         exchange, connection = self.exchange, self.connection
+        if hasattr(exchange.request, "user"):
+            connection.owner = exchange.caller
         match outcome:
             case Response():
                 await connection.respond(outcome)
@@ -132,7 +153,7 @@ class MCPConsumer(AsyncConsumer):
         if isinstance(started, Response):
             await self.connection.respond(started)
         elif isinstance(started, str):
-            await Tail(exchange, self.connection, started, 0, pending.call.version).run(call.hung_up)
+            await Tail(exchange, self.connection, started, 0, pending.call.version, call.log).run(call.hung_up)
         else:
             # A cancelled call has no answer, and the request must have one.
             await self.connection.open_stream(exchange.cors())
@@ -157,7 +178,17 @@ class MCPConsumer(AsyncConsumer):
         """Answer several messages at once."""
         exchange = self.exchange
         work = lambda: exchange.guarded(lambda: dispatch.run_batch(exchange, batched.batch))  # noqa: E731
-        found = await in_thread("slow", work, thread_sensitive=self.site.needs_middleware)
+        try:
+            async with asyncio.timeout(exchange.time_left):
+                found = await in_thread(
+                    "slow", work, owner=exchange.caller, thread_sensitive=self.site.needs_middleware
+                )
+        except Busy:
+            found = exchange.busy()
+        except TimeoutError:
+            # The thread goes no further than to the end of the message that it is at.
+            exchange.request.mcp.cancelled.set()
+            found = exchange.too_long()
         response, resumptions = (found, []) if isinstance(found, Response) else found
         await self.connection.respond(response)
         for resumption in resumptions:

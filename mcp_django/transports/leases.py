@@ -9,10 +9,9 @@ import logging
 import secrets
 from typing import Final
 
-from django.core.cache import cache
-
-from ..server import in_thread
 from ..sessions import lease_key
+from ..sharedcache import cache
+from ..threads import in_thread
 
 __all__ = ["Lease"]
 

@@ -17,17 +17,18 @@ from .. import sessions, streams
 from ..events import hub
 from ..events.subscriptions import open_subscription
 from ..exceptions import InsufficientScope
-from ..methods.base import Asked, Later
+from ..methods.base import Later
 from ..protocol.eras import Call
 from ..protocol.errors import InvalidRequest
 from ..protocol.http import Response
 from ..protocol.inbound import Rejected, classify
 from ..protocol.messages import encode, error_response, notification
-from ..server import Reply, in_thread
+from ..server import Reply
 from ..sessions import ClientSession
 from ..sites import MCPSite
+from ..threads import Handover, in_thread
 from .changes import LISTS, Mailbox
-from .dispatch import begin, enter_session, rejection, take_notification
+from .dispatch import begin, enter_session, lane_of, rejection, take_notification
 from .exchange import Exchange
 from .http import MCPConsumer
 from .logged import LoggedCall, Tail
@@ -43,14 +44,18 @@ PARAMETER: Final = "session_id"
 class SSEConsumer(MCPConsumer):
     """Answers one HTTP request of the transport: the GET of a stream, or the POST of a message."""
 
-    async def read(self, body: bytes) -> "Response | str | Taken":
+    async def outcome(self) -> "Response | str | Taken":
         """Return what the request comes to: a whole answer, the id of a new session, or a call that was taken."""
-        exchange = self.exchange
-        path = exchange.request.path.rstrip("/")
-        exchange.resource_path = path.removesuffix(MESSAGES)
+        self.exchange.resource_path = self.exchange.request.path_info.rstrip("/").removesuffix(MESSAGES)
+        found: Response | str | Taken = await super().outcome()
+        return found
+
+    def answer(self, body: bytes) -> "Response | str | Taken | Handover[Response | Taken]":
+        """Return the same for the body, or the rest of the work."""
         query = parse_qs(self.scope.get("query_string", b"").decode("latin1"))
-        session_id = query.get(PARAMETER, [""])[-1] if path.endswith(MESSAGES) else None
-        return await self.in_thread(lambda: exchange.guarded(lambda: self.take(session_id, body)))
+        posted = self.exchange.request.path_info.rstrip("/").endswith(MESSAGES)
+        session_id = query.get(PARAMETER, [""])[-1] if posted else None
+        return self.exchange.guarded(lambda: self.take(session_id, body))
 
     async def carry_out(self, outcome: "Response | str | Taken") -> None:
         """Answer as the outcome says."""
@@ -78,7 +83,8 @@ class SSEConsumer(MCPConsumer):
         session = await self.in_thread(lambda: sessions.find_session(exchange.request, session_id))
         stream_id = await self.in_thread(lambda: streams.open_stream(session, None, b"", session.version))
         await connection.open_stream(exchange.cors())
-        where = f"{exchange.resource_path}{MESSAGES}?{PARAMETER}={quote(session_id)}"
+        path = f"{exchange.request.META['SCRIPT_NAME']}{exchange.resource_path}{MESSAGES}"
+        where = f"{path}?{PARAMETER}={quote(session_id)}"
         await connection.send_event(endpoint_event(where))
         tail = Tail(exchange, connection, stream_id, 0, session.version)
         forwarder = Forwarder(exchange, session, stream_id, tail)
@@ -91,7 +97,7 @@ class SSEConsumer(MCPConsumer):
 
     # In a worker thread
 
-    def take(self, session_id: str | None, body: bytes) -> "Response | str | Taken":
+    def take(self, session_id: str | None, body: bytes) -> "Response | str | Handover[Response | Taken]":
         """Return a whole answer, the id of a new session, or a call whose answer goes out on the stream."""
         exchange = self.exchange
         exchange.admit()
@@ -103,7 +109,7 @@ class SSEConsumer(MCPConsumer):
         refusal = exchange.check_types() or enter_session(exchange, session_id)
         return refusal if refusal is not None else self.take_message(body)
 
-    def take_message(self, body: bytes) -> "Response | Taken":
+    def take_message(self, body: bytes) -> "Response | Handover[Response | Taken]":
         """Take a message of the client's."""
         exchange, session = self.exchange, self.exchange.session
         stream_id = streams.shared_stream(session) if session is not None else None
@@ -122,7 +128,8 @@ class SSEConsumer(MCPConsumer):
         if call.id is None:
             take_notification(exchange, call)
             return accepted
-        return Taken(call, body, stream_id, self.begin(session, call))
+        taken = lambda: Taken(call, body, stream_id, self.begin(session, call))  # noqa: E731
+        return Handover(lane_of(call.method), exchange.caller, lambda: exchange.guarded(taken))
 
     def begin(self, session: ClientSession, call: Call) -> Reply | Later:
         """Run a call, or as much of it as runs in this thread."""
@@ -148,13 +155,13 @@ class Taken:
 
 
 class SharedCall(LoggedCall):
-    """A call whose stream is that of its session and goes on after it."""
+    """A call whose stream is that of its session and goes on after it: messages are numbered where they are stored."""
 
-    async def conclude(self, outcome: Reply | Asked | None) -> None:
-        """Write down the answer."""
-        if isinstance(outcome, Reply) and self.stream_id is not None:
-            stream_id, body = self.stream_id, outcome.body
-            await in_thread("reads", lambda: streams.append(stream_id, [body]))
+    is_shared = True
+
+    def write(self, first: int, messages: list[bytes], is_over: bool) -> bool:
+        """See :meth:`LoggedCall.write`."""
+        return not messages or streams.append(self.log.id, messages)
 
 
 class Forwarder:
@@ -168,9 +175,9 @@ class Forwarder:
     async def run(self) -> None:
         """Forward until cancelled."""
         unsubscribe = hub.subscribe(sessions.topic(self.session.id), self.heard)
-        request, mailbox = self.exchange.request, self.mailbox
+        request, owner, mailbox = self.exchange.request, self.exchange.caller, self.mailbox
         wanted: dict[str, Any] = {"uris": (), "lists": LISTS, "deliver": mailbox.put, "end": mailbox.end}
-        subscription = await in_thread("reads", lambda: open_subscription(request, **wanted))
+        subscription = await in_thread("reads", lambda: open_subscription(request, **wanted), owner=owner)
         try:
             while not mailbox.ended:
                 with contextlib.suppress(TimeoutError):
@@ -178,7 +185,7 @@ class Forwarder:
                 mailbox.wake.clear()
                 if self.uris is not None:
                     uris, self.uris = self.uris, None
-                    await in_thread("reads", partial(subscription.set_uris, uris))
+                    await in_thread("reads", partial(subscription.set_uris, uris), owner=owner)
                 await in_thread("reads", self.write)
         finally:
             unsubscribe()
@@ -191,7 +198,7 @@ class Forwarder:
         if messages:
             streams.append(self.stream_id, messages)
         else:
-            streams.keep_alive(self.stream_id)
+            streams.keep_alive([self.stream_id])
 
     def heard(self, news: Any) -> None:
         """Follow what becomes of the session; called in the hub's thread."""
@@ -199,6 +206,7 @@ class Forwarder:
             self.mailbox.end()
         elif isinstance(news, dict) and "uris" in news:
             self.uris = tuple(news["uris"])
+            self.mailbox.keep_only(self.uris)
             self.mailbox.ring()
 
 

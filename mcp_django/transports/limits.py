@@ -1,6 +1,5 @@
 """How much one caller may ask: calls in a period, shared by all workers; calls and streams at once, in this worker."""
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -8,11 +7,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from ..conf import settings
-from ..rates import hit
+from ..rates import hit_if_counted
 
-__all__ = ["LimitExceeded", "concurrent", "count_call", "streaming"]
+__all__ = ["LimitExceeded", "body_room", "concurrent", "count_call", "streaming"]
 
-logger = logging.getLogger("mcp_django")
 
 # Seconds after which a caller who has no place left may try again.
 RETRY_AFTER: Final = 1
@@ -34,17 +32,14 @@ def count_call(who: str) -> None:
     Raises:
         LimitExceeded: the calls of this period are used up.
     """
-    try:
-        retry_after = hit("calls", who, settings.CALL_RATE)
-    except Exception as error:
-        logger.warning("Calls are not counted, as the cache does not answer: %s", type(error).__name__)
-        return
+    retry_after = hit_if_counted("calls", who, settings.CALL_RATE)
     if retry_after is not None:
         raise LimitExceeded(retry_after)
 
 
 _calls: Counter[str] = Counter()
 _streams: Counter[str] = Counter()
+_bodies: Counter[str] = Counter()
 _lock = threading.Lock()
 
 
@@ -64,6 +59,29 @@ def streaming(who: str) -> AbstractContextManager[None]:
         LimitExceeded: the caller has ``MAX_STREAMS``, or all callers have ``MAX_WORKER_STREAMS``.
     """
     return _place(_streams, who, settings.MAX_STREAMS, settings.MAX_WORKER_STREAMS)
+
+
+@contextmanager
+def body_room(who: str, size: int) -> Iterator[None]:
+    """Hold room for a long body of the caller in this worker.
+
+    Raises:
+        LimitExceeded: bodies that are being read or worked on have ``MAX_WORKER_BODY_BYTES``, or the caller's a quarter
+            of it. One body of a caller who has no other is bounded by all alone.
+    """
+    total = settings.MAX_WORKER_BODY_BYTES
+    with _lock:
+        own = _bodies[who]
+        if _bodies.total() + size > total or (own and own + size > total // 4):
+            raise LimitExceeded(RETRY_AFTER)
+        _bodies[who] += size
+    try:
+        yield
+    finally:
+        with _lock:
+            _bodies[who] -= size
+            if not _bodies[who]:
+                del _bodies[who]
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 """An ASGI scope to the Django request that hooks get: the same facts, no cookie, no body."""
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
+from django.conf import settings as django_settings
 from django.http import HttpRequest, QueryDict
 from django.utils.datastructures import MultiValueDict
 
@@ -11,7 +12,7 @@ from ..context import MCPContext, MCPRequest
 from ..protocol.headers import PARAM_PREFIX
 from ..sites import MCPSite
 
-__all__ = ["build_request", "headers_of", "middleware_attributes", "scope_from_wsgi"]
+__all__ = ["build_request", "headers_of", "middleware_attributes", "scope_from_wsgi", "split_path"]
 
 # Never given to hooks: no cookie is authority here, and the token belongs to the authenticator alone.
 DROPPED = frozenset({"cookie", "cookie2"})
@@ -19,6 +20,10 @@ DROPPED = frozenset({"cookie", "cookie2"})
 WITHHELD = frozenset({"user", "auser", "session", "_cached_user", "_acached_user", "_messages", "csrf_processing_done"})
 # What an ASGI request has of its own.
 ASGI_ATTRIBUTES = frozenset({"scope", "environ", "script_name", "headers", "encoding", "urlconf"})
+
+
+# Names of headers up to this length are worth keeping.
+USUAL_NAME = 64
 
 
 class EmptyRequest(MCPRequest):
@@ -58,22 +63,48 @@ def headers_of(scope: Mapping[str, Any]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
         if b"_" not in name:
-            found.setdefault(name.decode("latin1").lower(), []).append(value.decode("latin1").strip())
+            lower = _lower(name) if len(name) <= USUAL_NAME else name.decode("latin1").lower()
+            found.setdefault(lower, []).append(value.decode("latin1").strip())
     return found
+
+
+# Clients send the same few names with every request.
+@lru_cache(maxsize=512)
+def _lower(name: bytes) -> str:
+    return name.decode("latin1").lower()
+
+
+@lru_cache(maxsize=512)
+def _meta_key(name: str) -> str:
+    key = name.upper().replace("-", "_")
+    return key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
+
+
+def split_path(scope: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the path that the whole project is below, "" at the root, and the rest, which the URLconf matches.
+
+    As for Django's own requests, ``FORCE_SCRIPT_NAME`` goes before the server's word. A proxy may have taken the first
+    part off or not.
+    """
+    prefix = (django_settings.FORCE_SCRIPT_NAME or scope.get("root_path") or "").rstrip("/")
+    path: str = scope["path"]
+    if path == prefix or path.startswith(f"{prefix}/"):
+        path = path[len(prefix) :]
+    return prefix, path or "/"
 
 
 def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], site: MCPSite) -> MCPRequest:
     """Return the request of one call; ``user`` and the rest of ``mcp`` are filled in as they become known."""
     request = EmptyRequest()
     request.method = scope["method"]
-    request.path = scope["path"]
-    request.path_info = scope["path"]
+    prefix, request.path_info = split_path(scope)
+    request.path = prefix + request.path_info
     client = scope.get("client") or ("", 0)
     server = scope.get("server") or ("unknown", 0)
     request.META = {
         "REQUEST_METHOD": scope["method"],
-        "PATH_INFO": scope["path"],
-        "SCRIPT_NAME": scope.get("root_path", ""),
+        "PATH_INFO": request.path_info,
+        "SCRIPT_NAME": prefix,
         "QUERY_STRING": "",
         "REMOTE_ADDR": client[0],
         "REMOTE_HOST": client[0],
@@ -82,8 +113,8 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
     }
     for name, values in headers.items():
         if name not in DROPPED:
-            key = name.upper().replace("-", "_")
-            request.META[key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"] = ",".join(values)
+            key = _meta_key(name) if len(name) <= USUAL_NAME else _meta_key.__wrapped__(name)
+            request.META[key] = values[0] if len(values) == 1 else ",".join(values)
     request.connection_scheme = scope.get("scheme", "http")
     mirrored = {name: values for name, values in headers.items() if name.startswith(PARAM_PREFIX)}
     request.mcp = MCPContext(site=site, param_headers=mirrored)

@@ -25,8 +25,9 @@ from ..protocol.eras import Call
 from ..protocol.errors import InvalidRequest, ProtocolError
 from ..protocol.inbound import LEGACY_ERA, Batch, Rejected, classify
 from ..protocol.messages import ClientResponse, Id, decode, encode, error_response, notification
-from ..server import in_thread
+from ..signin import restore
 from ..sites import MCPSite
+from ..threads import in_thread
 from .changes import Mailbox
 from .dispatch import rejection
 from .limits import LimitExceeded, concurrent
@@ -118,6 +119,7 @@ class StdioServer:
         request.user = user
         request.auth = None  # type: ignore[attr-defined]
         request.mcp.scopes = self.scopes
+        restore(request)
 
     def expect_response(self) -> tuple[Id, "asyncio.Future[ClientResponse]"]:
         """Return an id for a request to the client, and what will be its response."""

@@ -19,11 +19,12 @@ from ..protocol.eras import Call
 from ..protocol.errors import InternalError, InvalidParams, InvalidRequest, ProtocolError
 from ..protocol.messages import ClientResponse, Id, encode, error_response, notification, request
 from ..questions import Answers
-from ..server import Reply, in_thread
+from ..server import Reply
 from ..sessions import add_uri
+from ..threads import in_thread
 from .changes import DELIVER_EVERY, LISTS, Mailbox
 from .direct import perform, timed_out
-from .dispatch import begin
+from .dispatch import begin, lane_of
 from .limits import LimitExceeded, concurrent, count_call, streaming
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class StdioCall:
             context.answers = answers
         try:
             async with asyncio.timeout(settings.CALL_TIMEOUT):
-                outcome = await in_thread("reads", self._begin)
+                outcome = await in_thread(lane_of(self.call.method), self._begin)
                 return await perform(self._exchange, self.call, outcome) if isinstance(outcome, Later) else outcome
         except TimeoutError:
             return timed_out(self.call)

@@ -19,9 +19,11 @@ from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..oauth.bearer import Token
+from ..oauth.facts import facts_of
 from ..oauth.resource import resource_url
 from ..oauth.scopes import expand
 from ..rates import caller_of
+from ..signin import is_current, restore
 from ..sites import MCPSite
 from ..tickets import MAX_AGE, Ticket, read_ticket
 from .limits import LimitExceeded, count_call
@@ -101,7 +103,11 @@ def _as_caller(
     request.__dict__.update(middleware_attributes(original))
     request.user = user
     request.mcp.scopes = scopes
-    request.mcp.resource = resource_url(request, original.path.rpartition(f"/{use}/")[0])
+    request.mcp.facts = facts_of(ticket.checksum) if ticket.checksum else {}
+    if not is_current(user, request.mcp.facts):
+        raise NotFound
+    restore(request)
+    request.mcp.resource = resource_url(request, original.path_info.rpartition(f"/{use}/")[0])
     count_call(caller_of(request))
     return request, ticket.about
 

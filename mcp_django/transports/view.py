@@ -5,8 +5,8 @@ become Django responses. Under WSGI the same exchange runs in the calling thread
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
 
 from asgiref.sync import sync_to_async
 from django.contrib.auth.decorators import login_not_required
@@ -19,9 +19,11 @@ from ..conf import settings
 from ..methods.base import Later
 from ..protocol.http import Response
 from ..sites import MCPSite
+from ..threads import run_through
 from . import legacy_sse
+from .connection import LARGE, WRITE_TIMEOUT, cut_off
 from .dispatch import Batched, Pending, conclude, run_batch
-from .exchange import Exchange
+from .exchange import DJANGOS_REQUEST, Exchange
 from .files import file_urls
 from .http import as_application
 from .request import middleware_attributes, scope_from_wsgi
@@ -66,55 +68,120 @@ def hook_attributes(request: HttpRequest) -> Mapping[str, Any]:
     return {**middleware_attributes(request), "resolver_match": request.resolver_match}
 
 
+# Bytes of a body that are handed on at once.
+CHUNK: Final = 64 * 1024
+# The status where nobody is there to see it.
+GONE: Final = 499
 # Consumers at work: the event loop itself holds tasks weakly.
 _running: set["asyncio.Future[None]"] = set()
 
 
 async def run_consumer(application: Any, request: ASGIRequest) -> HttpResponseBase:
-    """Run a consumer on the request that Django has read; the body it gets is bounded as on the fast road."""
-    limit = settings.MAX_BODY_BYTES + 1
-    incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    incoming.put_nowait({"type": "http.request", "body": request.read(limit), "more_body": False})
-    outgoing: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    """Run a consumer on the request that Django has read; it takes the body as it does on the fast road."""
+    outgoing, has_left, is_read = Outgoing(), asyncio.Event(), False
 
-    async def send(message: dict[str, Any]) -> None:
-        outgoing.put_nowait(message)
+    async def receive() -> dict[str, Any]:
+        nonlocal is_read
+        if is_read or has_left.is_set():
+            await has_left.wait()
+            return {"type": "http.disconnect"}
+        chunk = request.read(CHUNK)
+        is_read = len(chunk) < CHUNK
+        return {"type": "http.request", "body": chunk, "more_body": not is_read}
 
     def leave() -> None:
         # Django cancels the view when the client goes; what that means for the call is the consumer's to decide.
-        incoming.put_nowait({"type": "http.disconnect"})
+        has_left.set()
+        outgoing.open()
 
-    task = asyncio.ensure_future(application(request.scope, incoming.get, send))
+    task = asyncio.ensure_future(application({**request.scope, DJANGOS_REQUEST: request}, receive, outgoing.put))
     _running.add(task)
     task.add_done_callback(_running.discard)
-    task.add_done_callback(lambda _: outgoing.put_nowait({"type": "done"}))
+    task.add_done_callback(lambda _: outgoing.end())
     try:
-        start = await outgoing.get()
-        if start["type"] == "done":
+        start, body, more = await _begin(outgoing)
+        if start["status"] == GONE:
             await task
-            return HttpResponse(status=499)
-        first = await outgoing.get()
     except asyncio.CancelledError:
         leave()
         raise
-    if not first.get("more_body", False):
-        return _copy_headers(HttpResponse(first["body"], status=start["status"]), start)
-    stream = StreamingHttpResponse(_chunks(first, outgoing, leave), status=start["status"])
-    # GZipMiddleware would hold events back; it leaves alone what is encoded already.
+    if not more:
+        return _copy_headers(HttpResponse(body, status=start["status"]), start)
+    chunks = _chunks(body, outgoing, leave, request.scope.get("client"))
+    stream = StreamingHttpResponse(chunks, status=start["status"])
+    # GZipMiddleware would hold events back, and compress each piece by itself; it leaves alone what is encoded already.
     stream["Content-Encoding"] = "identity"
     return _copy_headers(stream, start)
 
 
+async def _begin(outgoing: "Outgoing") -> tuple[Mapping[str, Any], bytes, bool]:
+    """Return the head, the body or its beginning where it is long or a stream, and whether more will come.
+
+    A consumer that ends before has nobody to answer.
+    """
+    start = message = await outgoing.get()
+    is_answer = any(name.lower() == b"content-length" for name, _ in start.get("headers", ()))
+    body = b""
+    while message["type"] != "done":
+        message = await outgoing.get()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+        if message["type"] != "done" and (not (more and is_answer) or len(body) > LARGE):
+            return start, body, more
+    return {"status": GONE, "headers": ()}, b"", False
+
+
+class Outgoing:
+    """Messages from a consumer to Django, one of which waits at a time; then the consumer does."""
+
+    def __init__(self) -> None:
+        self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._room, self._is_open = asyncio.Semaphore(1), False
+
+    async def put(self, message: dict[str, Any]) -> None:
+        """Hand a message over, once the one before it was taken."""
+        if not self._is_open:
+            await self._room.acquire()
+        self._messages.put_nowait(message)
+
+    async def get(self) -> dict[str, Any]:
+        """Return the next message."""
+        message = await self._messages.get()
+        self._room.release()
+        return message
+
+    def open(self) -> None:
+        """Let the consumer wait for nobody, as nobody takes anything any more."""
+        self._is_open = True
+        self._room.release()
+
+    def end(self) -> None:
+        """Say that nothing will come."""
+        self._messages.put_nowait({"type": "done"})
+
+
 async def _chunks(
-    first: dict[str, Any], outgoing: "asyncio.Queue[dict[str, Any]]", leave: Callable[[], None]
+    body: bytes, outgoing: Outgoing, leave: Callable[[], None], client: Sequence[Any] | None
 ) -> AsyncIterator[bytes]:
+    loop, handler, more = asyncio.get_running_loop(), asyncio.current_task(), True
+
+    def cut() -> None:
+        if not cut_off(client) and handler is not None:
+            handler.cancel()
+
     try:
-        message = first
-        while message["type"] == "http.response.body":
-            yield message["body"]
-            if not message.get("more_body", False):
+        while True:
+            # Django waits without end for a client that does not read.
+            limit = loop.call_later(WRITE_TIMEOUT, cut)
+            try:
+                yield body
+            finally:
+                limit.cancel()
+            if not more:
                 return
             message = await outgoing.get()
+            if message["type"] != "http.response.body":
+                return
+            body, more = message.get("body", b""), message.get("more_body", False)
     finally:
         leave()
 
@@ -128,7 +195,8 @@ def _copy_headers(response: Any, start: Mapping[str, Any]) -> Any:
 
 def answer_wsgi(site: MCPSite, request: HttpRequest, attributes: Mapping[str, Any]) -> HttpResponse:
     """Answer in the calling thread."""
-    exchange = Exchange(site, scope_from_wsgi(request), attributes, can_stream=False)
+    scope = {**scope_from_wsgi(request), DJANGOS_REQUEST: request}
+    exchange = Exchange(site, scope, attributes, can_stream=False)
     try:
         response = exchange.front_door()
         if response is None:
@@ -144,7 +212,7 @@ def answer_wsgi(site: MCPSite, request: HttpRequest, attributes: Mapping[str, An
 
 
 def _whole(exchange: Exchange, body: bytes) -> Response:
-    outcome = exchange.answer(body)
+    outcome = run_through(lambda: exchange.answer(body))
     if isinstance(outcome, Pending):
         call, later = outcome.call, outcome.work
         assert isinstance(later, Later)

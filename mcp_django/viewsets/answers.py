@@ -48,7 +48,7 @@ def read_answer(
     if not content:
         given = {name: arguments[name] for name in route.parameters if name in arguments}
         return ToolResult(structured={"deleted" if route.method == "delete" else "done": True, **given})
-    return ToolResult(structured=fitting(route, read_payload(request, content, inputs)))
+    return ToolResult(structured=fitting(route, read_payload(request, content, inputs), request.mcp.result_chars))
 
 
 def read_payload(request: RestRequest, content: bytes, inputs: Inputs) -> dict[str, Any]:
@@ -105,4 +105,4 @@ def _file_result(route: Route, request: RestRequest, response: HttpResponseBase)
         return ToolResult(structured={"text": answer.text or (answer.page.message if answer.page else "")})
     uri = f"attachment:{route.name}/{answer.file.name}"
     block = EmbeddedResource(uri, answer.file.body, answer.file.mime_type)
-    return ToolResult(structured={"file": answer.file.described()}, content=[block])
+    return ToolResult(structured={"file": answer.file.described(request.mcp.result_chars)}, content=[block])

@@ -11,7 +11,7 @@ from rest_framework import relations, serializers
 from rest_framework.fields import empty
 
 from ..schemas.jsonable import to_jsonable
-from ..schemas.values import MAX_SAFE_INTEGER, between
+from ..schemas.values import FREE_OBJECT, MAX_SAFE_INTEGER, NULL, any_of, between
 
 __all__ = ["field_schema", "row_kind", "writable_fields"]
 
@@ -59,9 +59,7 @@ def row_kind(field: Any) -> str:
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    if "type" in schema:
-        schema = {**schema, "type": [schema["type"], "null"]}
-    return {**schema, "enum": [*schema["enum"], None]} if "enum" in schema else schema
+    return any_of(schema, NULL)
 
 
 def _shape(field: Any, depth: int) -> Shape:
@@ -71,7 +69,7 @@ def _shape(field: Any, depth: int) -> Shape:
     if isinstance(field, serializers.ListSerializer | serializers.ListField | relations.ManyRelatedField):
         return _many(field, depth)
     if isinstance(field, serializers.DictField):
-        return {"type": "object"}, []
+        return {**FREE_OBJECT}, []
     if isinstance(field, serializers.Serializer):
         return _object(field, depth), []
     return {}, []
@@ -88,7 +86,7 @@ def _many(field: Any, depth: int) -> Shape:
 
 def _object(serializer: Any, depth: int) -> dict[str, Any]:
     if not depth:
-        return {"type": "object"}
+        return {**FREE_OBJECT}
     fields = writable_fields(serializer)
     schema: dict[str, Any] = {
         "type": "object",
@@ -155,7 +153,7 @@ def _choices(field: Any) -> Shape:
 def _row(field: Any) -> Shape:
     model = getattr(field.queryset, "model", None)
     if model is None:
-        return {"type": ["integer", "string"]}, []
+        return {"type": "string"}, []
     return {"type": row_kind(model._meta.pk)}, [f"primary key of {model._meta.label_lower}"]
 
 

@@ -4,7 +4,6 @@ from typing import Any, Final
 
 import orjson
 
-from ..conf import settings
 from ..exceptions import ToolError
 from ..serializers import clean_text
 from .routes import Route
@@ -21,22 +20,22 @@ def _size(data: Any) -> int:
     return len(orjson.dumps(data))
 
 
-def fitting(route: Route, payload: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer, its long texts and then its last rows cut off if it does not fit into ``RESULT_CHARS``."""
-    if _size(payload) <= settings.RESULT_CHARS:
+def fitting(route: Route, payload: dict[str, Any], room: int) -> dict[str, Any]:
+    """Return the answer, its long texts and then its last rows cut off if it does not fit into ``room`` characters."""
+    if _size(payload) <= room:
         return payload
     payload = _shortened(payload)
     head: dict[str, Any] = {"truncated": True, "note": f"Texts are cut after {MAX_TEXT} characters."}
     lists = {name: value for name, value in payload.items() if isinstance(value, list)}
-    if _size({**head, **payload}) > settings.RESULT_CHARS and lists:
+    if _size({**head, **payload}) > room and lists:
         longest = max(lists, key=lambda name: _size(lists[name]))
         rows = lists[longest]
-        kept = _first_rows(rows, settings.RESULT_CHARS - HEAD - _size({**payload, longest: []}))
+        kept = _first_rows(rows, room - HEAD - _size({**payload, longest: []}))
         head["note"] += f" Only the first {len(kept)} of {len(rows)} rows fit: ask for smaller pages or narrow it."
         payload = {**payload, longest: kept}
-    if _size({**head, **payload}) <= settings.RESULT_CHARS:
+    if _size({**head, **payload}) <= room:
         return {**head, **payload}
-    bound = f"The answer has more than {settings.RESULT_CHARS} characters, which is the most that is sent"
+    bound = f"The answer has more than {room} characters, which is the most that is sent"
     if route.method == "get":
         raise ToolError(f"{bound}: ask for less.")
     return {"done": True, "note": f"The work is done; do not call it again. {bound}."}

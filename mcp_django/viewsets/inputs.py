@@ -12,6 +12,8 @@ from django.http import QueryDict
 from rest_framework.serializers import ListSerializer
 
 from ..exceptions import NotFound, ToolError
+from ..schemas.problems import is_empty
+from ..schemas.values import FREE_OBJECT, types_of
 from ..tools.arguments import alternatives, check_names, json_or_text
 from .fields import field_schema, row_kind, writable_fields
 from .parameters import Schemas, check_ordering, ordering_names, query_parameters
@@ -70,12 +72,14 @@ class Inputs:
             ToolError: a value cannot stand in one, or orders by what is not there.
         """
         query = QueryDict(mutable=True)
-        given = {name: arguments[name] for name in self.query if arguments.get(name) is not None}
-        for name, value in given.items():
-            several = json_or_text(value) if self.query[name].get("type") == "array" else None
-            if several != []:
-                values = several if isinstance(several, list) else [value]
-                query.setlist(name, [_text(name, item) for item in values])
+        for name, schema in self.query.items():
+            many = schema.get("type") == "array"
+            value = json_or_text(arguments.get(name)) if many else arguments.get(name)
+            if value is None or is_empty(value) or (value in (0, "0") and schema.get("minimum") == 1):
+                continue
+            query.setlist(
+                name, [_text(name, item) for item in (value if many and isinstance(value, list) else [value])]
+            )
         check_ordering(self.ordering, {name: ",".join(query.getlist(name)) for name in self.ordering})
         query._mutable = False
         return query
@@ -95,11 +99,13 @@ class Inputs:
             return data if data is not None else {}
         found = {}
         for argument, name in self.body.items():
-            kinds = self.fields[argument].get("type", ())
-            if argument not in arguments or (arguments[argument] is None and kinds and "null" not in kinds):
-                # Some clients write null for everything that they leave out.
+            kinds = types_of(self.fields[argument])
+            value = arguments.get(argument)
+            absent = "null" if value is None else "string" if value == "" else None
+            if argument not in arguments or (kinds and absent is not None and absent not in kinds):
+                # Some clients write null or an empty text for everything that they leave out.
                 continue
-            nested = not kinds or {"array", "object"} & {*([kinds] if isinstance(kinds, str) else kinds)}
+            nested = not kinds or {"array", "object"} & kinds
             found[name] = json_or_text(arguments[argument]) if nested else arguments[argument]
         return found
 
@@ -117,7 +123,7 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
         return Inputs(path, query, {DATA: rows}, None, [DATA], confirms=confirms)
     if not hasattr(serializer, "fields"):
         text = "Body of the request, if it takes one"
-        free = {"type": "object", "properties": {}, "description": text}
+        free = {**FREE_OBJECT, "description": text}
         return Inputs(path, query, {DATA: free}, None, confirms=confirms)
     known = writable_fields(serializer)
     taken = {*path, *query, *(["confirm_token"] if confirms else [])}
@@ -181,7 +187,7 @@ def _path_schema(view: Any, name: str) -> dict[str, Any]:
             found = None
         shown = "primary key" if lookup == "pk" else lookup
         return {"type": row_kind(found), "description": f"{shown} of the {model._meta.verbose_name}"}
-    return {"type": ["integer", "string"], "description": "Part of the URL"}
+    return {"type": "string", "description": "Part of the URL"}
 
 
 def _query(route: Route, view: Any) -> Schemas:

@@ -5,9 +5,10 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from rest_framework.filters import OrderingFilter
+from rest_framework.filters import OrderingFilter, SearchFilter
 
 from ..exceptions import ToolError
+from ..patterns import is_pattern_lookup, matches_here
 from ..schemas.forms import field_schema
 from ..tools.arguments import alternatives
 from .routes import Route
@@ -35,6 +36,9 @@ def query_parameters(route: Route, view: Any) -> Schemas:
         paginator = getattr(view, "paginator", None)
         if paginator is not None and _uses(route, "paginate_queryset"):
             found |= _operation_parameters(paginator, view)
+            number = getattr(paginator, "page_query_param", None)
+            if number in found and found[number]["type"] == "integer":
+                found[number]["minimum"] = 1
     declared = route.registration.parameters.get(route.action, {})
     return found | {name: dict(schema) for name, schema in declared.items()}
 
@@ -74,12 +78,21 @@ def _uses(route: Route, method: str) -> bool:
 def _of_backend(backend: Any, view: Any) -> Schemas:
     if hasattr(backend, "get_filterset_class"):
         return _of_filterset(backend, view)
+    if isinstance(backend, SearchFilter) and _searches_by_pattern(backend, view):
+        return {}
     found = _operation_parameters(backend, view)
     if isinstance(backend, OrderingFilter) and (names := _ordering_of(backend, view)) is not None:
         schema = found.setdefault(str(backend.ordering_param), {"type": "string"})
         shown = ", ".join(names[:MAX_NAMED])
         schema["description"] = f"Comma list of {shown}; - before a name reverses it"
     return found
+
+
+def _searches_by_pattern(backend: Any, view: Any) -> bool:
+    """Return whether what is searched for would be a regular expression that this process has to match."""
+    names = backend.get_search_fields(view, view.request) or ()
+    takes = any(name.startswith("$") or is_pattern_lookup(name) for name in names)
+    return takes and matches_here(_queryset(view).db)
 
 
 def _operation_parameters(source: Any, view: Any) -> Schemas:
@@ -112,6 +125,8 @@ def _of_filterset(backend: Any, view: Any) -> Schemas:
 
 def _filters(filterset: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, item in filterset.filters.items():
+        if is_pattern_lookup(str(item.lookup_expr)) and matches_here(filterset.queryset.db):
+            continue
         widget = item.extra.get("widget") or getattr(item.field_class, "widget", None)
         # A range is two parameters, such as price_min and price_max.
         for suffix in getattr(widget, "suffixes", None) or [""]:

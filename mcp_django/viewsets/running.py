@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..schemas.jsonable import to_jsonable
+from .filelinks import link_files
 from .probing import view_for
 from .refusals import refuse
 from .requests import RestRequest, rest_request
@@ -35,9 +36,11 @@ def run(
     made = rest_request(request, route, kwargs, path=route.path(kwargs), query=query, body=body)
     handler: Any = BaseHandler().make_view_atomic(_speaking_json(route, view_for(route, made, kwargs, {})))
     try:
-        return made, handler(made, **kwargs)
+        response = handler(made, **kwargs)
     except RequestDataTooBig:
         raise ToolError("The arguments are larger than this project takes.") from None
+    link_files(request, getattr(response, "data", None))
+    return made, response
 
 
 def check_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any], *, throttled: bool) -> None:
@@ -74,6 +77,7 @@ def show_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any]) ->
         return None
     if not isinstance(response, Response) or response.status_code != 200:
         return None
+    link_files(request, response.data)
     return to_jsonable(json.loads(JSONRenderer().render(response.data) or b"null"))
 
 

@@ -12,7 +12,7 @@ from ..context import MCPRequest
 from ..elicitation import issue, redeem
 from ..serializers import clean_text
 from ..tools.base import READ, WRITE, Tool, ToolResult
-from ..tools.confirming import can_ask, confirm
+from ..tools.confirming import can_ask, confirm, one_line
 from .answers import read_answer
 from .inputs import Inputs, check_unicode, inputs_of, path_arguments
 from .probing import is_permitted, probe, view_for
@@ -92,6 +92,8 @@ class ViewSetTool(Tool):
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""
         given = {name: value for name, value in arguments.items() if name not in self.ignored_arguments}
+        if given.get("confirm_token") == "":
+            del given["confirm_token"]
         check_unicode(given)
         kwargs = {**self.route.match(path_arguments(self.route, given)).kwargs}
         inputs = self._inputs(request, kwargs)
@@ -123,7 +125,7 @@ class ViewSetTool(Tool):
             return None
         message = f"{self.title}: this cannot be undone by itself."
         if can_ask(request):
-            confirm(request, f"{message}\n{bound[2][0][:MAX_SHOWN]}", bound[2])
+            confirm(request, f"{message}\n\n{one_line(bound[2][0])[:MAX_SHOWN]}", bound[2])
             return None
         return ToolResult(
             structured={

@@ -51,13 +51,16 @@ def free_port() -> int:
 
 
 def command(server: str, application: str, port: int) -> list[str]:
-    """The command line of a server program: `uvicorn`, `daphne` or `gunicorn`."""
+    """The command line of a server program: `uvicorn`, also as `uvicorn-workers`, `daphne` or `gunicorn`."""
+    uvicorn = ["--host", HOST, "--port", str(port), "--lifespan", "off", "--log-level", "warning"]
     address = {
-        "uvicorn": ["--host", HOST, "--port", str(port), "--lifespan", "off", "--log-level", "warning"],
+        "uvicorn": uvicorn,
+        # With asyncio's own loop, as where nothing but uvicorn is installed.
+        "uvicorn-workers": [*uvicorn, "--workers", "2", "--loop", "asyncio"],
         "daphne": ["-b", HOST, "-p", str(port), "-v", "0"],
         "gunicorn": ["--bind", f"{HOST}:{port}", "--threads", "4", "--log-level", "warning"],
     }
-    return [sys.executable, "-m", server, *address[server], application]
+    return [sys.executable, "-m", server.partition("-")[0], *address[server], application]
 
 
 def environment(settings: str, **more: str) -> dict[str, str]:

@@ -136,7 +136,7 @@ async def test_filters_are_expressions(connect: Connect, orm: Orm) -> None:
     stored = orm(
         """list(Order.objects.filter(
             Q(total__gte=500) | Q(status__in=["paid", "pending"]) & ~Q(country="DE"),
-            created__date__gt=timezone.localdate() - timedelta(days=30),
+            created__date__gte=timezone.localdate() - timedelta(days=30),
         ).values_list("pk", flat=True))""",
     )
     assert [row[0] for row in rows] == stored
@@ -260,7 +260,7 @@ async def test_a_client_that_can_ask_asks_before_many_rows_are_changed(connect: 
     number = orm("Order.objects.filter(status='shipped').count()")
     assert done["rows"] == done["changed_rows"] == orm(written) == number > 1
     assert unwilling.asked == willing.asked
-    assert willing.asked[0].startswith(f"This changes {number} rows of shop.order: note = Ask the carrier.")
+    assert willing.asked[0].startswith(f"This changes {number} rows of shop.order: note = “Ask the carrier”.")
     assert "declined" in refusal
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
+from django.core.cache.backends.redis import RedisCacheClient
 
 from mcp_django import MCPSite, ToolError
 from mcp_django.context import MCPContext, MCPRequest
@@ -16,12 +16,23 @@ from mcp_django.transports.limits import LimitExceeded, count_call
 
 
 @pytest.fixture(autouse=True)
-def shared_cache(redis: str, settings: Any) -> Iterator[None]:
+def shared_cache(redis: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The project's cache is Redis, under a prefix of the test's own."""
     backend = "django.core.cache.backends.redis.RedisCache"
     settings.CACHES = {"default": {"BACKEND": backend, "LOCATION": redis, "KEY_PREFIX": uuid.uuid4().hex}}
+    # Each thread of a test has a client of its own, and its pool of sockets is closed with it.
+    clients = []
+    make = RedisCacheClient.get_client
+
+    def get_client(self: Any, *arguments: Any, **options: Any) -> Any:
+        client = make(self, *arguments, **options)
+        clients.append(client)
+        return client
+
+    monkeypatch.setattr(RedisCacheClient, "get_client", get_client)
     yield
-    cache.close()
+    for client in clients:
+        client.connection_pool.disconnect()
 
 
 def test_H153_calls_are_counted_together_whichever_connection_counts(settings: Any) -> None:

@@ -5,7 +5,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -237,6 +237,35 @@ def test_a_body_that_announces_too_much_is_refused(road: Road) -> None:
 @streaming
 def test_a_body_that_announces_nothing_and_grows_too_large_is_refused(road: Road) -> None:
     assert send(road, iter([b" " * 65536] * (TOO_LARGE // 65536))).status_code == 413
+
+
+def test_no_answer_waits_for_an_acknowledgement_where_workers_share_a_socket(prepared: Path, tmp_path: Path) -> None:
+    application = "tests.e2e.roads.fast:application"
+    shared = run_example(prepared, tmp_path, "uvicorn-workers", application, "tests.e2e.roads.settings")
+    with shared as running, httpx2.Client(timeout=DEADLINE) as http:
+        times = [http.post(running.url, json=rpc("ping")).elapsed.total_seconds() for _ in range(60)]
+    # Nagle's algorithm and a delayed acknowledgement take 40 ms of each, once the connection has been used for a while.
+    assert min(times[30:]) < 0.03
+
+
+@pytest.mark.parametrize("road", [("fast", "uvicorn")], indirect=True, ids="-".join, scope="module")
+def test_who_has_no_good_token_is_refused_before_a_long_body_is_sent(road: Road) -> None:
+    address = urlsplit(road.url)
+    head = (
+        f"POST /mcp HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer nonsense\r\n"
+        "Content-Type: application/json\r\nContent-Length: 2000000\r\n\r\n"
+    )
+    with ExitStack() as stack:
+        opened = [
+            stack.enter_context(socket.create_connection((address.hostname, address.port), DEADLINE)) for _ in range(40)
+        ]
+        for connection in opened:
+            connection.sendall(head.encode() + b"[" * 1000)
+        assert all(connection.recv(65536).startswith(b"HTTP/1.1 401") for connection in opened)
+        # What the client sends all the same stands in nobody's way.
+        for connection in opened[:5]:
+            connection.sendall(b"[" * (2_000_000 - 1000))
+        assert result(post(road, rpc("ping"))) == {}
 
 
 def send(road: Road, body: bytes | Iterator[bytes], **headers: str) -> httpx2.Response:

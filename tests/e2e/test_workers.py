@@ -30,6 +30,9 @@ call_command("load_shop", orders=20)
 call_command("create_accounts")
 """
 PATIENCE = 30
+# Seconds until who comes back hears of a call whose worker was killed, and who waits of one whose worker stops.
+TOLD_WITHIN = 12
+STOPS_WITHIN = 5
 ORDER = "django://shop/order/1"
 UPDATED = "notifications/resources/updated"
 
@@ -278,7 +281,7 @@ def save_in_admin(cluster: Cluster, worker: Worker) -> None:
 
 
 async def test_203_after_a_kill_the_other_worker_has_the_stream_and_says_that_the_call_was_interrupted(
-    client: Client, workers: Any, doomed: Worker, cluster: Cluster, tmp_path: Path
+    client: Client, workers: Any, doomed: Worker, tmp_path: Path
 ) -> None:
     await client.initialize(doomed.url)
     params = {
@@ -292,15 +295,33 @@ async def test_203_after_a_kill_the_other_worker_has_the_stream_and_says_that_th
         # What is written down before it is sent is there for who comes back.
         later = await stream.message()
         doomed.kill()
-    silence = "import datetime as d; from mcp_django.models import Stream; from django.utils import timezone as t;"
-    await cluster.shell_beside(
-        f"{silence} Stream.objects.filter(state='running').update(alive=t.now() - d.timedelta(seconds=60))"
-    )
-    async with client.listen(workers[0].url, last_id) as stream:
+    async with asyncio.timeout(TOLD_WITHIN), client.listen(workers[0].url, last_id) as stream:
         replayed = await stream.rest()
     assert first["params"]["progress"] < later["params"]["progress"]
     assert replayed[0] == later
     assert "interrupted" in replayed[-1]["error"]["message"]
+
+
+async def test_204_a_worker_that_stops_says_that_the_calls_it_cannot_finish_are_interrupted(
+    client: Client, workers: Any, doomed: Worker, tmp_path: Path
+) -> None:
+    """To who is connected, and at another worker to who lost the connection before."""
+    await client.initialize(doomed.url)
+    params = [
+        {"name": "wait_for", "arguments": {"place": str(tmp_path / name)}, "_meta": {"progressToken": name}}
+        for name in ("connected", "lost")
+    ]
+    async with client.stream(doomed.url, "tools/call", params[0]) as connected:
+        await connected.message()
+        async with client.stream(doomed.url, "tools/call", params[1]) as lost:
+            await lost.message()
+            last_id = lost.last_id
+        os.kill(doomed.process.pid, signal.SIGTERM)
+        async with asyncio.timeout(STOPS_WITHIN), client.listen(workers[0].url, last_id) as resumed:
+            ends = await asyncio.gather(connected.rest(), resumed.rest())
+    assert ["interrupted" in end[-1]["error"]["message"] for end in ends] == [True, True]
+    assert await asyncio.to_thread(doomed.process.wait, PATIENCE) is not None
+    assert "Traceback" not in doomed.log.read_text()
 
 
 async def test_203_a_question_outlives_the_worker_that_asked_it(

@@ -2,6 +2,8 @@
 
 from django.db import models
 
+from .fields import RandomField, SavedField, SteadyField, SteadyIntegerField
+
 
 class Studio(models.Model):
     name = models.CharField(max_length=50)
@@ -42,6 +44,44 @@ class Odd(models.Model):
     name = models.CharField(max_length=50)
     locals()["or"] = models.IntegerField(default=0)
     locals()["not"] = models.IntegerField(default=0)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Screening(models.Model):
+    """Has choices that differ in case only, choices that are compared, and numbers that outgrow what holds them."""
+
+    class Size(models.TextChoices):
+        LARGE = "L", "m"
+        MEDIUM = "M", "Medium"
+        MINI = "m", "Mini"
+        GIANT = "X", "mini"
+
+    class Level(models.IntegerChoices):
+        LOW = 1, "Low"
+        HIGH = 10, "High"
+        TOP = 20, "10"
+
+    film = models.ForeignKey(Film, models.CASCADE, null=True, blank=True)
+    size = models.CharField(max_length=1, choices=Size, default=Size.LARGE)
+    level = models.IntegerField(choices=Level, default=Level.LOW)
+    seats = models.BigIntegerField(default=0)
+    takings = models.DecimalField(max_digits=15, decimal_places=3, default=0)
+    weight = models.FloatField(default=0)
+
+    def __str__(self) -> str:
+        return self.size
+
+
+class Patient(models.Model):
+    """What stands in its columns is encrypted."""
+
+    name = models.CharField(max_length=50)
+    diary = SavedField(blank=True)
+    plan = RandomField(max_length=50, null=True, blank=True)
+    nickname = SteadyField(max_length=50, blank=True)
+    age = SteadyIntegerField(default=0)
 
     def __str__(self) -> str:
         return self.name

@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.models import DELETION, LogEntry
+from django.core.exceptions import NON_FIELD_ERRORS
 from django.db.models import Model
 from django.forms import BooleanField, JSONField, ModelMultipleChoiceField, SplitDateTimeField
 from django.http import QueryDict
@@ -16,9 +19,23 @@ from mcp_django.tools.controls import HtmlForm, read_forms
 from .outcomes import Outcome
 from .urls import site
 
-# The inline whose rows are written, and what may be set of them.
-LINES = "lines"
-LINE_FIELDS = frozenset({"product", "quantity", "unit_price"})
+
+@dataclass(frozen=True)
+class Inline:
+    """An inline whose rows are written: its name for callers, the prefix of its formset, what may be set of a row."""
+
+    name: str
+    prefix: str
+    fields: frozenset[str]
+
+
+INLINES = {
+    "lines": Inline("lines", "lines", frozenset({"product", "quantity", "unit_price"})),
+    "items": Inline("items", "items", frozenset({"name", "quantity"})),
+    "remarks": Inline("remarks", "depot-remark-content_type-object_id", frozenset({"text"})),
+}
+# The places of rows on the page, by the prefix of their formset: what the caller calls each.
+Places = dict[str, dict[int, int]]
 
 
 class AdminSide:
@@ -49,10 +66,38 @@ class AdminSide:
         return self._send(_url(model, "change", pk), values)
 
     def delete(self, model: type[Model], pk: Any) -> Outcome:
-        url = _url(model, "delete", pk)
-        existed = model._base_manager.filter(pk=pk).exists()
-        self.client.post(url, {"post": "yes"})
-        return Outcome("done" if existed and not model._base_manager.filter(pk=pk).exists() else "refused")
+        deletions = LogEntry.objects.filter(action_flag=DELETION)
+        before = deletions.count()
+        self.client.post(_url(model, "delete", pk), {"post": "yes"})
+        return Outcome("done" if deletions.count() > before else "refused")
+
+    def edit(self, model: type[Model], pk: Any, name: str, value: Any) -> Outcome:
+        """Write a field in the list, where all of its rows are sent."""
+        url = _url(model, "changelist")
+        page = self.client.get(url)
+        formset = page.context["cl"].formset if page.status_code == 200 and "cl" in page.context else None
+        rows = [form for form in formset.forms if str(form.instance.pk) == str(pk)] if formset is not None else []
+        if not rows:
+            return Outcome("refused")
+        entries = next(form.entries for form in read_forms(page.text) if ("form-TOTAL_FORMS" in dict(form.entries)))
+        data = QueryDict(mutable=True)
+        for key, text in entries:
+            if key not in ("action", "select_across"):
+                data.appendlist(key, text)
+        _fill(data, rows[0].fields[name], rows[0].add_prefix(name), value)
+        data["_save"] = "Save"
+        sent = self.client.post(url, {name: data.getlist(name) for name in data})
+        if sent.status_code == 200:
+            return Outcome("invalid", frozenset(n for form in sent.context["cl"].formset.forms for n in form.errors))
+        return Outcome("done" if sent.status_code == 302 else "refused")
+
+    def suggest(self, field: Any, term: str) -> Outcome:
+        """Return what the widget of a relation suggests for what is typed."""
+        asked = {"app_label": field.model._meta.app_label, "model_name": field.model._meta.model_name}
+        found = self.client.get(reverse("admin:autocomplete"), {**asked, "field_name": field.name, "term": term})
+        if found.status_code != 200:
+            return Outcome("refused")
+        return Outcome("done", shown=[row["id"] for row in found.json()["results"]])
 
     def act(self, model: type[Model], name: str, pks: Sequence[Any], form: Mapping[str, str]) -> Outcome:
         picked = {"action": name, "_selected_action": [str(pk) for pk in pks]}
@@ -80,11 +125,14 @@ class AdminSide:
         data = QueryDict(mutable=True)
         for name, text in form.entries:
             data.appendlist(name, text)
-        places: dict[int, int] = {}
+        places: Places = {}
         for name, value in values.items():
-            if name == LINES:
-                if not all(fill_line(data, page, line, places, index) for index, line in enumerate(value)):
+            if name in INLINES:
+                rows = enumerate(value)
+                if not all(fill_row(INLINES[name], data, page, row, places, index) for index, row in rows):
                     return Outcome("refused")
+            elif name not in fields:
+                return Outcome("refused")
             else:
                 _fill(data, fields[name], name, value)
         sent = self.client.post(url, {name: data.getlist(name) for name in data})
@@ -93,37 +141,43 @@ class AdminSide:
         return Outcome("done" if sent.status_code == 302 else "refused")
 
 
-def fill_line(data: QueryDict, page: Any, line: Mapping[str, Any], places: dict[int, int], index: int) -> bool:
+def fill_row(inline: Inline, data: QueryDict, page: Any, row: Mapping[str, Any], places: Places, index: int) -> bool:
     """Fill in one row of the inline; return whether the page has controls for that. `places` are noted by the form."""
-    total = int(data.get(f"{LINES}-TOTAL_FORMS") or 0)
-    if "pk" in line:
-        known = [number for number in range(total) if data.get(f"{LINES}-{number}-id") == str(line["pk"])]
-        if not known or (line.get("delete") and f'name="{LINES}-{known[0]}-DELETE"' not in page.text):
+    prefix = inline.prefix
+    total = int(data.get(f"{prefix}-INITIAL_FORMS") or 0)
+    if "pk" in row:
+        known = [number for number in range(total) if data.get(f"{prefix}-{number}-id") == str(row["pk"])]
+        if not known or (row.get("delete") and f'name="{prefix}-{known[0]}-DELETE"' not in page.text):
             return False
         number = known[0]
     else:
-        if total >= int(data.get(f"{LINES}-MAX_NUM_FORMS") or 0):
+        total = total + sum(place >= total for place in places.get(prefix, ()))
+        if total >= int(data.get(f"{prefix}-MAX_NUM_FORMS") or 0):
             return False
         number = total
-        data[f"{LINES}-TOTAL_FORMS"] = str(total + 1)
-    places[number] = index
-    if line.get("delete"):
-        data[f"{LINES}-{number}-DELETE"] = "on"
-    for name in LINE_FIELDS & line.keys():
-        if "pk" in line and f"{LINES}-{number}-{name}" not in data:
+        data[f"{prefix}-TOTAL_FORMS"] = str(max(total + 1, int(data.get(f"{prefix}-TOTAL_FORMS") or 0)))
+    places.setdefault(prefix, {})[number] = index
+    if row.get("delete"):
+        data[f"{prefix}-{number}-DELETE"] = "on"
+    for name in inline.fields & row.keys():
+        if "pk" in row and f"{prefix}-{number}-{name}" not in data:
             return False
-        data[f"{LINES}-{number}-{name}"] = str(line[name])
+        data[f"{prefix}-{number}-{name}"] = str(row[name])
     return True
 
 
-def _errors(context: Any, places: Mapping[int, int]) -> frozenset[str]:
+def _errors(context: Any, places: Places) -> frozenset[str]:
     found = set(context["adminform"].form.errors)
+    names = {inline.prefix: inline.name for inline in INLINES.values()}
     for inline in context["inline_admin_formsets"]:
-        for number, form in enumerate(inline.formset.forms):
-            if not (inline.formset.can_delete and inline.formset._should_delete_form(form)):
-                found |= {f"{inline.formset.prefix}[{places.get(number, '?')}].{name}" for name in form.errors}
-        if inline.formset.non_form_errors():
-            found.add(inline.formset.prefix)
+        formset, known = inline.formset, places.get(inline.formset.prefix, {})
+        prefix = names.get(formset.prefix, formset.prefix)
+        for number, form in enumerate(formset.forms):
+            if not (formset.can_delete and formset._should_delete_form(form)):
+                row = f"{prefix}[{known.get(number, '?')}]"
+                found |= {row if name == NON_FIELD_ERRORS else f"{row}.{name}" for name in form.errors}
+        if formset.non_form_errors():
+            found.add(prefix)
     return frozenset(found)
 
 
@@ -157,20 +211,26 @@ def _fill(data: QueryDict, field: Any, name: str, value: Any) -> None:
 
 
 def seen(user: Any) -> Callable[[type[Model], Any], bool]:
-    """Return what tells whether the user may see a row, by the admin's own word; users are no rows that are exposed."""
-    request = _request(user)
+    """Return what tells whether the user may see a row, or without a key any row, by the admin's own word.
+
+    Users are no rows that are exposed.
+    """
+    request = request_as(user)
 
     def sees(model: type[Model], pk: Any) -> bool:
         if model not in site.exposures:
             return True
         model_admin = admin.site.get_model_admin(model)
         visible = admin.site.has_permission(request) and model_admin.has_view_permission(request)
-        return visible and model_admin.get_queryset(request).filter(pk=pk).exists()
+        if pk is None or not visible:
+            return visible
+        row = model_admin.get_queryset(request).filter(pk=pk).first()
+        return row is not None and model_admin.has_view_permission(request, row)
 
     return sees
 
 
-def _request(user: Any) -> Any:
+def request_as(user: Any) -> Any:
     from django.test import RequestFactory
 
     request = RequestFactory().get("/")

@@ -12,27 +12,40 @@ from hypothesis import strategies as st
 from example_project.places.models import Country
 from example_project.shop.models import OrderLine, Product, StaffProfile
 
+from .adminside import INLINES
+from .depot.models import Crate, Item, Remark
+
 MOSTLY = st.sampled_from([True] * 9 + [False])
 SELDOM = st.sampled_from([False] * 9 + [True])
 TEXTS = ["", " ", "Ø", "Müller & Söhne", "a-b", "x" * 130, "0", "<b>", "מוצר", "a@b.example", "new-1", "null"]
 NUMBERS = ["0", "1", "5", "-1", "2.50", "12.345", "1e3", "abc", "", "99999999999", "4"]
 MOMENTS = ["2026-01-02T10:00:00", "2020-02-29T23:59:59", "2026-02-30T10:00:00", "soon", ""]
+# Hours that clocks pass twice, and not at all, in one of the zones.
+MOMENTS += ["2025-10-26T02:30:00", "2025-03-30T02:30:00", "2025-11-02T01:30:00"]
+ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu"]
 DAYS = ["2026-01-02", "2026-13-01", "soon", "", date(2020, 2, 29).isoformat()]
 MISSING = 987_654
 
 
 def make_person(draw: Any, model: type[Model], codenames: list[str]) -> Any:
     """Make a user: mostly active staff, with some of the permissions, seldom with all, maybe tied to a country."""
+    label = model._meta.app_label
     user = get_user_model().objects.create(
-        username="drawn", is_active=draw(MOSTLY), is_staff=draw(MOSTLY), is_superuser=draw(SELDOM)
+        username="drawn",
+        is_active=draw(MOSTLY),
+        is_staff=draw(MOSTLY),
+        is_superuser=draw(SELDOM),
+        last_name=draw(st.sampled_from(["", "lead"])) if label == "depot" else "",
     )
     own = {f"{verb}_{model._meta.model_name}" for verb in ("view", "add", "change", "delete")} | set(codenames)
     others = draw(MOSTLY)
-    for permission in Permission.objects.filter(content_type__app_label__in=["shop", "places"]):
+    for permission in Permission.objects.filter(
+        content_type__app_label__in=["depot"] if label == "depot" else ["shop", "places"]
+    ):
         wanted = draw(MOSTLY) if permission.codename in own else others and permission.codename.startswith("view_")
         if wanted:
             user.user_permissions.add(permission)
-    if draw(st.booleans()):
+    if label != "depot" and draw(st.booleans()):
         StaffProfile.objects.create(user=user, country=draw(st.sampled_from(list(Country.objects.order_by("pk")[:4]))))
     return get_user_model().objects.get(pk=user.pk)
 
@@ -42,7 +55,7 @@ def value_for(draw: Any, field: Any) -> Any:
     if isinstance(field, forms.ModelMultipleChoiceField):
         return draw(st.lists(st.sampled_from(_keys(field)), max_size=3, unique=True))
     if isinstance(field, forms.ModelChoiceField):
-        return draw(st.sampled_from([*_keys(field), None]))
+        return draw(st.sampled_from([*_keys(field), *_outside(field), None]))
     if isinstance(field, forms.BooleanField):
         return draw(st.booleans())
     if isinstance(field, forms.JSONField):
@@ -65,6 +78,13 @@ def _keys(field: Any) -> list[Any]:
     return [*keys[:4], *keys[middle : middle + 2], *keys[-4:], missing_key(field.queryset.model)]
 
 
+def _outside(field: Any) -> list[Any]:
+    """Return the key of a row that the field does not offer, if there is one."""
+    rows = field.queryset.model._base_manager
+    offered = field.queryset.complex_filter(field.get_limit_choices_to() or {}).values("pk")
+    return list(rows.exclude(pk__in=offered).order_by("pk").values_list("pk", flat=True)[:1])
+
+
 def missing_key(model: type[Model]) -> Any:
     """Return a primary key that no row has."""
     return "00000000-0000-4000-8000-000000000000" if isinstance(model._meta.pk, UUIDField) else MISSING
@@ -75,9 +95,13 @@ def named_rows(fields: Any, values: dict[str, Any]) -> list[tuple[type[Model], A
     found: list[tuple[type[Model], Any]] = []
     for name, value in values.items():
         if name not in fields:
-            found += [(Product, line["product"]) for line in value if "product" in line]
+            if name in INLINES:
+                found += [(Product, line["product"]) for line in value if "product" in line]
             continue
-        field = fields[name]
+        field = fields.get(name)
+        if isinstance(field, forms.ModelMultipleChoiceField):
+            # Links to rows that nobody of his kind may see have no name.
+            found.append((field.queryset.model, None))
         if isinstance(field, (forms.ModelChoiceField, forms.ModelMultipleChoiceField)) and value not in (None, []):
             found += [(field.queryset.model, pk) for pk in (value if isinstance(value, list) else [value])]
     return found
@@ -98,3 +122,24 @@ def lines_for(draw: Any, order: Any) -> list[dict[str, Any]]:
             {"product": draw(st.sampled_from(products)), "quantity": draw(st.sampled_from([1, 0])), "unit_price": price}
         )
     return found
+
+
+def contents_for(draw: Any, pk: Any) -> dict[str, list[dict[str, Any]]]:
+    """Return changes to what is in a crate, and to the remarks on it."""
+    own = list(Item.objects.filter(crate=pk).order_by("pk").values_list("pk", flat=True))
+    other = list(Item.objects.exclude(crate=pk).order_by("pk").values_list("pk", flat=True)[:1])
+    items: list[dict[str, Any]] = []
+    for item in draw(st.lists(st.sampled_from([*own, *own, *other]), max_size=2, unique=True)):
+        items.append({"pk": item, **draw(st.sampled_from([{"delete": True}, {"quantity": 45}, {"name": "I1"}]))})
+    new = [
+        {"name": "new", "quantity": 2},
+        {"name": "I0", "quantity": 1},
+        {"name": "big", "quantity": 60},
+        {"name": "x" * 40, "quantity": 1},
+    ]
+    items += draw(st.lists(st.sampled_from(new), max_size=3))
+    remarks: list[dict[str, Any]] = draw(st.lists(st.sampled_from([{"text": "a"}, {"text": "x" * 30}]), max_size=3))
+    crate = Crate.objects.filter(pk=pk).first()
+    for remark in Remark.objects.filter(object_id=crate.pk) if crate is not None else ():
+        remarks += draw(st.sampled_from([[], [{"pk": remark.pk, "delete": True}], [{"pk": remark.pk, "text": "b"}]]))
+    return {name: rows for name, rows in (("items", items), ("remarks", remarks)) if rows}

@@ -45,6 +45,12 @@ class MCPSide:
     def delete(self, model: type[Model], pk: Any) -> Outcome:
         return self._confirmed("delete_record", model, {"pk": str(pk)}, {})
 
+    def edit(self, model: type[Model], pk: Any, name: str, value: Any) -> Outcome:
+        return self.change(model, pk, {name: value})
+
+    def suggest(self, field: Any, term: str) -> Outcome:
+        return self.list(field.related_model, term, {}, "")
+
     def act(self, model: type[Model], name: str, pks: Sequence[Any], form: Mapping[str, str]) -> Outcome:
         return self._confirmed("run_action", model, {"action": name, "pks": [str(pk) for pk in pks]}, {"form": form})
 

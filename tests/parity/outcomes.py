@@ -17,8 +17,11 @@ from django.utils import timezone
 Verdict = Literal["done", "refused", "invalid"]
 Rows = dict[str, list[tuple[Any, ...]]]
 
-# Nothing in the shop touches the places.
-SHOP: list[type[Model]] = list(apps.get_app_config("shop").get_models(include_auto_created=True))
+
+def _touched(model: type[Model]) -> list[type[Model]]:
+    """Return the models whose rows may differ when one of the model's does; nothing in the shop touches the places."""
+    label = "depot" if model._meta.app_label == "depot" else "shop"
+    return list(apps.get_app_config(label).get_models(include_auto_created=True))
 
 
 @dataclass
@@ -44,8 +47,8 @@ Keys = dict[type[Model], frozenset[Any]]
 
 
 def keys(model: type[Model]) -> Keys:
-    """Return the keys of the rows of the model and of the shop's."""
-    models = dict.fromkeys([model, *SHOP])
+    """Return the keys of the rows of the model and of those that hang together with it."""
+    models = dict.fromkeys([model, *_touched(model)])
     return {model: frozenset(model._base_manager.values_list("pk", flat=True)) for model in models}
 
 

@@ -15,8 +15,9 @@ SHARE_ELSEWHERE = 15
 CITIES_PER_MARKET = 40
 
 
-def customers(rng: Random, count: int, opening: date) -> Iterator[Customer]:
-    """Unsaved customers, most of them in the home markets."""
+def customers(rng: Random, count: int, first: date, last: date) -> Iterator[Customer]:
+    """Unsaved customers, most of them in the home markets, who joined between the two days."""
+    days = (last - first).days
     markets, elsewhere = _cities()
     shares = [texts.MARKETS[country][0] for country in markets]
     pools = [*markets.values(), elsewhere]
@@ -30,7 +31,7 @@ def customers(rng: Random, count: int, opening: date) -> Iterator[Customer]:
             email=f"{slugify(name) or 'customer'}.{number}@example.com",
             phone=f"+{rng.randint(10, 99)} {rng.randint(100, 999)} {rng.randint(100000, 9999999)}",
             city=city,
-            joined=opening + timedelta(days=rng.randrange(365)),
+            joined=first + timedelta(days=rng.randrange(days)),
         )
 
 

@@ -1,14 +1,16 @@
 """What was ordered, and what followed from each order."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import count
 from random import Random
 from typing import TypeVar
 
 from ..models import Customer, Order, OrderLine, PaymentAudit, Product, Review, Shipment, StockMovement
-from . import texts
+from . import stories, texts
+from .stories import Period
 
 T = TypeVar("T")
 
@@ -16,14 +18,20 @@ Status = Order.Status
 Event = PaymentAudit.Event
 Reason = StockMovement.Reason
 
-# The fates of orders of the last three months, and of all earlier ones.
-RECENT_FATES = {Status.PENDING: 25, Status.PAID: 35, Status.SHIPPED: 30, Status.CANCELLED: 10}
-FATES = {Status.DELIVERED: 86, Status.REFUNDED: 6, Status.CANCELLED: 5, Status.SHIPPED: 3}
+# The fates of orders of the last weeks, and of all earlier ones.
+RECENT_FATES = {Status.PENDING: 20, Status.PAID: 30, Status.SHIPPED: 42, Status.CANCELLED: 8}
+FATES = {Status.DELIVERED: 88, Status.REFUNDED: 5, Status.CANCELLED: 5, Status.SHIPPED: 2}
+RECENT = timedelta(days=14)
+# A small shop has open orders too.
+RECENT_ORDERS = 40
 UNPAID = (Status.PENDING, Status.CANCELLED)
 SENT = (Status.SHIPPED, Status.DELIVERED, Status.REFUNDED)
 RATINGS = {1: 5, 2: 8, 3: 15, 4: 32, 5: 40}
-PERIOD = timedelta(days=3 * 365)
-RECENT = timedelta(days=90)
+REFUNDED_AFTER = timedelta(days=12)
+
+
+def joined(customer: Customer) -> date:
+    return customer.joined
 
 
 def pick(rng: Random, weights: dict[T, int]) -> T:
@@ -51,7 +59,7 @@ class Batch:
 
 
 class OrderMaker:
-    """Makes orders evenly spread over the years since the shop opened, the oldest first.
+    """Makes orders from the day when the shop opened to the evening before today, the oldest first.
 
     Primary keys are set here, so that they too are the same each time and rows need no saved parent.
     """
@@ -60,15 +68,18 @@ class OrderMaker:
         self,
         rng: Random,
         total: int,
-        opening: datetime,
+        period: Period,
         customers: Sequence[Customer],
         products: Sequence[Product],
     ) -> None:
         self.rng = rng
-        self.opening = opening
-        self.interval = PERIOD / total
-        self.customers = customers
-        self.products = products
+        self.period = period
+        self.interval = period.open_time / total
+        self.customers = sorted(customers, key=joined)
+        self.growing = [customer for customer in self.customers if customer.city.country_id in stories.GROWING]
+        self.returner = stories.returner(customers)
+        self.products = [product for product in products if product.sku not in stories.NEVER_SOLD]
+        self.first_recent = total - RECENT_ORDERS
         self.order_ids = count(1)
         self.line_ids = count(1)
         self.payment_ids = count(1)
@@ -84,27 +95,40 @@ class OrderMaker:
 
     def add_order(self, batch: Batch) -> None:
         pk = next(self.order_ids)
-        age = self.interval * pk
-        customer = self.rng.choice(self.customers)
+        # The first order comes half an interval after the opening, the last one half an interval before the end.
+        created = self.period.moment(self.interval * (pk - 0.5))
+        customer = self.customer(created)
         order = Order(
             id=pk,
-            number=f"{(self.opening + age).year}-{pk:07}",
+            number=f"{created.year}-{pk:07}",
             customer=customer,
             country_id=customer.city.country_id,
-            status=pick(self.rng, RECENT_FATES if age > PERIOD - RECENT else FATES),
+            status=self.fate(pk, customer, created),
             note=self.rng.choice(texts.NOTES) if self.rng.random() < 0.08 else "",
-            created=self.opening + age,
+            created=created,
         )
         lines = self.lines(order)
         order.total = sum(line.quantity * line.unit_price for line in lines)
         batch.orders.append(order)
         batch.lines += lines
-        if order.status not in UNPAID:
-            self.add_payments(batch, order)
         if order.status in SENT:
             self.add_shipment(batch, order, lines)
+        if order.status not in UNPAID:
+            self.add_payments(batch, order)
         if order.status == Status.DELIVERED and self.rng.random() < 0.25:
-            batch.reviews.append(self.review(order, lines[0].product))
+            batch.reviews.append(self.review(order, lines[0].product, batch.shipments[-1].delivered_at))
+
+    def customer(self, created: datetime) -> Customer:
+        """A region that grows takes a larger share of the orders from month to month."""
+        grows = self.rng.random() < stories.GROWTH * self.period.share(created)
+        pool = self.growing if grows and self.growing else self.customers
+        members = bisect_left(pool, created.date(), key=joined)
+        return pool[self.rng.randrange(max(members, 1))]
+
+    def fate(self, pk: int, customer: Customer, created: datetime) -> Status:
+        recent = pk > self.first_recent or created > self.period.end - RECENT
+        fate = pick(self.rng, RECENT_FATES if recent else FATES)
+        return Status.REFUNDED if customer == self.returner and not recent else fate
 
     def lines(self, order: Order) -> list[OrderLine]:
         return [
@@ -121,7 +145,7 @@ class OrderMaker:
     def add_payments(self, batch: Batch, order: Order) -> None:
         events = {Event.AUTHORISED: timedelta(minutes=1), Event.CAPTURED: timedelta(hours=1)}
         if order.status == Status.REFUNDED:
-            events[Event.REFUNDED] = timedelta(days=12)
+            events[Event.REFUNDED] = REFUNDED_AFTER
         token = f"tok_{self.rng.getrandbits(128):032x}"
         for event, delay in events.items():
             payment = PaymentAudit(
@@ -130,18 +154,25 @@ class OrderMaker:
                 event=event,
                 card_token=token,
                 amount=order.total,
-                created=order.created + delay,
+                created=min(order.created + delay, self.period.end),
                 created_by="checkout",
             )
             batch.payments.append(payment)
 
     def add_shipment(self, batch: Batch, order: Order, lines: list[OrderLine]) -> None:
+        """Send the order, unless that would be in the future; what has not arrived yet is under way."""
+        carrier = self.rng.choice(Shipment.Carrier.values)
         sent = order.created + timedelta(hours=self.rng.randint(4, 48))
-        arrived = sent + timedelta(hours=self.rng.randint(18, 160))
+        arrived = sent + timedelta(hours=self.rng.randint(*stories.HOURS.get(carrier, stories.USUAL_HOURS)))
+        if sent >= self.period.end:
+            order.status = Status.PAID
+            return
+        if arrived + REFUNDED_AFTER >= self.period.end:
+            order.status = Status.SHIPPED if arrived >= self.period.end else Status.DELIVERED
         shipment = Shipment(
             id=next(self.shipment_ids),
             order=order,
-            carrier=self.rng.choice(Shipment.Carrier.values),
+            carrier=carrier,
             tracking_number=f"{self.rng.getrandbits(40):012X}{order.id:07}",
             shipped_at=sent,
             delivered_at=None if order.status == Status.SHIPPED else arrived,
@@ -161,7 +192,7 @@ class OrderMaker:
             created=created,
         )
 
-    def review(self, order: Order, product: Product) -> Review:
+    def review(self, order: Order, product: Product, arrived: datetime) -> Review:
         rating = pick(self.rng, RATINGS)
         title, body = self.rng.choice(texts.REVIEWS[rating])
         return Review(
@@ -171,5 +202,5 @@ class OrderMaker:
             rating=rating,
             title=title,
             body=body,
-            created=order.created + timedelta(days=self.rng.randint(9, 40)),
+            created=min(arrived + timedelta(days=self.rng.randint(1, 30)), self.period.end),
         )

@@ -14,11 +14,13 @@ from oauth2_provider.models import (
     refresh_token_expire_timedelta,
 )
 
+from ...oauth.facts import clear_token_facts
+
 BATCH = 500
 
 
 class Command(BaseCommand):
-    """Delete in batches; clients that come back register again."""
+    """Delete in batches, and what was kept with tokens that are no more; clients that come back register again."""
 
     help = "Deletes dynamically registered clients that hold no live code or token. Run it daily, after cleartokens."
 
@@ -41,6 +43,8 @@ class Command(BaseCommand):
         count = unused.count()
         while not dry_run and (batch := list(unused.values_list("pk", flat=True)[:BATCH])):
             get_application_model()._default_manager.filter(pk__in=batch).delete()
+        if not dry_run:
+            clear_token_facts()
         self.stdout.write(f"{count} unused clients{'' if dry_run else ' deleted'}.")
 
 

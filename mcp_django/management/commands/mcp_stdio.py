@@ -7,20 +7,17 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandParser
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from oauth2_provider.settings import oauth2_settings
 
 from ...events import hub
-from ...mounts import mounted_sites
 from ...oauth.scopes import HIERARCHY
-from ...sites import MCPSite
-from ...sites import site as default_site
 from ...transports.pipes import claim
 from ...transports.stdio import StdioServer
-from ..accounts import find_scopes, find_user
+from ..accounts import find_scopes, find_site, find_user
 
 # Seconds that the process has to end by itself when it has served: a tool that hangs would keep it.
 LEAVE_WITHIN: Final = 0.5
@@ -63,21 +60,6 @@ class Command(BaseCommand):
         timer = threading.Timer(LEAVE_WITHIN, os._exit, [0])
         timer.daemon = True
         timer.start()
-
-
-def find_site(name: str | None) -> MCPSite:
-    """Return the site of this name.
-
-    Raises:
-        CommandError: there is none, or it needs middleware, which there is none of here.
-    """
-    known = {default_site.name: default_site, **{item.name: item for item in mounted_sites()}}
-    found = known.get(name or default_site.name)
-    if found is None:
-        raise CommandError(f"There is no site {name!r}. There are {', '.join(sorted(known))}.")
-    if found.needs_middleware:
-        raise CommandError(f"The site {found.name!r} needs middleware, which does not run over standard input.")
-    return found
 
 
 @contextlib.contextmanager

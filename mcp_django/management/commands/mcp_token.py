@@ -1,56 +1,106 @@
 """``manage.py mcp_token``: a bearer token for clients that cannot open a browser."""
 
-from typing import Any
+from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db.models import QuerySet
 from oauth2_provider.settings import oauth2_settings
 
-from ...oauth.resource import canonical, endpoints, origin, resource_url
-from ...oauth.tokens import create_token
+from ...context import CONFIRM_BY_TOKEN
+from ...oauth.facts import facts_of_many
+from ...oauth.resource import canonical, endpoints, issuer, mounted_path, resource_url
+from ...oauth.tokens import create_token, own_tokens
 from ..accounts import find_scopes, find_user
+
+# What a token is called is kept among its facts.
+NAME: Final = "name"
 
 
 class Command(BaseCommand):
-    """Print a token on standard output, and nothing else there."""
+    """Print a token on standard output, and nothing else there; list tokens that were made so, or revoke one."""
 
-    help = "Prints a bearer token with which a client acts as USER. Revoke it in the admin, under access tokens."
+    help = "Prints a bearer token with which a client acts as USER. --list shows those made before, --revoke ends one."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare user, scopes, days and resource."""
-        parser.add_argument("user", metavar="USER", help="the name with which the user signs in")
+        """Declare user, scopes, days, resource, and how calls are confirmed."""
+        parser.add_argument("user", metavar="USER", nargs="?", help="the name with which the user signs in")
+        parser.add_argument("--name", default="", help="what the token is for, as --list shows it")
+        parser.add_argument(
+            "--list", action="store_true", dest="lists", help="show the tokens of USER, or of everybody"
+        )
+        parser.add_argument("--revoke", type=int, metavar="ID", help="end the token with the id that --list shows")
         parser.add_argument("--scope", nargs="+", default=None, help="default: what clients are asked to request")
         parser.add_argument("--days", type=int, default=30, help="days until the token expires (default 30)")
         parser.add_argument("--resource", help="URL or path of one endpoint (default: all that are mounted)")
+        parser.add_argument(
+            "--confirm-by-token",
+            action="store_true",
+            help="for programs without a person: calls are confirmed by confirm_token, never by a question",
+        )
 
-    def handle(self, *args: Any, user: str, days: int, resource: str | None, **options: Any) -> None:
-        """Create the token.
+    def handle(self, *args: Any, user: str | None, **options: Any) -> None:
+        """Create a token, list them, or revoke one.
 
         Raises:
-            CommandError: the user, a scope, the number of days or the resource is not acceptable.
+            CommandError: the user, a scope, the number of days, the resource or the id is not acceptable.
         """
+        if options["revoke"] is not None:
+            self.revoke(options["revoke"])
+        elif options["lists"]:
+            self.show(own_tokens().filter(user=find_user(user)) if user else own_tokens())
+        elif user is None:
+            raise CommandError("Name the user that the token acts as.")
+        else:
+            self.create(user, **options)
+
+    def show(self, tokens: QuerySet[Any]) -> None:
+        """Print the tokens, those that expire last first."""
+        found = list(tokens.select_related("user").order_by("-expires", "-pk"))
+        kept = facts_of_many(token.token_checksum for token in found)
+        for token in found:
+            name = kept.get(token.token_checksum, {}).get(NAME, "")
+            until = "expired" if token.is_expired() else f"until {token.expires:%Y-%m-%d %H:%M %Z}".rstrip()
+            row = [str(token.pk), str(token.user), token.scope, " ".join(token.resource), until, name]
+            self.stdout.write("  ".join(part for part in row if part))
+
+    def revoke(self, pk: int) -> None:
+        """End one token.
+
+        Raises:
+            CommandError: it is not one that this command made.
+        """
+        token = own_tokens().filter(pk=pk).first()
+        if token is None:
+            raise CommandError(f"There is no token {pk}. --list shows those that there are.")
+        token.revoke()
+        self.stderr.write(f"The token {pk} of {token.user} is revoked.")
+
+    def create(self, user: str, *, days: int, resource: str | None, name: str, **options: Any) -> None:
+        """Create a token and print it."""
         if days < 1:
             raise CommandError("--days must be at least 1.")
         person, scopes = find_user(user), find_scopes(options["scope"], oauth2_settings.SCOPES)
         bound = _resources(resource)
-        token, raw = create_token(person, scopes=scopes, resources=bound, days=days)
+        facts = ({CONFIRM_BY_TOKEN: True} if options["confirm_by_token"] else {}) | ({NAME: name} if name else {})
+        token, raw = create_token(person, scopes=scopes, resources=bound, days=days, facts=facts)
         until = f"{token.expires:%Y-%m-%d %H:%M %Z}".rstrip()
         self.stderr.write(f"{person} may use {' '.join(bound)} with {' '.join(scopes)} until {until}.")
-        self.stderr.write(f"The token is not shown again. In the admin it is access token {token.pk}.")
+        self.stderr.write(f"The token is not shown again. It is token {token.pk}: --revoke {token.pk} ends it.")
         self.stdout.write(raw)
 
 
 def _resources(asked: str | None) -> list[str]:
     """Return the endpoints that the token is for, by URL."""
     try:
-        base = origin(None)
+        base = issuer(None)
     except ImproperlyConfigured:
         raise CommandError('Set MCP_DJANGO["BASE_URL"]: a token is bound to the URL of the endpoint.') from None
     mounted = [resource_url(None, path) for path in endpoints()]
     if asked is None:
         found = mounted
     else:
-        url = base + asked if asked.startswith("/") else asked
+        url = base + mounted_path(asked) if asked.startswith("/") else asked
         known = canonical(None, url)
         found = [] if known is None else [known]
     if not found:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from typing import Any
 
 from channels.routing import get_default_application
@@ -13,45 +14,25 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 
 from example_project.places.models import City
+from example_project.shop.views import ACCOUNTS, set_ups
 
 HOST = "127.0.0.1"
 
 READY = """
+Start page:   {base}/
 MCP endpoint: {url}
 Admin:        {base}/admin/
 
 Accounts (the password is the name):
-  admin      may do everything
-  warehouse  sees the orders of its own country and ships them
-  auditor    sees everything and changes nothing
-  nobody     may sign in, and then sees no records
+{accounts}
 
-Claude Code
-  claude mcp add --transport http shop {url}
-  then, in claude: /mcp, shop, Authenticate
+Clients:
+{clients}
 
-Codex
-  codex mcp add shop --url {url}
-  codex mcp login shop
+Without a browser, as a bearer token:
+  PORT={port} {manage} mcp_token admin
 
-VS Code
-  code --add-mcp '{{"name": "shop", "type": "http", "url": "{url}"}}'
-
-Cursor: in ~/.cursor/mcp.json
-  {{"mcpServers": {{"shop": {{"url": "{url}"}}}}}}
-
-Gemini CLI
-  gemini mcp add --transport http shop {url}
-  then, in gemini: /mcp auth shop
-
-MCP Inspector
-  npx @modelcontextprotocol/inspector
-  then choose Streamable HTTP and enter {url}
-
-Without a browser, as a bearer token
-  PORT={port} .venv/bin/python manage.py mcp_token admin
-
-Press Ctrl-C to stop. The data stay.
+Press Ctrl-C to stop. Your data is kept.
 """
 
 
@@ -65,17 +46,17 @@ class Command(BaseCommand):
         self.serve(port)
 
     def prepare(self) -> None:
-        self.step("Database", "migrate")
+        self.step("Database", "migrate", verbosity=0)
         if not City.objects.exists():
             # Only then: what somebody deleted is not to come back with the next start.
             self.step("Places", "load_places")
         self.step("Shop", "load_shop")
         self.step("Accounts", "create_accounts")
 
-    def step(self, title: str, command: str) -> None:
+    def step(self, title: str, command: str, **options: Any) -> None:
         self.stdout.write(self.style.MIGRATE_HEADING(title))
         self.stdout.flush()
-        call_command(command)
+        call_command(command, **options)
 
     def serve(self, port: int) -> None:
         """Run daphne until it is stopped. What `runserver` adds and is of use here are the static files."""
@@ -91,7 +72,15 @@ class Command(BaseCommand):
 
     def announce(self, port: int) -> None:
         base = settings.MCP_BASE_URL
-        self.stdout.write(READY.format(base=base, url=f"{base}/mcp", port=port), self.style.SUCCESS)
+        text = READY.format(
+            base=base,
+            url=f"{base}/mcp",
+            port=port,
+            accounts="\n".join(f"  {name:<10} {what}" for name, what in ACCOUNTS.items()),
+            clients="\n".join(f"  {title}\n    {line}" for title, _, line in set_ups(f"{base}/mcp")),
+            manage=f"{os.path.relpath(sys.executable)} manage.py",
+        )
+        self.stdout.write(text, self.style.SUCCESS)
         self.stdout.flush()
 
 

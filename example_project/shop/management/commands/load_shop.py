@@ -1,6 +1,6 @@
-"""Fills the shop with made-up data."""
+"""Fills the shop with made-up data of the last two years."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -14,8 +14,10 @@ from example_project.shop import models as shop
 from example_project.shop.sampledata.catalogue import create_catalogue
 from example_project.shop.sampledata.customers import customers
 from example_project.shop.sampledata.orders import OrderMaker
+from example_project.shop.sampledata.stories import Period, run_out
 
-OPENING = datetime(2023, 1, 1, tzinfo=UTC)
+# How long before the opening of the shop its first customers joined.
+EARLY = timedelta(days=180)
 BATCH = 500
 CUSTOMERS = range(100, 20_000)
 ORDERS_PER_CUSTOMER = 5
@@ -37,14 +39,18 @@ MODELS: tuple[type[models.Model], ...] = (
 
 
 class Command(BaseCommand):
-    help = "Fills the shop with made-up data, the same for the same arguments. Data already there are kept."
+    help = (
+        "Fills the shop with made-up data of the 24 months up to yesterday, the same for the same arguments and day. "
+        "Existing data is kept."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--orders", type=int, default=2000, metavar="N", help="default: %(default)s")
         parser.add_argument("--seed", type=int, default=1, help="default: %(default)s")
+        parser.add_argument("--today", type=date.fromisoformat, metavar="YYYY-MM-DD", help="default: today in UTC")
         parser.add_argument("--flush", action="store_true", help="empty the shop first")
 
-    def handle(self, *, orders: int, seed: int, flush: bool, **options: Any) -> None:
+    def handle(self, *, orders: int, seed: int, today: date | None, flush: bool, **options: Any) -> None:
         if orders < 1:
             raise CommandError("--orders must be at least 1.")
         if not City.objects.exists():
@@ -53,26 +59,27 @@ class Command(BaseCommand):
             if flush:
                 empty_shop()
             if shop.Order.objects.exists():
-                self.stdout.write("The shop has data already, which is kept. --flush replaces it.")
+                self.stdout.write("The shop has data already, and keeps it. --flush replaces it.")
                 return
-            self.fill(Random(seed), orders)
+            self.fill(Random(seed), orders, Period(today or datetime.now(UTC).date()))
             reset_sequences()
         self.stdout.write(
             f"{shop.Product.objects.count():,} products, {shop.Customer.objects.count():,} customers"
             f" and {shop.Order.objects.count():,} orders."
         )
 
-    def fill(self, rng: Random, orders: int) -> None:
-        products = create_catalogue(rng, OPENING)
+    def fill(self, rng: Random, orders: int, period: Period) -> None:
+        products = create_catalogue(rng, period.opening)
         wanted = min(max(orders // ORDERS_PER_CUSTOMER, CUSTOMERS.start), CUSTOMERS.stop)
-        buyers = shop.Customer.objects.bulk_create(customers(rng, wanted, OPENING.date()))
-        maker = OrderMaker(rng, orders, OPENING, buyers, products)
+        buyers = shop.Customer.objects.bulk_create(customers(rng, wanted, period.opening.date() - EARLY, period.today))
+        maker = OrderMaker(rng, orders, period, buyers, products)
         progress = Progress(self.stderr, "Orders", orders)
         while progress.done < orders:
             size = min(BATCH, orders - progress.done)
             maker.batch(size).save()
             reset_queries()  # with DEBUG on, Django would keep the SQL of every batch
             progress.advance(size)
+        run_out(period.opening)
 
 
 def empty_shop() -> None:

@@ -1,0 +1,46 @@
+"""The start page: what this is, how to connect to it, and what to ask."""
+
+from collections.abc import Iterator
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from mcp_django.setups import CLIENTS, Connection
+
+ACCOUNTS = {
+    "admin": "can do everything",
+    "warehouse": "sees the orders of its own country and ships them",
+    "auditor": "sees everything and changes nothing",
+    "nobody": "can sign in, and sees nothing",
+}
+QUESTIONS = [
+    "Which ten products sold best in the last twelve months?",
+    "How did revenue develop by month, and which month stands out?",
+    "Which products are nearly out of stock?",
+    "Is one carrier slower than the others?",
+    "In which countries do we grow?",
+    "Which customers were refunded most often?",
+    "On which days of this year did nobody order?",
+    "What do people complain about in reviews with one star?",
+    "Mark the five oldest paid orders as shipped.",
+    "Refund the newest delivered order: the parcel arrived broken.",
+]
+
+
+def start(request: HttpRequest) -> HttpResponse:
+    url = f"{settings.MCP_BASE_URL}/mcp"
+    context = {"url": url, "accounts": ACCOUNTS, "set_ups": set_ups(url), "questions": QUESTIONS}
+    return render(request, "shop/start.html", context)
+
+
+def set_ups(url: str) -> Iterator[tuple[str, str, str]]:
+    """For each client that connects over HTTP: its name, what to do, and what to run or to put where."""
+    connection = Connection(settings.MCP_DJANGO["SERVER_NAME"], url=url)
+    for client in CLIENTS.values():
+        shell = client.shell(connection) if client.shell is not None else ""
+        if client.path is None:
+            yield client.title, f"Choose Streamable HTTP and enter {url}.", shell
+        elif not client.remote:
+            put = "" if shell else f"Put this into {client.path()} of your project."
+            yield client.title, put, shell or " ".join(client.text(connection).split())

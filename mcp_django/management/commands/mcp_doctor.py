@@ -1,0 +1,75 @@
+"""``manage.py mcp_doctor``: tries the server as a client does, and says what is wrong."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from oauth2_provider.models import get_application_model
+
+from ..accounts import endpoint_url, find_user
+from ..doctor import Doctor, Failed
+
+
+class Command(BaseCommand):
+    """Go the way of a client step by step, and end at the first that fails."""
+
+    help = "Goes the whole way of a client over HTTP, from discovery to a stream, and says which step fails and why."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the endpoint and the user."""
+        parser.add_argument("url", nargs="?", help="URL of the endpoint (default: the one that urls.py mounts)")
+        parser.add_argument("--user", help="go on past the login page, as this user and with the right to read alone")
+
+    def handle(self, *args: Any, url: str | None, user: str | None, **options: Any) -> None:
+        """Go the way.
+
+        Raises:
+            CommandError: a step fails, or there is no such user.
+        """
+        person = find_user(user) if user else None
+        doctor = Doctor((url or endpoint_url()).strip())
+        self.stdout.write(f"The way of a client to {doctor.url}\n")
+        with signed_in(person) as cookies, cleaning(doctor):
+            if cookies is not None:
+                doctor.sign_in = lambda: cookies
+            for title, step in doctor.steps():
+                try:
+                    self.stdout.write(f"  {self.style.SUCCESS('ok')}    {title}: {step()}")
+                except Failed as failed:
+                    self.stdout.write(f"  {self.style.ERROR('FAIL')}  {title}: {failed}")
+                    raise CommandError(failed.remedy) from None
+        if doctor.client_id and person is None:
+            self.stdout.write("\nSo far all is well. --user NAME goes on: consent, token, a call and a stream.")
+        else:
+            self.stdout.write("\nAll is well.")
+
+
+@contextmanager
+def signed_in(person: Any) -> Iterator[Mapping[str, str] | None]:
+    """Give the cookies of a browser in which the person is signed in, until the block ends; None without a person."""
+    if person is None:
+        yield None
+        return
+    session = import_module(django_settings.SESSION_ENGINE).SessionStore()
+    session[SESSION_KEY] = person._meta.pk.value_to_string(person)
+    session[BACKEND_SESSION_KEY] = django_settings.AUTHENTICATION_BACKENDS[0]
+    session[HASH_SESSION_KEY] = person.get_session_auth_hash()
+    session.save()
+    try:
+        yield {django_settings.SESSION_COOKIE_NAME: session.session_key}
+    finally:
+        session.delete()
+
+
+@contextmanager
+def cleaning(doctor: Doctor) -> Iterator[None]:
+    """Delete the client that was registered, with its tokens. Another server keeps its own until it cleans up."""
+    try:
+        yield
+    finally:
+        if doctor.client_id:
+            get_application_model()._default_manager.filter(client_id=doctor.client_id).delete()

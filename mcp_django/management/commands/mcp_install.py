@@ -1,0 +1,108 @@
+"""``manage.py mcp_install``: how to connect a client to this server."""
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from ...conf import settings
+from ...setups import CLIENTS, Client, Connection, SetupError, merged
+from ..accounts import endpoint_url, find_user
+
+# What every client takes as the name of a server.
+NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
+
+
+class Command(BaseCommand):
+    """Print the set-up of one client, and write it where it is told to."""
+
+    help = "Prints how to connect a client to this server; --write adds it to the client's own file."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the client and how it is to connect."""
+        parser.add_argument("client", choices=sorted(CLIENTS), help="the client to set up")
+        parser.add_argument("--name", help='what the client calls the server (default: MCP_DJANGO["SERVER_NAME"])')
+        parser.add_argument("--url", help="URL of the endpoint (default: the one that urls.py mounts)")
+        parser.add_argument("--token", help="a bearer token of mcp_token, for a client that cannot open a browser")
+        parser.add_argument("--stdio", metavar="USER", help="let the client start the server itself, as USER")
+        parser.add_argument("--write", action="store_true", help="add it to the client's file, and keep all else there")
+
+    def handle(self, *args: Any, client: str, token: str | None, write: bool, **options: Any) -> None:
+        """Print the set-up.
+
+        Raises:
+            CommandError: the arguments do not go together, there is no endpoint, or the file cannot be written.
+        """
+        name = options["name"] or str(settings.SERVER_NAME)
+        if NAME.fullmatch(name) is None:
+            raise CommandError("A server's name has 1 to 40 letters, digits, - and _: choose one with --name.")
+        if options["stdio"] and (token or options["url"]):
+            raise CommandError("--stdio goes without --url and --token: the client starts the server itself.")
+        known = CLIENTS[client]
+        if options["stdio"]:
+            connection = Connection(name, command=_command(find_user(options["stdio"]).get_username()))
+        else:
+            connection = Connection(name, url=options["url"] or endpoint_url(), token=token or "")
+        if connection.url and known.remote:
+            starts = f"{known.title} starts the servers in its file itself: use --stdio USER."
+            raise CommandError(f"{starts} {known.remote.format(url=connection.url)}")
+        self.show(known, connection)
+        if write:
+            self.write(known, connection)
+
+    def show(self, client: Client, connection: Connection) -> None:
+        """Print the command to run, the lines of the file, and what to do afterwards."""
+        shell = client.shell(connection) if client.shell is not None else ""
+        if shell:
+            self.stdout.write(f"Run:\n\n  {shell}\n")
+        if client.path is not None:
+            place = client.path()
+            either = "Or put this into" if shell else "Put this into"
+            self.stdout.write(f"{either} {place.absolute()}:\n\n{client.text(connection)}")
+        if not connection.token and (connection.url or client.remote):
+            self.stdout.write(client.after.format(name=connection.name, url=connection.url))
+
+    def write(self, client: Client, connection: Connection) -> None:
+        """Add the server to the client's file.
+
+        Raises:
+            CommandError: the client has no file, or it cannot be changed without loss.
+        """
+        if client.path is None:
+            raise CommandError(f"{client.title} keeps no file: run the command above.")
+        path = client.path().absolute()
+        try:
+            before = path.read_text(encoding="utf-8") if path.exists() else ""
+            after = merged(client, connection, before)
+            if after == before:
+                self.stdout.write(f"{path} has it already.")
+                return
+            _replace(path, after)
+        except (SetupError, OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"{path} was not changed. {error}") from None
+        self.stdout.write(self.style.SUCCESS(f"Written to {path}."))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write the file anew, whole or not at all; it may hold a token, and is its owner's alone where it is new."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+    # A link stays a link.
+    target = path.resolve()
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+        part.chmod(mode)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _command(user: str) -> tuple[str, ...]:
+    """Return the command that serves ``user`` over standard input and output, with absolute paths."""
+    return (sys.executable, str(Path(sys.argv[0]).resolve()), "mcp_stdio", "--user", user)

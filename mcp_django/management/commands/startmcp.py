@@ -1,0 +1,127 @@
+"""``manage.py startmcp``: a first ``mcp.py`` for an app, from its models."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from django.apps import apps
+from django.contrib import admin
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import models
+
+from ...sensitive import is_sensitive
+
+LINE: Final = 100
+HEAD: Final = '''"""What MCP clients find of {app}. Every line is a proposal: delete what models must not see."""
+
+import mcp_django as mcp
+
+from .models import {names}
+'''
+
+
+class Command(BaseCommand):
+    """Write the file, or print it."""
+
+    help = "Writes a first mcp.py into the app's directory: an exposure for each of its models."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the app."""
+        parser.add_argument("app", help="label of an installed app, such as shop")
+        parser.add_argument("--print", action="store_true", dest="only_print", help="print the file, and write none")
+
+    def handle(self, *args: Any, app: str, only_print: bool, **options: Any) -> None:
+        """Write ``mcp.py``.
+
+        Raises:
+            CommandError: there is no such app, it has no models, or it has the file already.
+        """
+        try:
+            config = apps.get_app_config(app)
+        except LookupError as error:
+            raise CommandError(str(error)) from None
+        found = [model for model in config.get_models() if model.__module__.startswith(f"{config.name}.models")]
+        if not found:
+            raise CommandError(f"The app {app!r} has no models of its own.")
+        text = source(config.name, sorted(found, key=lambda model: model.__name__))
+        if only_print:
+            self.stdout.write(text, ending="")
+            return
+        path = Path(config.path) / "mcp.py"
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            raise CommandError(f"{path} is there already. --print prints what would be written.") from None
+        except OSError as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(self.style.SUCCESS(f"Written to {path}. Read it, then run: manage.py check"))
+
+
+def source(app: str, found: Iterable[type[models.Model]]) -> str:
+    """Return the source of an ``mcp.py`` for the models of the app with this dotted name."""
+    found = list(found)
+    names = ", ".join(model.__name__ for model in found)
+    if len(names) > LINE - 30:
+        names = "(\n    " + ",\n    ".join(model.__name__ for model in found) + ",\n)"
+    return "\n\n".join([HEAD.format(app=app, names=names).rstrip("\n") + "\n", *map(_exposure, found)])
+
+
+def _exposure(model: type[models.Model]) -> str:
+    """Return the source of a class: what the admin says where it knows the model, else what its fields suggest."""
+    shown = [field for field in _fields(model) if not is_sensitive(field.name, model)]
+    known = admin.site.is_registered(model)
+    base = "AdminExposure" if known else "ModelExposure"
+    lines = [f"@mcp.register({model.__name__})", f"class {model.__name__}Exposure(mcp.{base}):"]
+    lines += _listed("fields", [field.name for field in shown])
+    if not known:
+        lines += _listed("search_fields", [field.name for field in shown if _is_searchable(field)])
+        lines += _filters(shown)
+        if not model._meta.ordering:
+            lines.append(f'    ordering = ["-{model._meta.pk.name}"]' if _is_simple(model) else "    ordering = []")
+    left_out = [field.name for field in _fields(model) if field not in shown]
+    if left_out:
+        lines.append(f"    # Left out, as their names say that they are secrets: {', '.join(left_out)}")
+    return "\n".join(lines) + "\n"
+
+
+def _fields(model: type[models.Model]) -> list[Any]:
+    opts = model._meta
+    return [field for field in (*opts.concrete_fields, *opts.many_to_many) if not getattr(field, "parent_link", False)]
+
+
+def _is_simple(model: type[models.Model]) -> bool:
+    return len(model._meta.pk_fields) == 1
+
+
+def _is_searchable(field: Any) -> bool:
+    return isinstance(field, models.CharField) and not field.choices
+
+
+def _filters(fields: Iterable[Any]) -> list[str]:
+    """Return the lines of ``filter_fields``: choices and relations by value, dates and numbers by range."""
+    found = {}
+    for field in fields:
+        if field.is_relation or field.choices or isinstance(field, models.BooleanField):
+            found[field.name] = ["exact", "in"] if field.choices else ["exact"]
+        elif isinstance(field, models.DateField):
+            found[field.name] = ["gte", "lt"]
+        elif isinstance(field, (models.IntegerField, models.DecimalField, models.FloatField)) and not field.primary_key:
+            found[field.name] = ["gte", "lte"]
+    if not found:
+        return []
+    body = [f"        {_quoted(name)}: [{', '.join(map(_quoted, lookups))}]," for name, lookups in found.items()]
+    return ["    filter_fields = {", *body, "    }"]
+
+
+def _listed(name: str, values: list[str]) -> list[str]:
+    line = f"    {name} = [{', '.join(map(_quoted, values))}]"
+    if not values:
+        return []
+    if len(line) <= LINE:
+        return [line]
+    return [f"    {name} = [", *(f"        {_quoted(value)}," for value in values), "    ]"]
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'

@@ -1,0 +1,67 @@
+"""Geometries that callers write: well-known text, with or without a reference system, or GeoJSON.
+
+A form field of GeoDjango reads what has no system as that of its map, and GeoJSON too. What callers write has that of
+the field, and GeoJSON has degrees (RFC 7946, section 4).
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from django.core.exceptions import ValidationError
+
+from .wording import json_or_text
+
+__all__ = ["geometry_text"]
+
+DEGREES: Final = 4326
+# How deep the positions of each type are.
+DEPTHS: Final = {"Point": 0, "LineString": 1, "MultiPoint": 1, "Polygon": 2, "MultiLineString": 2, "MultiPolygon": 3}
+EXPECTED: Final = "Give a geometry as WKT, EWKT or GeoJSON."
+
+
+def geometry_text(field: Any, value: Any) -> str:
+    """Return the extended well-known text of what a caller wrote for a form field of GeoDjango.
+
+    Raises:
+        ValidationError: it is neither a text nor GeoJSON.
+    """
+    value = json_or_text(value)
+    if isinstance(value, dict):
+        return f"SRID={DEGREES};{_well_known(value)}"
+    if not isinstance(value, str):
+        raise ValidationError(EXPECTED)
+    text = value.strip()
+    # A text of hexadecimal digits has a place of its own for the system.
+    has_system = ";" in text or "(" not in text or not field.srid or field.srid < 0
+    return text if has_system else f"SRID={field.srid};{text}"
+
+
+def _well_known(found: Any) -> str:
+    kind = str(found.get("type")) if isinstance(found, dict) else ""
+    if kind == "GeometryCollection" and isinstance(found.get("geometries"), list):
+        return f"GEOMETRYCOLLECTION ({', '.join(map(_well_known, found['geometries']))})"
+    if kind not in DEPTHS:
+        raise ValidationError(EXPECTED)
+    positions = found.get("coordinates")
+    if positions == []:
+        return f"{kind.upper()} EMPTY"
+    text = _positions(positions, DEPTHS[kind])
+    solid = " Z" if len(_first(positions)) > 2 else ""
+    return f"{kind.upper()}{solid} {text if DEPTHS[kind] else f'({text})'}"
+
+
+def _positions(found: Any, depth: int) -> str:
+    if not isinstance(found, list):
+        raise ValidationError(EXPECTED)
+    if depth:
+        return f"({', '.join(_positions(item, depth - 1) for item in found)})"
+    if not 2 <= len(found) <= 4 or not all(isinstance(part, (int, float)) and part is not True for part in found):
+        raise ValidationError(EXPECTED)
+    return " ".join(repr(part) for part in found[:3])
+
+
+def _first(positions: Sequence[Any]) -> Sequence[Any]:
+    """Return the first position of nested lists of them."""
+    while positions and isinstance(positions[0], list):
+        positions = positions[0]
+    return positions

@@ -1,0 +1,104 @@
+"""Calls within this process, as one user: what ``manage.py`` commands ask of a site, by the way of every other call."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from django.contrib.auth.base_user import AbstractBaseUser
+
+from ..context import MCPRequest
+from ..exceptions import AuthenticationFailed, InsufficientScope
+from ..methods.base import Later
+from ..protocol.eras import Call
+from ..protocol.inbound import Rejected, classify
+from ..protocol.messages import decode, encode
+from ..protocol.modern import CAPABILITIES_KEY, CLIENT_KEY, VERSION_KEY
+from ..protocol.versions import MODERN
+from ..server import Reply
+from ..sites import MCPSite
+from .dispatch import begin, conclude
+from .stdio import StdioServer
+
+if TYPE_CHECKING:
+    from .exchange import Exchange
+
+__all__ = ["LocalClient", "Refused"]
+
+# Nobody can be asked: what would ask answers with a confirmation token instead.
+META: Final[Mapping[str, Any]] = {
+    VERSION_KEY: MODERN[-1],
+    CAPABILITIES_KEY: {},
+    CLIENT_KEY: {"name": "manage.py", "version": "1"},
+}
+
+
+class Refused(Exception):
+    """The call has no result. The text says why; ``data`` is what else the server says of it."""
+
+    def __init__(self, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.data = data
+
+
+class LocalClient:
+    """A client of ``site`` that acts as ``user`` with ``scopes``, in the calling thread, without HTTP and tokens.
+
+    ``facts`` is what a sign-in left, as :func:`~mcp_django.signin.keep` gives it.
+    """
+
+    def __init__(
+        self,
+        site: MCPSite,
+        user: AbstractBaseUser,
+        scopes: Iterable[str],
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._server = StdioServer(site, user, scopes, (-1, -1))
+        self._facts = facts or {}
+
+    def new_request(self) -> MCPRequest:
+        """Return a request of the user, as hooks get it.
+
+        Raises:
+            Refused: the user is not active any more.
+        """
+        request = self._server.new_request()
+        request.mcp.facts = self._facts
+        try:
+            self._server.authorize(request)
+        except AuthenticationFailed:
+            raise Refused("The user is not active.") from None
+        return request
+
+    def request(self, method: str, **params: Any) -> dict[str, Any]:
+        """Call a method of 2026-07-28 and return its result.
+
+        Raises:
+            Refused: the server answers with an error.
+        """
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
+        try:
+            call = classify(encode(message), None, session=None)
+            assert isinstance(call, Call)
+            answer = decode(self._answer(call).body)
+        except Rejected as rejected:
+            raise Refused(rejected.error.message, rejected.error.data) from None
+        except InsufficientScope as error:
+            raise Refused(str(error)) from None
+        if "error" in answer:
+            raise Refused(answer["error"]["message"], answer["error"].get("data"))
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def _answer(self, call: Call) -> Reply:
+        # Dispatch needs no more of an exchange than its request.
+        exchange = cast("Exchange", _Exchange(self.new_request()))
+        outcome = begin(exchange, call)
+        reply = conclude(exchange, call, outcome) if isinstance(outcome, Later) else outcome
+        if not isinstance(reply, Reply):
+            raise Refused(f"{call.method} goes on after its answer, which is not possible here.")
+        return reply
+
+
+class _Exchange:
+    def __init__(self, request: MCPRequest) -> None:
+        self.request = request

@@ -1,0 +1,1 @@
+"""The example project below a path, in a time zone and a language that its middleware chose."""

@@ -1,0 +1,86 @@
+"""`mcp_doctor` goes the way of a client to real servers, well and badly set up."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.servers import ROOT, run_example
+
+MEMBERS = ["Endpoint", "Metadata of the endpoint", "Metadata of the authorization server", "Registration", "Login page"]
+SIGNED_IN = ["Consent page", "Token", "Call", "Stream"]
+
+
+def doctor(server, *arguments):
+    return subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), "mcp_doctor", *arguments],
+        env=server.environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def seen(done, mark="ok"):
+    lines = (line.strip() for line in done.stdout.splitlines())
+    return [line.removeprefix(mark).strip().partition(":")[0] for line in lines if line.startswith(f"{mark} ")]
+
+
+@pytest.fixture(scope="module", params=["uvicorn", "daphne"])
+def server(request, prepared: Path, tmp_path_factory: pytest.TempPathFactory):
+    application = "example_project.asgi:application"
+    with run_example(prepared, tmp_path_factory.mktemp("doctor"), request.param, application) as found:
+        yield found
+
+
+def test_the_whole_way_is_gone_and_nothing_is_left_behind(server) -> None:
+    done = doctor(server, "--user", "auditor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert seen(done) == [*MEMBERS, *SIGNED_IN]
+    assert "All is well." in done.stdout
+    code = (
+        "from oauth2_provider.models import AccessToken, Application\n"
+        "from django.contrib.sessions.models import Session\n"
+        "made = Application.objects.filter(name='mcp_doctor')\n"
+        "print(made.count(), AccessToken.objects.count(), Session.objects.count())"
+    )
+    left = subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), "shell", "-v", "0", "-c", code],
+        env=server.environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert left.stdout.split() == ["0", "0", "0"], left
+
+
+def test_without_a_user_it_ends_at_the_login_page(server) -> None:
+    done = doctor(server)
+    assert done.returncode == 0, done.stderr
+    assert seen(done) == MEMBERS
+    assert "--user NAME goes on" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "step", "remedy"),
+    [
+        ("/mpc", "Endpoint", "Mount it in urls.py"),
+        ("/admin/", "Endpoint", "refuses the request"),
+        ("/mcp?x=1", "Metadata of the endpoint", "BASE_URL"),
+    ],
+)
+def test_a_wrong_url_is_said_with_its_remedy(server, path: str, step: str, remedy: str) -> None:
+    done = doctor(server, server.origin + path)
+    assert done.returncode == 1
+    assert seen(done, "FAIL") == [step]
+    assert remedy in done.stderr
+
+
+def test_another_name_of_the_host_is_said(server) -> None:
+    url = server.url.replace("127.0.0.1", "localhost")
+    done = doctor(server, url)
+    assert seen(done, "FAIL") == ["Metadata of the endpoint"]
+    assert f"clients reach {url}" in done.stdout
+    assert 'Set MCP_DJANGO["BASE_URL"] to http://localhost' in done.stderr

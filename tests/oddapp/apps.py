@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class OddAppConfig(AppConfig):
+    name = "tests.oddapp"
+    default_auto_field = "django.db.models.BigAutoField"

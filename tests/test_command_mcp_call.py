@@ -1,0 +1,59 @@
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from tests.factories import make_author, make_superuser, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def people():
+    make_superuser("admin")
+    make_user("stranger")
+
+
+def run(capsys, *args, user="admin", **options):
+    call_command("mcp_call", *args, user=user, **options)
+    return capsys.readouterr().out
+
+
+def test_it_prints_what_a_model_would_read(capsys):
+    make_author(name="Ada")
+    out = json.loads(run(capsys, "query_records", "model=testapp.author", 'filters={"name": "Ada"}', "limit=1"))
+    assert out["rows"][0][1] == "Ada"
+
+
+@pytest.mark.parametrize("text", ["null", "12", '"x"', "a=b", ""])
+def test_text_stays_text_where_the_tool_wants_text(capsys, tools, text):
+    def echo(request, word: str) -> str:
+        """Say it again."""
+        return f"<{word}>"
+
+    tools(echo)
+    assert run(capsys, "echo", f"word={text}") == f"<{text}>\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (["quary_records"], "There are: .*query_records"),
+        (["query_records", "testapp.author"], "key=value"),
+        (["query_records", "model=testapp.author", "model=testapp.book"], "once"),
+        (["query_records", "model=testapp.none"], "testapp.author"),
+    ],
+)
+def test_mistakes_are_said(capsys, args, reason):
+    with pytest.raises(CommandError, match=reason):
+        run(capsys, *args)
+
+
+def test_a_user_without_permissions_has_no_tools(capsys):
+    with pytest.raises(CommandError, match=r"stranger has no tool 'query_records'\. There are: none"):
+        run(capsys, "query_records", "model=testapp.author", user="stranger")
+
+
+def test_the_scopes_bound_it(capsys):
+    with pytest.raises(CommandError, match="has no tool 'create_record'"):
+        run(capsys, "create_record", "model=testapp.author", 'values={"name": "x"}', scope=["mcp:read"])

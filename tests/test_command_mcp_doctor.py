@@ -1,0 +1,45 @@
+import pytest
+from django.contrib.sessions.models import Session
+from django.core.management import CommandError, call_command
+from django.test import Client
+from oauth2_provider.models import Application
+
+from mcp_django.management.commands.mcp_doctor import cleaning, signed_in
+from mcp_django.management.doctor import Doctor
+from tests.factories import make_superuser
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_session_is_one_of_the_user_and_ends():
+    person = make_superuser("root")
+    with signed_in(person) as cookies:
+        browser = Client()
+        browser.cookies.load(dict(cookies))
+        assert browser.get("/oauth/authorized_tokens/").status_code == 200
+    assert not Session.objects.exists()
+    assert browser.get("/oauth/authorized_tokens/").status_code == 302
+
+
+def test_without_a_user_there_is_no_session():
+    with signed_in(None) as cookies:
+        assert cookies is None
+    assert not Session.objects.exists()
+
+
+def test_the_client_that_was_registered_is_deleted_whatever_happens():
+    Application.objects.create(client_id="c1", client_type="public", authorization_grant_type="authorization-code")
+    with pytest.raises(ZeroDivisionError), cleaning(Doctor("http://testserver/mcp", client_id="c1")):
+        raise ZeroDivisionError
+    assert not Application.objects.exists()
+
+
+def test_a_server_that_is_not_there_is_said_with_what_to_do(capsys):
+    with pytest.raises(CommandError, match="Start the server"):
+        call_command("mcp_doctor", "http://127.0.0.1:9/mcp")
+    assert "FAIL  Endpoint: http://127.0.0.1:9/mcp cannot be reached" in capsys.readouterr().out
+
+
+def test_a_user_who_is_not_there_is_said():
+    with pytest.raises(CommandError, match="no user 'eve'"):
+        call_command("mcp_doctor", user="eve")
