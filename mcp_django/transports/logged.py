@@ -56,6 +56,8 @@ PRIMED_SINCE: Final = "2025-11-25"
 
 # Calls at work: the event loop itself holds tasks weakly.
 _running: set["asyncio.Task[None]"] = set()
+# Who sends each stream in this worker.
+_tails: dict[str, "Tail"] = {}
 
 
 def _in_thread(work: Callable[[], T]) -> "asyncio.Future[T]":
@@ -331,7 +333,7 @@ class Tail:
         self.exchange, self.connection, self.stream_id, self.after = exchange, connection, stream_id, after
         self.version = version
         self.wake = asyncio.Event()
-        self.is_leaving = self.was_silent = False
+        self.is_leaving = self.is_taken = self.was_silent = False
         self.log = log
         self.loop = asyncio.get_running_loop()
         # Later connections have greater tokens: news of an earlier one may come after those of this one.
@@ -342,7 +344,12 @@ class Tail:
 
         A message goes out on one connection (Multiple Connections): the one that was there before is closed.
         """
-        hub.publish(streams.topic(self.stream_id), {"taken": self.token})
+        news = {"taken": self.token}
+        # News of the hub come later than the next message may.
+        if before := _tails.get(self.stream_id):
+            before.heard(news)
+        _tails[self.stream_id] = self
+        hub.publish(streams.topic(self.stream_id), news)
         unsubscribe = hub.subscribe(streams.topic(self.stream_id), self.heard)
         # A call that this worker runs has its last words first.
         unregister = register(lambda: self.loop.call_later(0 if hung_up is None else LAST_WORDS + 0.8, self.leave))
@@ -358,6 +365,8 @@ class Tail:
         finally:
             unsubscribe()
             unregister()
+            if _tails.get(self.stream_id) is self:
+                del _tails[self.stream_id]
             if self.log is not None:
                 self.log.followers.discard(self.wake)
             for task in watch:
@@ -376,7 +385,7 @@ class Tail:
     def heard(self, news: Any) -> None:
         """Look at the stream again, or leave it to another connection; called in the hub's thread."""
         if isinstance(news, dict) and news.get("taken", self.token) > self.token:
-            self.is_leaving = True
+            self.is_leaving = self.is_taken = True
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self.wake.set)
 
@@ -389,10 +398,12 @@ class Tail:
                 return False
             found = await self.read()
             for number, data in found.messages:
+                if self.is_taken:
+                    return False
                 await self.connection.send_event(event(data, identifier=event_id(self.stream_id, number)))
                 self.after, quiet_since = number, self.loop.time()
             if found.is_over:
-                return True
+                return not self.is_taken
             if not found.messages and not self.is_leaving:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.wake.wait(), LOOK_EVERY)
