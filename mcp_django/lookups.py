@@ -26,7 +26,7 @@ from .kinds import (
     parse_value,
 )
 from .patterns import is_pattern_lookup, matches_here
-from .relativedates import EXAMPLES, just_before, local_now, midnight, read_span
+from .relativedates import EXAMPLES, PERIODS, Span, just_before, local_now, midnight, read_period, read_span
 
 __all__ = [
     "MAX_VALUES",
@@ -220,7 +220,7 @@ def _temporal(path: Path, lookup: str, value: Any, now: datetime | None) -> Cond
         if any(first != last for first, last in spans):
             raise ValueError('single points in time; name several stretches of time with "or"')
         return Condition(path, "in", tuple(dict.fromkeys(first for first, _ in spans)), given)
-    if lookup == "range" and (not isinstance(value, str) or given is None):
+    if lookup == "range" and (not isinstance(value, str) or (given is None and "," in value)):
         one, other = _two(value)
         values = _bounds(path.field, one, now)[0], _bounds(path.field, other, now)[1]
         return Condition(path, lookup, values, given)
@@ -240,13 +240,28 @@ def _bounds(field: Any, value: Any, now: datetime) -> tuple[Any, Any]:
     """Return the first and the last value that is meant: of the whole day where a datetime gets a bare date."""
     is_date = kind_of(field).word == "date"
     span = read_span(value, now) if isinstance(value, str) else None
-    if span is not None:
-        return (span.start.date(), span.last.date()) if is_date else (span.start, span.last)
-    try:
-        found = parse_operand(field, value)
-    except ValueError as error:
-        raise ValueError(f"{error}, or {EXAMPLES}") from None
-    return (found, found if is_date or len(value) > 10 else _end_of_day(found))
+    if span is None:
+        try:
+            found = _point(field, value)
+            return (found, found if is_date or len(value) > 10 else _end_of_day(found))
+        except ValueError as error:
+            span = _period(value)
+            if span is None:
+                raise ValueError(f"{error}, {PERIODS}, {EXAMPLES}") from None
+    return (span.start.date(), span.last.date()) if is_date else (span.start, span.last)
+
+
+def _point(field: Any, value: Any) -> Any:
+    if isinstance(value, str) and value[4:6].upper() == "-W" and len(value) < 10:
+        # Python reads a week of ISO 8601 as its Monday.
+        raise ValueError("a date")
+    return parse_operand(field, value)
+
+
+def _period(value: Any) -> Span | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    return read_period(value) if isinstance(value, str) else None
 
 
 def _end_of_day(value: datetime) -> datetime:

@@ -1,4 +1,4 @@
-"""Dates that are said by their distance from now: ``today-30d``, ``now-2h``, ``last month``, ``last 30 days``.
+"""Dates that are said by their distance from now (``today-30d``, ``last month``), and stretches of the calendar.
 
 Days, weeks (from Monday), months, quarters and years are those of the current time zone. What is read here is plain
 text of a client: it becomes two points in time and nothing else.
@@ -14,8 +14,20 @@ from typing import Final
 from django.conf import settings as django_settings
 from django.utils import timezone
 
-__all__ = ["EXAMPLES", "Span", "clock_words", "just_before", "local_now", "midnight", "read_span", "seen_from"]
+__all__ = [
+    "EXAMPLES",
+    "PERIODS",
+    "Span",
+    "clock_words",
+    "just_before",
+    "local_now",
+    "midnight",
+    "read_period",
+    "read_span",
+    "seen_from",
+]
 
+PERIODS: Final = "2026-01, 2026-Q1, January 2026"
 EXAMPLES: Final = "today, yesterday, today-30d, now-2h, last month, last 30 days, this year"
 MAX_LENGTH: Final = 40
 
@@ -42,6 +54,19 @@ _AGO: Final = re.compile(r"([0-9]{1,4}) ?([a-z]+) ago|in ([0-9]{1,4}) ?([a-z]+)"
 _LENGTH: Final = re.compile(r"(last|past|next) ([0-9]{1,4}) ?([a-z]+)")
 _CALENDAR: Final = re.compile(r"(last|previous|this|current|next) (day|week|month|quarter|year)")
 _EDGE: Final = re.compile(r"(start|end) of (?:the )?(.+)")
+
+# Stretches of the calendar: a year, a month by number or name, a quarter, a week of ISO 8601, in either order.
+_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH_NAME: Final = (
+    "(?P<name>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|"
+    "oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)[.,]?"
+)
+_PART: Final = rf"(?:q(?P<quarter>[1-4])|w(?P<week>[0-9]{{1,2}})|(?P<month>[0-9]{{1,2}})|{_MONTH_NAME})"
+_PERIODS: Final = (
+    re.compile("(?P<year>[0-9]{4})"),
+    re.compile(rf"(?P<year>[0-9]{{4}})(?:[-/. ]|(?=q)){_PART}"),
+    re.compile(rf"{_PART}(?:[-/ ]|(?<=q[1-4])) ?(?P<year>[0-9]{{4}})"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +141,32 @@ def read_span(text: str, now: datetime) -> Span | None:
     plain = " ".join(text.lower().replace("_", " ").split())
     try:
         return next((span for reader in _READERS if (span := reader(plain, now)) is not None), None)
+    except (OverflowError, ValueError):
+        raise ValueError("a date within the years 1 to 9999") from None
+
+
+def read_period(text: str) -> Span | None:
+    """Return the stretch of the calendar that the text names (``2025-12``, ``Q4 2025``), None where it names none.
+
+    Raises:
+        ValueError: it lies outside of the years that there are.
+    """
+    if not text.isascii() or len(text) > MAX_LENGTH:
+        return None
+    plain = " ".join(text.lower().split())
+    found = next((match for pattern in _PERIODS if (match := pattern.fullmatch(plain))), None)
+    if found is None:
+        return None
+    parts, year = found.groupdict(), int(found["year"])
+    month = _NAMES.index(parts["name"][:3]) + 1 if parts.get("name") else int(parts.get("month") or 0)
+    if month > 12:
+        return None
+    try:
+        if parts.get("week"):
+            return _calendar(date.fromisocalendar(year, int(parts["week"]), 1), "week", 0)
+        if parts.get("quarter"):
+            return _calendar(date(year, int(parts["quarter"]) * 3, 1), "quarter", 0)
+        return _calendar(date(year, month or 1, 1), "month" if month else "year", 0)
     except (OverflowError, ValueError):
         raise ValueError("a date within the years 1 to 9999") from None
 

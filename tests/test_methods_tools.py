@@ -64,6 +64,20 @@ def test_an_unknown_tool_and_a_hidden_one_are_answered_alike():
     assert answers[0] == answers[1] == (400, "Unknown tool: …")
 
 
+@pytest.mark.parametrize("version", ALL)
+def test_an_unknown_tool_is_told_with_the_nearest_that_the_caller_has(version, tools):
+    client = MCPClient(make_user("viewer", "testapp.view_author"), version=version)
+    for name in ("query_record", "Query-Records", "mcp__shop__query_records"):
+        with pytest.raises(MCPError, match=r"Did you mean query_records\?") as caught:
+            client.call(name)
+        assert caught.value.code == -32602
+    # A tool that is there for others is no alternative.
+    for name in ("delete_records", "publish_testapp_books"):
+        with pytest.raises(MCPError) as caught:
+            client.call(name)
+        assert "Did you mean" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [

@@ -9,7 +9,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from mcp_django import relativedates
-from mcp_django.relativedates import local_now, read_span, seen_from
+from mcp_django.relativedates import local_now, read_period, read_span, seen_from
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_superuser
 from tests.filterapp.models import Film
@@ -294,3 +294,66 @@ def test_the_clock_is_asked_once_for_a_call(films: Any, monkeypatch: pytest.Monk
 def test_the_examples_in_errors_are_dates_that_are_read() -> None:
     for text in relativedates.EXAMPLES.split(", "):
         assert read_span(text, NOW) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("2025", "2025-01-01", "2026-01-01"),
+        ("2025-12", "2025-12-01", "2026-01-01"),
+        ("2025/1", "2025-01-01", "2025-02-01"),
+        ("12/2025", "2025-12-01", "2026-01-01"),
+        ("2025-Q4", "2025-10-01", "2026-01-01"),
+        ("2025q1", "2025-01-01", "2025-04-01"),
+        ("Q4 2025", "2025-10-01", "2026-01-01"),
+        ("q4/2025", "2025-10-01", "2026-01-01"),
+        ("December 2025", "2025-12-01", "2026-01-01"),
+        ("Dec. 2025", "2025-12-01", "2026-01-01"),
+        ("2025 may", "2025-05-01", "2025-06-01"),
+        ("2025-W05", "2025-01-27", "2025-02-03"),
+    ],
+)
+def test_stretches_of_the_calendar_are_read(text: str, start: str, end: str) -> None:
+    span = read_period(text)
+    assert span is not None
+    assert (span.start, span.end) == tuple(
+        datetime.fromisoformat(moment).replace(tzinfo=UTC) for moment in (start, end)
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["2025-13", "2025-00-1", "202512", "1/2/2025", "Q5 2025", "Decemberly 2025", "december", "2025-12-01", "\0"]
+)
+def test_row_115_other_texts_are_no_stretches(text: str) -> None:
+    assert read_period(text) is None
+
+
+@pytest.mark.parametrize("text", ["0000", "9999", "9999-12", "9999-Q4", "2025-W54"])
+def test_row_123_stretches_beyond_the_calendar_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="years 1 to 9999"):
+        read_period(text)
+
+
+@pytest.mark.parametrize("text", ["2025-12", "December 2025", "12/2025"])
+def test_a_month_is_the_whole_of_it_in_each_comparison(text: str, db: None) -> None:
+    for year, shown in enumerate(["2025-11-30 23:59", "2025-12-01 00:00", "2025-12-31 23:59:59.9", "2026-01-01 00:00"]):
+        moment = datetime.fromisoformat(shown).replace(tzinfo=UTC)
+        Film.objects.create(title="Solaris", year=year, shown=moment, released=moment.date())
+    request = reader(make_superuser(), site_with(Film))
+    for field in ("shown", "released"):
+        assert found(request, {field: text}) == [1, 2]
+        assert found(request, {f"{field}__range": text}) == [1, 2]
+        assert found(request, {f"{field}__range": [text, "2026-01"]}) == [1, 2, 3]
+        assert found(request, {f"{field}__ne": text}) == [0, 3]
+        assert found(request, {f"{field}__gte": text}) == [1, 2, 3]
+        assert found(request, {f"{field}__gt": text}) == [3]
+        assert found(request, {f"{field}__lt": text}) == [0]
+        assert found(request, {f"{field}__lte": text}) == [0, 1, 2]
+        assert "2026-Q1" in refusal(QUERY, request, model="filterapp.film", filters={field: "Smarch 2025"})
+    assert found(request, {"shown__date": text}) == [1, 2]
+    assert found(request, {"shown__date__gte": "2026-01-01"}) == [3]
+    assert found(request, {"released": "2026-W01"}) == [2, 3]
+    # Its pages need no clock.
+    page = call(QUERY, request, model="filterapp.film", filters={"shown": 2025}, ordering="year", limit=1)
+    again = {"filters": {"shown": 2025}, "ordering": "year", "cursor": page["next_cursor"]}
+    assert len(call(QUERY, request, model="filterapp.film", **again)["rows"]) == 2

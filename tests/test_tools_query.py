@@ -10,6 +10,7 @@ from django.test import override_settings
 
 from mcp_django.pagination import CURSOR_ERROR
 from mcp_django.tools import query
+from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from tests.factories import make_author, make_book, make_superuser
@@ -18,7 +19,7 @@ from tests.testapp.models import Author, Book, Placement, Profile, Shelf, Tag
 from tests.writing import call, refusal, result_of
 
 pytestmark = pytest.mark.django_db
-QUERY, GET = QueryRecords(), GetRecord()
+QUERY, GET, AGGREGATE = QueryRecords(), GetRecord(), AggregateRecords()
 
 
 @pytest.fixture
@@ -224,3 +225,15 @@ def test_row_211_pages_that_end_at_a_value_that_cannot_be_read_say_so(request_: 
     assert "there are more rows" in found["hint"]
     assert "Choose another ordering" in found["hint"]
     assert len(pages(request_, model="testapp.book", fields=["title"], limit=1)) == 3
+
+
+def test_a_limit_above_the_maximum_says_so(request_: Any) -> None:
+    make_library(3)
+    assert call(QUERY, request_, model="testapp.book", limit=500)["hint"] == "limit is 200 at most"
+    with override_settings(MCP_DJANGO={"MAX_PAGE_SIZE": 2, "BASE_URL": "http://testserver"}):
+        page = call(QUERY, request_, model="testapp.book", limit="3")
+        assert (page["returned"], page["hint"]) == (2, "limit is 2 at most")
+        assert "hint" not in call(QUERY, request_, model="testapp.book", limit=2)
+        assert "hint" not in call(QUERY, request_, model="testapp.book")
+    found = call(AGGREGATE, request_, model="testapp.book", group_by=["pages"], limit=1000, top=51)
+    assert found["hint"] == "limit is 200 at most. top is 50 at most."

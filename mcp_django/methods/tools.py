@@ -2,8 +2,9 @@
 
 from collections.abc import Awaitable, Mapping
 from contextlib import nullcontext
+from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
@@ -25,6 +26,10 @@ from .once import Once, take_key
 
 __all__ = ["call_tool", "list_tools"]
 
+# How alike names are that are told instead of an unknown one, between 0 and 1, and characters that are compared.
+NEAR: Final = 0.85
+MAX_TOLD: Final = 100
+
 
 def list_tools(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
     """Answer with every tool that the caller may use, in one page: half of the clients read no second one."""
@@ -40,7 +45,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     name: str = params["name"]
     tool = request.mcp.site.get_tool(request, name)
     if tool is None:
-        raise InvalidParams(f"Unknown tool: {name[:64]}")
+        raise InvalidParams(f"Unknown tool: {name[:64]}{_nearest(request, name)}")
     require_scopes(request, tool.scopes)
     arguments = dict(params.get("arguments") or {})
     if request.mcp.version in MODERN and _mirrors(tool):
@@ -56,6 +61,19 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     if tool.slow:
         return Later(lambda: _run(tool, request, arguments, key))
     return _run(tool, request, arguments, key)
+
+
+def _nearest(request: MCPRequest, name: str) -> str:
+    """Return the tools of the caller whose names are so near that they may be meant, as the end of the message.
+
+    The specification makes an unknown tool an error of the protocol in each revision (server/tools, Error Handling);
+    most clients show its message to the model.
+    """
+    known = {tool.name: None for tool in request.mcp.site.get_tools(request)}
+    # Some models repeat the name of the server, as their client shows it.
+    plain = name[:MAX_TOLD].lower().rpartition("__")[2].replace("-", "_")
+    near = get_close_matches(plain, known, n=3, cutoff=NEAR)
+    return f". Did you mean {' or '.join(near)}?" if near else ""
 
 
 @lru_cache(maxsize=1024)

@@ -22,12 +22,14 @@ from .arguments import (
     filters_argument,
     json_or_text,
     limit_argument,
+    limit_hint,
     search_argument,
 )
 from .base import RecordTool, ToolResult
 from .filters import opening_hint
 from .groups import Group, group_of
 from .measures import Measure, find_title, having_of, measure_of
+from .spellings import order_meant, order_texts
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
@@ -119,12 +121,16 @@ def _order(terms: Sequence[Group | Measure], value: Any) -> list[tuple[Group | M
     """Return the columns to order by, and for each whether it descends."""
     found: list[tuple[Group | Measure, bool]] = []
     titles = [term.title for term in terms]
-    for text in _list(value, "ordering"):
-        name = str(text).lstrip("+-")
+    for item in _list(order_texts(value), "ordering"):
+        text = str(item)
+        name = text.lstrip("+-")
         position = find_title(titles, name)
         if position is None:
+            text = order_meant(text)
+            position = find_title(titles, text.lstrip("-"))
+        if position is None:
             raise ToolError(f"The result has no column {name[:60]!r} to order by. {alternatives(name, titles)}")
-        found.append((terms[position], str(text).startswith("-")))
+        found.append((terms[position], text.startswith("-")))
     return found
 
 
@@ -306,5 +312,6 @@ class AggregateRecords(RecordTool):
             if not is_out_of_range(error):
                 raise
             raise ToolError("A sum or an average is too large for the database. Narrow the filters.") from None
-        hints = opening_hint(conditions)
+        bounds = [*limit_hint(given.get("limit"), MAX_GROUPS), *limit_hint(given.get("top"), MAX_TOP, "top")]
+        hints = [*opening_hint(conditions), *(f"{text}." for text in bounds)]
         return ToolResult(structured=_payload(request, exposure, question, answer, hints))

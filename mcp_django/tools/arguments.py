@@ -4,7 +4,7 @@ What a client sends is looked up in the caller's allow-lists; what is not there 
 the answer is the same for what is hidden and what does not exist.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ..conf import settings
@@ -18,6 +18,7 @@ from ..serializers import Column
 from ..visibility import columns_of, get_exposure, page_fields, visible_exposures, visible_fields, visible_name
 from .base import Tool
 from .filters import filters_argument
+from .spellings import order_meant, order_texts
 from .wording import alternatives, is_short_text, json_or_text
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "flag_argument",
     "json_or_text",
     "limit_argument",
+    "limit_hint",
     "names_argument",
     "ordering_argument",
     "search_argument",
@@ -127,23 +129,32 @@ def ordering_argument(request: MCPRequest, exposure: "ModelExposure", value: Any
     Raises:
         ToolError: a name is not one that the caller may sort by.
     """
-    names = names_argument(value, "ordering", MAX_ORDER) if value is not None else []
+    names = names_argument(order_texts(value), "ordering", MAX_ORDER) if value is not None else []
     if not names:
         return default_ordering(request, exposure)
     return total_order(exposure, [_order_key(request, exposure, text) for text in names])
 
 
 def _order_key(request: MCPRequest, exposure: "ModelExposure", text: str) -> OrderKey:
-    """Return the key of ``name``, ``-name`` or ``-name:nulls_last``."""
-    name, _, place = text.partition(":")
-    descending, name = name[:1] == "-", name[1:] if name[:1] in "+-" else name
+    """Return the key of ``name``, ``-name`` or ``-name:nulls_last``, or of what means the same in other words."""
+    key = _spelt_key(request, exposure, text) or _spelt_key(request, exposure, order_meant(text))
+    if key is not None:
+        return key
+    name, _, place = text.lstrip("+-").partition(":")
     if place not in NULL_PLACES:
         raise ToolError(f"Unknown order {place[:40]!r}. Write field, -field, field:nulls_first or field:nulls_last.")
-    key = client_order_key(request, exposure, name, descending=descending, nulls_last=NULL_PLACES[place])
-    if key is None:
-        known = sortable_names(request, exposure)
-        raise ToolError(f"{exposure.label} cannot be ordered by {name[:60]!r}. {alternatives(name, known)}")
-    return key
+    known = sortable_names(request, exposure)
+    raise ToolError(
+        f"{exposure.label} cannot be ordered by {name[:60]!r}. {alternatives(name, known)} Descending is -field."
+    )
+
+
+def _spelt_key(request: MCPRequest, exposure: "ModelExposure", text: str) -> OrderKey | None:
+    name, _, place = text.partition(":")
+    if place not in NULL_PLACES:
+        return None
+    descending, name = name[:1] == "-", name[1:] if name[:1] in "+-" else name
+    return client_order_key(request, exposure, name, descending=descending, nulls_last=NULL_PLACES[place])
 
 
 def limit_argument(value: Any, default: int, most: int | None = None) -> int:
@@ -155,11 +166,22 @@ def limit_argument(value: Any, default: int, most: int | None = None) -> int:
     most = settings.MAX_PAGE_SIZE if most is None else most
     if value is None:
         return max(1, min(default, most))
+    return min(_whole_number(value, most), most)
+
+
+def limit_hint(value: Any, most: int | None = None, what: str = "limit") -> Iterator[str]:
+    """Yield what to say of a limit, which :func:`limit_argument` has read, where it is above the maximum."""
+    most = settings.MAX_PAGE_SIZE if most is None else most
+    if value is not None and _whole_number(value, most) > most:
+        yield f"{what} is {most} at most"
+
+
+def _whole_number(value: Any, most: int) -> int:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ToolError(f"limit must be a whole number from 1 to {most}.")
-    return min(value, most)
+    return value
 
 
 def flag_argument(value: Any, name: str) -> bool:

@@ -10,10 +10,11 @@ from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..expressions import Applied, Filter, Junction, conditions_of, in_fixed_order
 from ..filtering import filters_of, find_filter
-from ..lookups import MAX_VALUES, Condition, is_dated, parse_condition
+from ..lookups import MAX_VALUES, Condition, Path, is_dated, parse_condition
 from ..namedfilters import NamedFilter, Offer, named_filters_of
 from ..relativedates import local_now
 from ..visibility import related_exposure
+from .spellings import MISSPELT, as_conditions, lookup_meant, name_meant
 from .wording import alternatives, is_short_text, json_or_text
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ MAX_FILTERS: Final = 20
 MAX_DEPTH: Final = 4
 MAX_TEXT: Final = 200
 JUNCTIONS: Final[Mapping[str, Literal["and", "or", "not"]]] = {"and": "and", "or": "or", "not": "not"}
+# One condition as an object of its own.
+SPELT_OUT: Final = frozenset({"field", "value"})
 EXAMPLE: Final = '{"status": "paid", "created__gte": "2026-01-01"}'
 
 
@@ -46,6 +49,8 @@ class _Reader:
         """Return what the object holds, all of which has to be true."""
         found: list[Filter] = []
         applied: dict[NamedFilter, dict[str, tuple[str, ...]]] = {}
+        if given.keys() >= SPELT_OUT:
+            given = self._spelt_out(given)
         for name, value in given.items():
             connector = JUNCTIONS.get(name.lower())
             if connector is not None and find_filter(self.request, self.exposure, name) is None:
@@ -59,15 +64,32 @@ class _Reader:
                 applied.setdefault(source, {})[name] = self._values(source, name, value)
         return in_fixed_order([*found, *(Applied(source, values) for source, values in applied.items())])
 
-    def _conditions_or_source(self, name: str, value: Any) -> tuple[list[Condition], NamedFilter | None]:
+    def _spelt_out(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return ``{"total": {"gt": 3}}`` for ``{"field": "total", "operator": ">", "value": 3}``."""
+        operator = next((given[key] for key in ("operator", "op", "lookup") if key in given), "exact")
+        extra = len(given) - len(SPELT_OUT) - any(key in given for key in ("operator", "op", "lookup"))
+        name, known = given["field"], find_filter(self.request, self.exposure, "field") is not None
+        if known or extra or not isinstance(name, str) or not isinstance(operator, str):
+            return given
+        return {name: {operator: given["value"]}}
+
+    def _conditions_or_source(self, name: str, value: Any) -> tuple[Sequence[Filter], NamedFilter | None]:
         """Return the conditions on the field, or the named filter where there is no such field or no such value."""
         try:
             return self._conditions(name, value), None
         except (_Unknown, ToolError) as error:
             source = next((source for source in self.sources if name in source.names()), None)
-            if source is None:
-                raise ToolError(self._unknown(name)) if isinstance(error, _Unknown) else error from None
-            return [], source
+            if source is not None:
+                return [], source
+            if not isinstance(error, _Unknown):
+                raise
+        meant = name_meant(name)
+        try:
+            if meant is not None:
+                return self._conditions(meant, value), None
+        except _Unknown:
+            pass
+        raise ToolError(self._unknown(name))
 
     def _junction(self, connector: Literal["and", "or", "not"], value: Any, depth: int) -> Junction:
         value = json_or_text(value)
@@ -76,7 +98,7 @@ class _Reader:
         items = [value] if connector == "not" else value
         if not isinstance(items, list) or not all(isinstance(item, dict) and item for item in items) or not items:
             expected = f"an object such as {EXAMPLE}" if connector == "not" else f"a list of objects such as {EXAMPLE}"
-            raise ToolError(f'"{connector}" takes {expected}.')
+            raise ToolError(f'"{connector}" takes {expected}. {MISSPELT}')
         parts = [self._all_of(self.read(item, depth + 1)) for item in items[: MAX_FILTERS + 1]]
         return Junction(connector, in_fixed_order(parts))
 
@@ -90,26 +112,38 @@ class _Reader:
 
     # Conditions on fields
 
-    def _conditions(self, name: str, value: Any) -> list[Condition]:
+    def _conditions(self, name: str, value: Any) -> Sequence[Filter]:
         if not isinstance(value, dict):
             return [self._condition(name, None, value)]
         if not value:
             raise ToolError(f"The filter {name[:60]!r} is empty.")
         return [self._condition(name, lookup, item) for lookup, item in value.items()]
 
-    def _condition(self, name: str, lookup: str | None, value: Any) -> Condition:
-        self._count()
+    def _condition(self, name: str, lookup: str | None, value: Any) -> Filter:
         target = find_filter(self.request, self.exposure, name)
         if target is None and lookup is None:
             root, _, last = name.rpartition("__")
             target, lookup = find_filter(self.request, self.exposure, root) if root else None, last
         if target is None:
+            self._count()
             raise _Unknown
         path, lookups = target
         lookup = _default_lookup(lookups, value) if lookup is None else lookup
+        # Testing for null by another word needs no declaration of its own.
+        if lookup in lookups or (value is None and lookup == "exact" and "isnull" in lookups):
+            return self._compared(name, path, lookups, lookup, value)
+        if isinstance(value, dict) and lookup.lower() in ("not", "$not"):
+            return Junction("not", (self._all_of(in_fixed_order(self._conditions(name, value))),))
+        meant = lookup_meant(lookup, value, lookups)
+        if meant is None:
+            return self._compared(name, path, lookups, lookup, value)
+        found = self._compared(name, path, lookups, meant[0], meant[1])
+        return Junction("not", (found,)) if meant[2] else found
+
+    def _compared(self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Any) -> Condition:
+        self._count()
         if not self.exposure.lookup_allowed(self.request, f"{path.column}__{lookup}", _as_in_url(value)):
             raise _Unknown
-        # Testing for null by another word needs no declaration of its own.
         wanted = "isnull" if value is None and lookup == "exact" else lookup
         if wanted not in lookups:
             known = alternatives(lookup, lookups)
@@ -127,6 +161,9 @@ class _Reader:
         known += [offer.name for offer in named_filters_of(self.request, self.exposure)]
         known += ["or", "and", "not"]
         names = alternatives(name, dict.fromkeys(known))
+        root, by_year, _ = name.partition("__year__")
+        if by_year and find_filter(self.request, self.exposure, root) is not None:
+            names += f' A year is compared as {{"{root}__gte": "2026"}}.'
         return f"{self.exposure.label} has no filter {name[:60]!r}. {names}{self._by_key(name)}"
 
     def _by_key(self, name: str) -> str:
@@ -191,8 +228,9 @@ def filters_argument(
     value = json_or_text(value)
     found: tuple[Filter, ...] = ()
     if value is not None and value != "":
+        value = value if isinstance(value, dict) else as_conditions(value)
         if not isinstance(value, dict):
-            raise ToolError(f"filters must be an object such as {EXAMPLE}.")
+            raise ToolError(f"filters must be an object such as {EXAMPLE}. {MISSPELT}")
         sources = exposure.get_named_filters(request)
         found = _Reader(request, exposure, clock or cache(local_now), sources).read(value, 0)
     opening = exposure.get_opening_filters(request)

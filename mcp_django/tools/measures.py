@@ -29,6 +29,7 @@ from ..kinds import kind_of, parse_operand, parse_value, stored_field
 from ..serializers import Column, render
 from ..visibility import MAX_NAME
 from .arguments import alternatives, json_or_text
+from .spellings import OPERATORS
 from .targets import is_comparable, is_countable, is_summable, target_of
 
 if TYPE_CHECKING:
@@ -290,6 +291,7 @@ def _comparisons(titles: Sequence[str], name: str, given: Any) -> list[tuple[str
 
 
 def _compared(measure: Measure, lookup: str, given: Any) -> Q:
+    lookup = lookup if lookup in COMPARISONS else OPERATORS.get(lookup.removeprefix("$"), lookup)
     if lookup not in COMPARISONS:
         raise ToolError(f"having has no comparison {lookup[:40]!r}. {alternatives(lookup, COMPARISONS)}")
     try:

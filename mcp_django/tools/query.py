@@ -1,6 +1,6 @@
 """``query_records``: rows of a model as columns and rows."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from hashlib import blake2b
@@ -36,6 +36,7 @@ from .arguments import (
     filters_argument,
     flag_argument,
     limit_argument,
+    limit_hint,
     ordering_argument,
     search_argument,
 )
@@ -98,10 +99,13 @@ def read_query(request: MCPRequest, exposure: "ModelExposure", arguments: Mappin
     return replace(query, after=tuple(after), conditions=conditions, moment=now)
 
 
-def page_payload(request: MCPRequest, query: PageQuery, *, count: bool = False) -> dict[str, Any]:
+def page_payload(
+    request: MCPRequest, query: PageQuery, *, count: bool = False, notes: Iterable[str] = ()
+) -> dict[str, Any]:
     """Return a page as ``{model, count?, returned, next_cursor?, truncated?, hint?, uri, columns, rows}``.
 
-    What a reader must not miss stands before the rows: some clients cut the end of a long result.
+    What a reader must not miss stands before the rows: some clients cut the end of a long result. ``notes`` are what
+    there is to say of the call.
 
     Raises:
         ToolError: the database has no such value as a filter names.
@@ -114,7 +118,7 @@ def page_payload(request: MCPRequest, query: PageQuery, *, count: bool = False) 
     if count:
         payload["count"] = _count(request, query, page)
     payload["returned"] = kept
-    hints = [*page.notes, *opening_hint(query.conditions), *([] if page.rows else _key_hints(request, query))]
+    hints = [*notes, *page.notes, *opening_hint(query.conditions), *([] if page.rows else _key_hints(request, query))]
     more = kept < len(page.rows) or page.more
     if more:
         try:
@@ -257,4 +261,5 @@ class QueryRecords(RecordTool):
         exposure = exposure_argument(request, given.get("model"))
         go_to(request, exposure, "changelist")
         count = flag_argument(given.get("count"), "count")
-        return ToolResult(structured=page_payload(request, read_query(request, exposure, given), count=count))
+        query = read_query(request, exposure, given)
+        return ToolResult(structured=page_payload(request, query, count=count, notes=limit_hint(given.get("limit"))))
