@@ -2,19 +2,7 @@
 
 PORT ?= 8000
 MESSAGES ?= 50000
-# Options of every pytest run, such as PYTEST="-x -k oauth".
-PYTEST ?= -n 2 --dist loadfile
-# The example project is tested with its own settings, all else with those of the tests.
-EXAMPLE_TESTS = --ds=example_project.settings tests/test_example_project.py tests/test_example_stories.py
-# The admin's verdicts and the endpoint's are compared there too, and on small admins beside it, in so many cases.
-PARITY_CASES ?= 2000
-PARITY_TESTS = -n 2 --ds=tests.parity.settings tests/test_parity.py
-# So are the packages of other people, whose migrations take longer than all of their tests.
-PACKAGES_TESTS = --ds=tests.packages_project.settings --nomigrations tests/test_packages.py tests/test_packages_databases.py tests/test_packages_signin.py
-# And a project with several databases.
-DATABASES_TESTS = --ds=tests.databases_project.settings --nomigrations tests/test_many_databases.py
-OTHER_TESTS = --ignore=tests/test_example_project.py --ignore=tests/test_example_stories.py --ignore=tests/test_parity.py --ignore=tests/test_packages.py \
-	--ignore=tests/test_packages_databases.py --ignore=tests/test_packages_signin.py --ignore=tests/test_many_databases.py
+TEST_ENVIRONMENTS = .venv/.installed tests/node_modules/.installed
 
 # The first interpreter of a list that runs, is new enough and can make virtual environments. pyenv's shims exist for
 # versions that do not run, hence the trial; its versions are found although none of them is on the PATH.
@@ -28,7 +16,7 @@ PYTHON ?= $(call find_python,(3,11),python3.11 python3.12 python3.13 python3.14 
 PYTHON_DEMO ?= $(or $(PYTHON_DJANGO6),$(PYTHON))
 PYTHON_DJANGO6 ?= $(call find_python,(3,12),python3.14 python3.13 python3.12 python3)
 
-.PHONY: help demo test test-main test-django6 lint bench fuzz fixture-server clean
+.PHONY: help demo test installed lint bench fuzz fixture-server clean
 
 help:
 	@echo "make demo            the example project with its data on http://127.0.0.1:$(PORT) (PORT=N)"
@@ -42,38 +30,19 @@ help:
 demo: .venv-demo/.installed
 	@PORT=$(PORT) .venv-demo/bin/python manage.py demo
 
-# Django 6 first: the closing line is then that of the run that leaves nothing out.
-test: .venv/.installed tests/node_modules/.installed
-	@failed=; \
-	$(MAKE) --no-print-directory test-django6 || failed=1; \
-	$(MAKE) --no-print-directory test-main || failed=1; \
-	test -z "$$failed"
+# PYTEST="-x -k oauth" are options of the long runs, in place of their own.
+test: installed
+	@.venv/bin/python -m tests.parts $(if $(PYTHON_DJANGO6),,--without-django6)
 
-test-main: .venv/.installed tests/node_modules/.installed
-	@echo "== $$(.venv/bin/python --version), Django $$(.venv/bin/django-admin --version)"
-	@failed=; \
-	.venv/bin/python -m pytest $(EXAMPLE_TESTS) || failed=1; \
-	PARITY_CASES=$(PARITY_CASES) .venv/bin/python -m pytest $(PARITY_TESTS) || failed=1; \
-	.venv/bin/python -m pytest $(PACKAGES_TESTS) || failed=1; \
-	.venv/bin/python -m pytest $(DATABASES_TESTS) || failed=1; \
-	.venv/bin/python -m tests.postgresql || failed=1; \
-	.venv/bin/python -m pytest $(PYTEST) $(OTHER_TESTS) || failed=1; \
-	test -z "$$failed"
-
-test-django6:
-	@python="$(PYTHON_DJANGO6)"; \
-	if [ -n "$$python" ]; then \
-		$(MAKE) --no-print-directory PYTHON_DJANGO6="$$python" .venv-django6/.installed && \
-		echo "== $$(.venv-django6/bin/python --version), Django $$(.venv-django6/bin/django-admin --version)" && \
-		.venv-django6/bin/python -m pytest $(EXAMPLE_TESTS) && \
-		PARITY_CASES=400 .venv-django6/bin/python -m pytest $(PARITY_TESTS) && \
-		.venv-django6/bin/python -m pytest $(PACKAGES_TESTS) && \
-		.venv-django6/bin/python -m pytest $(DATABASES_TESTS) && \
-		.venv-django6/bin/python -m pytest $(PYTEST) $(OTHER_TESTS) -m "not e2e"; \
+# All that the tests need, installed at the same time.
+installed:
+	@if [ -n "$(PYTHON_DJANGO6)" ]; then \
+		$(MAKE) --no-print-directory -j3 $(TEST_ENVIRONMENTS) .venv-django6/.installed; \
 	elif [ -n "$$CI" ]; then \
 		echo "Django 6 needs Python 3.12 or newer, and there is none." >&2; exit 1; \
 	else \
 		echo "== Skipped: Django 6 needs Python 3.12 or newer, and there is none."; \
+		$(MAKE) --no-print-directory -j2 $(TEST_ENVIRONMENTS); \
 	fi
 
 lint: .venv/.installed
@@ -104,13 +73,13 @@ fixture-server: .venv/.installed
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer was found; name one with PYTHON=..." >&2; exit 1; }
 	@echo "== Making .venv with $(PYTHON)"
 	"$(PYTHON)" -m venv --clear .venv
-	.venv/bin/python -m pip install --progress-bar on -e ".[dev,example,packages,packages-django5]" "django~=5.2.0"
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dev,example,packages,packages-django5]" "django~=5.2.0"
 	@touch $@
 
 .venv-django6/.installed: pyproject.toml
 	@echo "== Making .venv-django6 with $(PYTHON_DJANGO6)"
 	"$(PYTHON_DJANGO6)" -m venv --clear .venv-django6
-	.venv-django6/bin/python -m pip install --progress-bar on -e ".[dev,example,packages]" "django>=6,<7"
+	.venv-django6/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dev,example,packages]" "django>=6,<7"
 	@touch $@
 
 # Warnings about the engine are no news: what needs the newer Node runs on the one installed here.

@@ -1,6 +1,6 @@
 """The data side on PostgreSQL: the same tests as on SQLite, with locks and with a planner of its own.
 
-`python -m tests.postgresql` runs them on the server that `TEST_POSTGRES_URL` names.
+`python -m tests.postgresql` runs them on the server that `TEST_POSTGRES_URL` names, all of them or the parts named.
 """
 
 import os
@@ -31,8 +31,11 @@ MODULES = (
 )
 PACKAGES = "--ds=tests.packages_project.settings --nomigrations tests/test_packages.py tests/test_packages_databases.py"
 DATABASES = "--ds=tests.databases_project.settings --nomigrations tests/test_many_databases.py"
-
-
+PARTS = {
+    "data": ["-n", "2", "--dist", "loadfile", *(f"tests/test_{name}.py" for name in MODULES.split())],
+    "packages": PACKAGES.split(),
+    "databases": DATABASES.split(),
+}
 # Seconds that each part may take: a run that hangs is ended, and what it said until then is there.
 TIMEOUT = 1_800
 
@@ -59,16 +62,14 @@ def run(arguments: list[str]) -> bool:
         return False
 
 
-def main() -> int:
-    """Run all parts and return the exit status."""
+def main(names: list[str]) -> int:
+    """Run these parts, without names all of them, and return the exit status."""
     if not is_there():
         return 1 if os.environ.get("CI") else 0
-    modules = [f"tests/test_{name}.py" for name in MODULES.split()]
-    parts = [["-n", "2", "--dist", "loadfile", *modules], PACKAGES.split(), DATABASES.split()]
     # Each is run, whatever the others gave.
-    passed = [run(part) for part in parts]
+    passed = [run(PARTS[name]) for name in names or PARTS]
     return 0 if all(passed) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,5 +1,6 @@
 """The example project, prepared once and served from a copy of its own."""
 
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,21 @@ NODE_MODULES = ROOT / "tests" / "node_modules"
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the example project's database and media, never served itself."""
-    return prepare_example(tmp_path_factory.mktemp("prepared"))
+    """A directory with the example project's database and media, never served itself.
+
+    The processes of a run share it: the first one makes it.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return prepare_example(tmp_path_factory.mktemp("prepared"))
+    directory = tmp_path_factory.getbasetemp().parent / "prepared"
+    directory.mkdir(exist_ok=True)
+    with (directory.parent / "prepared.lock").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.seek(0)
+        if not lock.read():
+            prepare_example(directory)
+            lock.write("done")
+    return directory
 
 
 @pytest.fixture(scope="module")

@@ -386,9 +386,13 @@ async def test_an_auditor_sees_everything_and_changes_nothing(connect: Connect, 
     assert database.value("SELECT note FROM shop_order WHERE id = ?", pk) != "x"
 
 
-async def test_who_is_not_staff_finds_nothing(example: Server, mode: str) -> None:
-    token = manage(example, "mcp_token", "nobody").split()[-1]
-    headers = {"Authorization": f"Bearer {token}"}
+@pytest.fixture(scope="module")
+def token_of_nobody(example: Server) -> str:
+    return manage(example, "mcp_token", "nobody").split()[-1]
+
+
+async def test_who_is_not_staff_finds_nothing(example: Server, token_of_nobody: str, mode: str) -> None:
+    headers = {"Authorization": f"Bearer {token_of_nobody}"}
     async with (
         httpx2.AsyncClient(headers=headers) as http,
         Client(streamable_http_client(example.url, http_client=http), mode=mode) as client,

@@ -42,15 +42,17 @@ class AdminSide:
     """The admin's verdicts on what `user` does."""
 
     def __init__(self, user: Any) -> None:
+        self.user = user
         self.client = Client()
         self.client.force_login(user)
 
     def list(self, model: type[Model], search: str, filters: Mapping[str, Any], order: str) -> Outcome:
-        url, asked = _url(model, "changelist"), {"q": search, **filters}
-        page = self.client.get(url, asked)
-        if page.status_code == 200 and order and "cl" in page.context:
-            column = page.context["cl"].list_display.index(order.lstrip("-"))
-            page = self.client.get(url, {**asked, "o": f"{'-' if order[0] == '-' else ''}{column}"})
+        asked = {"q": search, **filters}
+        if order:
+            # The list's own columns, as the links above them count.
+            columns = admin.site.get_model_admin(model).get_changelist_instance(request_as(self.user)).list_display
+            asked["o"] = f"{'-' if order[0] == '-' else ''}{columns.index(order.lstrip('-'))}"
+        page = self.client.get(_url(model, "changelist"), asked)
         if page.status_code != 200 or "cl" not in page.context:
             return Outcome("refused")
         return Outcome("done", shown=[str(pk) for pk in page.context["cl"].queryset.values_list("pk", flat=True)])

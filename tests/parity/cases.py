@@ -39,12 +39,14 @@ def make_person(draw: Any, model: type[Model], codenames: list[str]) -> Any:
     )
     own = {f"{verb}_{model._meta.model_name}" for verb in ("view", "add", "change", "delete")} | set(codenames)
     others = draw(MOSTLY)
+    granted = []
     for permission in Permission.objects.filter(
         content_type__app_label__in=["depot"] if label == "depot" else ["shop", "places"]
     ):
         wanted = draw(MOSTLY) if permission.codename in own else others and permission.codename.startswith("view_")
         if wanted:
-            user.user_permissions.add(permission)
+            granted.append(permission)
+    user.user_permissions.add(*granted)
     if label != "depot" and draw(st.booleans()):
         StaffProfile.objects.create(user=user, country=draw(st.sampled_from(list(Country.objects.order_by("pk")[:4]))))
     return get_user_model().objects.get(pk=user.pk)

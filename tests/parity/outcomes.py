@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.apps import apps
 from django.contrib.admin.models import LogEntry
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Model
 from django.utils import timezone
 
@@ -43,28 +43,52 @@ def undone() -> Iterator[None]:
         transaction.set_rollback(True)
 
 
-Keys = dict[type[Model], frozenset[Any]]
+# The rows of tables as the database has them.
+Tables = dict[type[Model], list[tuple[Any, ...]]]
+# What `rows` made of each table that an operation left as it was, and of which rows it made that.
+_unchanged: dict[type[Model], tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {}
 
 
-def keys(model: type[Model]) -> Keys:
-    """Return the keys of the rows of the model and of those that hang together with it."""
-    models = dict.fromkeys([model, *_touched(model)])
-    return {model: frozenset(model._base_manager.values_list("pk", flat=True)) for model in models}
+def tables(model: type[Model]) -> Tables:
+    """Return the rows of the model and of those that hang together with it."""
+    return {model: _table(model) for model in dict.fromkeys([model, *_touched(model)])}
 
 
-def rows(known: Keys) -> Rows:
-    """Return the rows of these models; the key of one that is not among the `known` is no part of it."""
+def _table(model: type[Model]) -> list[tuple[Any, ...]]:
+    columns = ", ".join(connection.ops.quote_name(field.column) for field in [model._meta.pk, *_fields(model)])
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {columns} FROM {connection.ops.quote_name(model._meta.db_table)}")
+        return list(cursor.fetchall())
+
+
+def _fields(model: type[Model]) -> list[Any]:
+    return list(model._meta.concrete_fields)
+
+
+def rows(before: Tables) -> Rows:
+    """Return the rows of these models; the key of one that was not there `before` is no part of it.
+
+    Most tables are as they were, which comparing what the database has tells much sooner than reading them does.
+    """
+    known = {model: frozenset(model._meta.pk.to_python(key) for key, *_ in table) for model, table in before.items()}
     found: Rows = {}
-    uuids = {key for keys in known.values() for key in keys if isinstance(key, UUID)}
-    for model in known:
-        names = [item.attname for item in model._meta.concrete_fields]
-        read = list(model._base_manager.order_by("pk").values_list("pk", *names))
-        # New rows last: a key that is drawn by chance has no place of its own.
-        read.sort(key=lambda row: row[0] not in known[model])
-        found[model._meta.label] = [
-            tuple(_rounded(_known(value, pk, known[model], uuids)) for value in (pk, *values)) for pk, *values in read
-        ]
+    for model, table in before.items():
+        now = _table(model)
+        if now != table:
+            found[model._meta.label] = _read(model, known)
+            continue
+        if model not in _unchanged or _unchanged[model][0] != now:
+            _unchanged[model] = (now, _read(model, known))
+        found[model._meta.label] = _unchanged[model][1]
     return found
+
+
+def _read(model: type[Model], known: dict[type[Model], frozenset[Any]]) -> list[tuple[Any, ...]]:
+    uuids = {key for keys in known.values() for key in keys if isinstance(key, UUID)}
+    read = list(model._base_manager.order_by("pk").values_list("pk", *[field.attname for field in _fields(model)]))
+    # New rows last: a key that is drawn by chance has no place of its own.
+    read.sort(key=lambda row: row[0] not in known[model])
+    return [tuple(_rounded(_known(value, pk, known[model], uuids)) for value in (pk, *values)) for pk, *values in read]
 
 
 def _known(value: Any, pk: Any, keys: frozenset[Any], uuids: set[UUID]) -> Any:

@@ -1,0 +1,125 @@
+"""Every test, on Django 5.2 and on Django 6: what `make test` runs, two parts at a time.
+
+The tests of real servers wait for most of their time, and small parts use one processor: beside others they cost next
+to nothing. A part's output is printed when it is over; last comes that of the run that leaves nothing out.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+
+from tests import postgresql
+
+ROOT = postgresql.ROOT
+AT_ONCE = 2
+PYTHON, PYTHON_DJANGO6 = ".venv/bin/python", ".venv-django6/bin/python"
+# The options of the long runs. Files go to the processes in their order: those of the servers, the longest, first.
+PYTEST = os.environ.get("PYTEST", "-n 2 --dist loadfile --no-loadscope-reorder")
+# The example project is tested with its own settings, all else with those of the tests.
+EXAMPLE = "--ds=example_project.settings tests/test_example_project.py tests/test_example_stories.py"
+# The admin's verdicts and the endpoint's are compared there too, and on small admins beside it, in so many cases.
+PARITY = "-n 2 --ds=tests.parity.settings --nomigrations tests/test_parity.py"
+CASES, CASES_DJANGO6 = os.environ.get("PARITY_CASES", "2000"), "400"
+# So are the packages of other people, whose migrations take longer than all of their tests.
+PACKAGES = f"{postgresql.PACKAGES} tests/test_packages_signin.py"
+# And a project with several databases.
+DATABASES = postgresql.DATABASES
+ELSEWHERE = re.findall(r"\S+\.py", f"{EXAMPLE} {PARITY} {PACKAGES} {DATABASES}")
+OTHER = f"{PYTEST} {' '.join(f'--ignore={path}' for path in ELSEWHERE)}"
+# The dots of pytest, which tell nothing once a run is over.
+PROGRESS = re.compile(r"^[.sxX]*\s*(\[ *\d+%\])?$")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A command of its own, with what it adds to the environment."""
+
+    name: str
+    command: list[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    part: Part
+    passed: bool
+    output: str
+    seconds: float
+
+
+def pytest(name: str, python: str, options: str, **environment: str) -> Part:
+    return Part(name, [python, "-m", "pytest", *shlex.split(options)], environment)
+
+
+def parts(with_django6: bool) -> Iterator[Part]:
+    """Give the run that leaves nothing out, and then the others, long ones first."""
+    yield pytest("Django 5.2", PYTHON, OTHER)
+    if with_django6:
+        yield pytest("Django 6", PYTHON_DJANGO6, f"{OTHER} -m 'not e2e'")
+    yield from (Part(f"PostgreSQL, {name}", [PYTHON, "-m", "tests.postgresql", name]) for name in postgresql.PARTS)
+    yield pytest("Parity, Django 5.2", PYTHON, PARITY, PARITY_CASES=CASES)
+    if with_django6:
+        yield pytest("Parity, Django 6", PYTHON_DJANGO6, PARITY, PARITY_CASES=CASES_DJANGO6)
+    for django, python in [("Django 5.2", PYTHON), ("Django 6", PYTHON_DJANGO6)]:
+        if python == PYTHON or with_django6:
+            yield pytest(f"Packages, {django}", python, PACKAGES)
+            yield pytest(f"Example project, {django}", python, EXAMPLE)
+            yield pytest(f"Several databases, {django}", python, DATABASES)
+
+
+def run(part: Part) -> Outcome:
+    """Run a part to its end, or until it has taken too long."""
+    started = time.monotonic()
+    with subprocess.Popen(
+        part.command,
+        cwd=ROOT,
+        env=os.environ | part.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=postgresql.TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output, _ = process.communicate()
+            output += f"\n== Not done after {postgresql.TIMEOUT} s\n"
+    return Outcome(part, process.returncode == 0, output, time.monotonic() - started)
+
+
+def show(outcome: Outcome) -> None:
+    lines = [line for line in outcome.output.splitlines() if not PROGRESS.match(line)]
+    verdict = "passed" if outcome.passed else "FAILED"
+    print(f"\n== {outcome.part.name}: {verdict} in {outcome.seconds:.0f} s", *lines, sep="\n", flush=True)
+
+
+def main(with_django6: bool) -> int:
+    """Run all parts, whatever becomes of the others, and return the exit status."""
+    last, *others = parts(with_django6)
+    outcomes = []
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        closing = pool.submit(run, last)
+        try:
+            for done in as_completed([pool.submit(run, part) for part in others]):
+                outcomes.append(done.result())
+                show(outcomes[-1])
+            outcomes.append(closing.result())
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    failed = [outcome.part.name for outcome in outcomes if not outcome.passed]
+    if failed:
+        print(f"\n== Failed: {'; '.join(failed)}", flush=True)
+    show(outcomes[-1])
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main("--without-django6" not in sys.argv))
