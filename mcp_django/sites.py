@@ -16,7 +16,7 @@ from .adminexposure import AdminExposure
 from .completions import Completer
 from .conf import settings
 from .context import MCPRequest
-from .exceptions import AlreadyRegistered, NotFound, NotRegistered
+from .exceptions import AlreadyRegistered, NotFound, NotRegistered, ToolError
 from .exposures import ModelExposure
 from .prompts import Prompt
 from .relativedates import clock_words
@@ -27,12 +27,13 @@ from .tools.actiontools import ActionTool, RunAction, action_tool_name
 from .tools.aggregate import AggregateRecords
 from .tools.base import Tool
 from .tools.functions import FunctionTool
+from .tools.keys import key_meant
 from .tools.models import DescribeModel, ListModels
 from .tools.query import QueryRecords
 from .tools.record import GetRecord
 from .tools.uploads import CreateUpload
 from .tools.writes import CreateRecord, DeleteRecord, UpdateRecord
-from .visibility import caller_actions, get_row, refusal, visible_exposures
+from .visibility import caller_actions, get_row, may_view, refusal, visible_exposures
 
 __all__ = ["MCPSite", "site"]
 
@@ -366,11 +367,24 @@ class MCPSite:
         return ModelResources().cache_hints(request, uri)
 
     def get_object(self, request: MCPRequest, model: type[Model], pk: Any) -> Model:
-        """Return the row with this primary key if the caller may view it. Raises ``NotFound``."""
+        """Return the row with this primary key, or else with this unique value or label, if the caller may view it.
+
+        Raises:
+            NotFound: there is none; its text tells the keys of rows that may be meant.
+        """
         exposure = self.exposures.get(model)
         if exposure is None:
             raise NotFound
-        return get_row(request, exposure, pk)
+        try:
+            return get_row(request, exposure, pk)
+        except NotFound:
+            if not may_view(request, exposure):
+                raise
+        try:
+            key = key_meant(request, exposure, pk, "")
+        except ToolError as error:
+            raise NotFound(error.message) from None
+        return get_row(request, exposure, key)
 
     def get_instructions(self, request: MCPRequest) -> str:
         """Return what a model should know of this server before anything else, most important first."""

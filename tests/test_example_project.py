@@ -262,3 +262,23 @@ def test_every_tool_has_schemas_that_all_clients_take():
     for schemas, free in (("full", True), ("plain", False)):
         with override_settings(MCP_DJANGO={**settings.MCP_DJANGO, "SCHEMAS": schemas}):
             assert bool(check_schemas(MCPClient(user).tools())) is free
+
+
+def test_rows_go_by_the_names_that_people_use():
+    root = MCPClient(get_user_model().objects.get(username="admin"))
+    order = Order.objects.select_related("customer", "country").order_by("pk").first()
+    read = root.call("get_record", model="shop.order", pk=order.number)
+    assert read.structured["pk"] == order.pk
+    of_customer = root.call("query_records", model="shop.order", filters={"customer": order.customer.email})
+    assert order.pk in [row[0] for row in of_customer.structured["rows"]]
+    in_country = root.call("query_records", model="shop.order", filters={"country": order.country.name}, limit=200)
+    assert order.pk in [row[0] for row in in_country.structured["rows"]]
+    # The warehouse of one country does not learn of the orders of another, by whatever name.
+    warehouse = get_user_model().objects.get(username="warehouse")
+    country = StaffProfile.objects.get(user=warehouse).country
+    hidden = Order.objects.exclude(country=country).first()
+    client = MCPClient(warehouse)
+    answers = {
+        client.call("get_record", model="shop.order", pk=pk).text for pk in (hidden.number, hidden.pk, "nothing")
+    }
+    assert len(answers) == 1

@@ -358,5 +358,6 @@ class Row(Type):
             raise self.refuse(value)
         try:
             return request.mcp.site.get_object(request, self.model, value)
-        except NotFound:
-            raise Invalid(f"no {self.model._meta.verbose_name} with pk {show(value)}") from None
+        except NotFound as error:
+            meant = f". {error}" if str(error) else ""
+            raise Invalid(f"no {self.model._meta.verbose_name} with pk {show(value)}{meant}") from None

@@ -13,7 +13,9 @@ from ..filtering import filters_of, find_filter
 from ..lookups import MAX_VALUES, Condition, Path, is_dated, parse_condition
 from ..namedfilters import NamedFilter, Offer, named_filters_of
 from ..relativedates import local_now
+from ..serializers import pk_text
 from ..visibility import related_exposure
+from .keys import key_meant, named_rows
 from .spellings import MISSPELT, as_conditions, lookup_meant, name_meant
 from .wording import alternatives, is_short_text, json_or_text
 
@@ -148,12 +150,28 @@ class _Reader:
         if wanted not in lookups:
             known = alternatives(lookup, lookups)
             raise ToolError(f"The filter {name[:60]!r} takes other lookups. {known}{self._by_key(name)}")
-        try:
-            condition = parse_condition(path, lookup, value, self.clock() if is_dated(path.field) else None)
-        except ValueError as error:
-            raise ToolError(f"The filter {name[:60]!r} with {lookup} needs {error}.") from None
+        condition = self._parsed(name, path, lookup, value)
         if condition.lookup == "in" and lookup == "exact" and "in" not in lookups:
             raise ToolError(f"The filter {name[:60]!r} takes one value.")
+        return condition
+
+    def _parsed(self, name: str, path: Path, lookup: str, value: Any) -> Condition:
+        """Return the condition; what is no key of a related row may name that row otherwise."""
+        linked = path.field.is_relation and lookup in ("exact", "in")
+        try:
+            condition = parse_condition(path, lookup, value, self.clock() if is_dated(path.field) else None)
+            missing = ""
+        except ValueError as error:
+            missing = f"The filter {name[:60]!r} with {lookup} needs {error}."
+        related = related_exposure(self.request, path.field) if linked else None
+        if related is not None and (missing or _is_longer(related.opts.pk, value)):
+            try:
+                return parse_condition(path, lookup, _keys(self.request, related, value, missing))
+            except ToolError:
+                if missing:
+                    raise
+        if missing:
+            raise ToolError(missing)
         return condition
 
     def _unknown(self, name: str) -> str:
@@ -199,6 +217,26 @@ class _Reader:
             known = alternatives(text, [stored for stored, _ in told.choices])
             raise ToolError(f"The filter {offer.name!r} has no choice {text[:60]!r}. {known}")
         return found
+
+
+def _is_longer(key: Any, value: Any) -> bool:
+    """Return whether a text among the values is longer than any key."""
+    longest = getattr(key, "max_length", None)
+    items = value if isinstance(value, list) else [value]
+    return longest is not None and any(isinstance(item, str) and len(item) > longest for item in items[:MAX_VALUES])
+
+
+def _keys(request: MCPRequest, related: "ModelExposure", value: Any, missing: str) -> Any:
+    """Return the primary keys of the rows that a filter names, one of which at least is no key.
+
+    Raises:
+        ToolError: one names none of the caller's rows, or several.
+    """
+    if not isinstance(value, list):
+        return key_meant(request, related, value, missing)
+    if len(value) > MAX_VALUES:
+        raise ToolError(missing)
+    return [pk_text(row.pk) for row in named_rows(request, related, value, missing)]
 
 
 def _as_in_url(value: Any) -> str:

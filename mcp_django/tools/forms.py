@@ -37,7 +37,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.text import slugify
 
 from ..context import MCPRequest
-from ..exceptions import NotFound
+from ..exceptions import NotFound, ToolError
 from ..kinds import choice_of
 from ..repairs import VALUE_ERRORS
 from ..schemas.forms import is_geometry
@@ -46,6 +46,7 @@ from .controls import Pair, posted
 from .filevalues import BOMB, file_entries, is_bomb
 from .geometries import geometry_text
 from .inputs import pick_rows
+from .keys import named_rows
 from .wording import json_or_text
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ __all__ = [
     "field_entries",
     "incoming",
     "keep",
+    "linked_rows",
     "parse_truth",
     "prepopulated",
     "refuse",
@@ -236,18 +238,32 @@ def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
         raise ValidationError("Give a primary key, as a text or an integer.")
     exposure = request.mcp.site.exposures.get(field.queryset.model)
     if exposure is not None:
-        try:
-            rows = pick_rows(request, exposure, given)[1] if exposure.has_view_permission(request) else None
-        except NotFound:
-            rows = None
-        if rows is None:
-            raise ValidationError(f"No {exposure.label} has this primary key.")
+        rows = linked_rows(request, exposure, given)
         given = [row.serializable_value(field.to_field_name or "pk") for row in rows]
     elif field.to_field_name:
         rows = field.queryset.filter(pk__in=[key for key in given if _is_key(field.queryset.model, key)])
         found = {str(row.pk): row.serializable_value(field.to_field_name) for row in rows}
         given = [found.get(str(key), key) for key in given]
     return given if many else given[0]
+
+
+def linked_rows(request: MCPRequest, exposure: "ModelExposure", given: Sequence[Any]) -> list[Model]:
+    """Return the rows that a relation is to lead to, named by primary keys, unique fields or labels.
+
+    Raises:
+        ValidationError: one of them is none that the caller may see, or is not named clearly.
+    """
+    missing = f"No {exposure.label} has this primary key."
+    if not exposure.has_view_permission(request):
+        raise ValidationError(missing)
+    try:
+        return pick_rows(request, exposure, given)[1]
+    except NotFound:
+        pass
+    try:
+        return named_rows(request, exposure, given, missing)
+    except ToolError as error:
+        raise ValidationError(error.message) from None
 
 
 def _is_key(model: type[Model], key: Any) -> bool:

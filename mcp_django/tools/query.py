@@ -42,6 +42,7 @@ from .arguments import (
 )
 from .base import RecordTool, ToolResult
 from .filters import opening_hint
+from .keys import names_told
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
@@ -190,6 +191,7 @@ def _key_hints(request: MCPRequest, query: PageQuery) -> Iterator[str]:
             related = related_exposure(request, condition.path.field)
             if related is not None and kind_of(related.opts.pk).word == "text":
                 yield f"{condition.path.field.name} is compared with primary keys of {related.label}, not with labels"
+                yield from names_told(request, related, condition.values)
 
 
 def _fitting(page: Page, limit: int) -> int:

@@ -33,6 +33,7 @@ from .base import RecordTool, ToolResult
 from .history import history_of
 from .inlinereading import read_inlines, show_inlines
 from .inlines import inlines_of
+from .keys import key_meant
 from .query import NAMES
 from .versions import version_of
 
@@ -168,7 +169,10 @@ class GetRecord(RecordTool):
         try:
             return exposure, find_row(request, exposure, given["pk"])
         except NotFound:
-            raise ToolError(RECORD_NOT_FOUND) from None
+            pass
+        key = key_meant(request, exposure, given["pk"], RECORD_NOT_FOUND)
+        go_to(request, exposure, "change", key)
+        return exposure, find_row(request, exposure, key)
 
 
 def _downloads(request: MCPRequest, exposure: "ModelExposure", payload: Mapping[str, Any]) -> dict[str, str]:

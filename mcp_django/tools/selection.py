@@ -16,6 +16,7 @@ from ..queries import COUNT_CAP, narrowed
 from ..schemas.values import FREE_OBJECT
 from .arguments import RECORD_NOT_FOUND, filters_argument, flag_argument, search_argument
 from .inputs import as_pks, pick_rows, rows_by_key
+from .keys import named_rows
 
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
@@ -52,10 +53,11 @@ def select_rows(request: MCPRequest, exposure: "ModelExposure", arguments: Mappi
     if pks is not None and (every or narrowing):
         raise ToolError("Give either pks or a query, not both. Nothing was changed.")
     if pks is not None:
+        keys = as_pks(pks)
         try:
-            return Selection(pick_rows(request, exposure, as_pks(pks))[1], by_query=False)
+            return Selection(pick_rows(request, exposure, keys)[1], by_query=False)
         except NotFound:
-            raise ToolError(RECORD_NOT_FOUND) from None
+            return Selection(named_rows(request, exposure, keys, RECORD_NOT_FOUND), by_query=False)
     if not every and not narrowing:
         raise ToolError("Say which rows: give pks, or filters or search for all rows that match. Nothing was changed.")
     return Selection(_found(request, exposure, arguments), by_query=True)

@@ -9,10 +9,10 @@ from rest_framework.fields import FileField
 from rest_framework.relations import ManyRelatedField, PrimaryKeyRelatedField
 
 from ..context import MCPRequest
-from ..exceptions import NotFound, ToolError
+from ..exceptions import ToolError
 from .filevalues import read_file_value
+from .forms import linked_rows
 from .history import log_addition, log_change
-from .inputs import pick_rows
 from .naming import NOT_SAVED, nameable, named_values
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def save_with_serializer(
     shown: Any = exposure.serializer_class(obj, context=context)
     writable = [name for name, field in shown.fields.items() if name in visible and not field.read_only]
     named, wrong = _with_files(request, shown, named_values(exposure, values, writable))
+    wrong += _take_keys(request, shown, named)
     before = dict(shown.data) if change else {}
     serializer: Any = exposure.serializer_class(obj, data=named, partial=change, context=context)
-    wrong += _invisible_rows(request, serializer, named)
     if wrong or not serializer.is_valid():
         raise ToolError("\n".join([NOT_SAVED, *(wrong or _serializer_lines(serializer.errors))]))
     saved: Model = serializer.save()
@@ -59,8 +59,9 @@ def _with_files(request: MCPRequest, serializer: Any, values: Mapping[str, Any])
     return found, wrong
 
 
-def _invisible_rows(request: MCPRequest, serializer: Any, values: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in values.items():
+def _take_keys(request: MCPRequest, serializer: Any, values: dict[str, Any]) -> Iterator[str]:
+    """Put the primary keys of the rows that relations name into the values; yield what is wrong with a name."""
+    for name, value in list(values.items()):
         field = serializer.fields[name]
         related: Any = field.child_relation if isinstance(field, ManyRelatedField) else field
         if value is None or not isinstance(related, PrimaryKeyRelatedField):
@@ -69,13 +70,13 @@ def _invisible_rows(request: MCPRequest, serializer: Any, values: Mapping[str, A
         exposure = request.mcp.site.exposures.get(rows.model)
         if exposure is None:
             continue
+        many = isinstance(value, list)
         try:
-            given = value if isinstance(value, list) else [value]
-            if exposure.has_view_permission(request) and pick_rows(request, exposure, given):
-                continue
-        except NotFound:
-            pass
-        yield f"{name}: No {exposure.label} has this primary key."
+            found = [row.pk for row in linked_rows(request, exposure, value if many else [value])]
+        except ValidationError as error:
+            yield f"{name}: {' '.join(error.messages)}"
+        else:
+            values[name] = found if many else found[0]
 
 
 def _serializer_lines(errors: Any, path: str = "") -> Iterator[str]:

@@ -17,11 +17,11 @@ from ..context import MCPRequest
 from ..elicitation import issue, redeem
 from ..exceptions import NotFound, ToolError
 from ..labels import label_of
-from ..places import go_to
+from ..places import PageName, go_to
 from ..rows import whole_row
 from ..schemas.values import FREE_OBJECT
 from ..serializers import pk_text, render
-from ..visibility import get_exposure, get_row, on_list, visible_exposures
+from ..visibility import get_exposure, on_list, visible_exposures
 from .adminpage import as_page
 from .arguments import RECORD_NOT_FOUND, exposure_argument
 from .base import IDEMPOTENCY_KEY, WRITE, Tool, ToolResult
@@ -32,6 +32,7 @@ from .controls import as_query
 from .deletion import Deletion, plan_deletion
 from .history import log_deletion
 from .inputs import as_object, one_transaction, refusals, taken
+from .keys import key_meant, named_rows
 from .record import full_record
 from .saving import save_row
 from .selection import QUERY
@@ -83,7 +84,8 @@ class WriteTool(Tool):
             if self.permission != "change" or arguments.get("pk") in (None, ""):
                 return self.allows(request, exposure)
             go_to(request, exposure, "change", arguments["pk"])
-            return self.allows(request, exposure, get_row(request, exposure, arguments["pk"]))
+            [row] = named_rows(request, exposure, [arguments["pk"]], RECORD_NOT_FOUND)
+            return self.allows(request, exposure, row)
         except (NotFound, ToolError):
             return False
 
@@ -108,18 +110,24 @@ class WriteTool(Tool):
             raise ToolError(f"You may view but not {self.permission} {what} of {exposure.label}. Nothing was changed.")
 
 
-def _locked_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> Model:
-    """Return the row as it is now, and as it stays until the transaction ends."""
+def _locked_row(request: MCPRequest, exposure: "ModelExposure", page: PageName, pk: Any) -> Model:
+    """Return the row as it is now, and as it stays until the transaction ends; the request is on its page then."""
+    go_to(request, exposure, page, pk)
     try:
         row = whole_row(request, exposure, pk)
-        using = router.db_for_write(exposure.model, instance=row)
-        if connections[using].features.has_select_for_update:
-            rows = exposure.model._base_manager.using(using).filter(pk=row.pk)
-            list(rows.select_for_update().values_list("pk"))
-            row = whole_row(request, exposure, pk)
+    except NotFound:
+        pk = key_meant(request, exposure, pk, RECORD_NOT_FOUND)
+        go_to(request, exposure, page, pk)
+        row = whole_row(request, exposure, pk)
+    using = router.db_for_write(exposure.model, instance=row)
+    if not connections[using].features.has_select_for_update:
+        return row
+    rows = exposure.model._base_manager.using(using).filter(pk=row.pk)
+    list(rows.select_for_update().values_list("pk"))
+    try:
+        return whole_row(request, exposure, pk)
     except NotFound:
         raise ToolError(RECORD_NOT_FOUND) from None
-    return row
 
 
 def _saved_payload(
@@ -201,8 +209,7 @@ class UpdateRecord(WriteTool):
             return update_rows(request, self, exposure, given)
         values = as_object(given["values"], "values")
         with refusals(partial(broken_constraint, request, exposure)), one_transaction(exposure.model, request):
-            go_to(request, exposure, "change", given["pk"])
-            row = _locked_row(request, exposure, given["pk"])
+            row = _locked_row(request, exposure, "change", given["pk"])
             self.check_allowed(request, exposure, row)
             check_version(request, exposure, row, given.get("version"))
             messages: list[dict[str, str]] = []
@@ -253,8 +260,7 @@ class DeleteRecord(WriteTool):
         if picks_many(given):
             return delete_rows(request, self, exposure, given)
         with refusals(), one_transaction(exposure.model, request):
-            go_to(request, exposure, "delete", given["pk"])
-            row = _locked_row(request, exposure, given["pk"])
+            row = _locked_row(request, exposure, "delete", given["pk"])
             self.check_allowed(request, exposure, row)
             check_version(request, exposure, row, given.get("version"))
             deletion = plan_deletion(request, exposure, row)
