@@ -9,11 +9,12 @@ from contextvars import copy_context
 from typing import Final, TypeVar
 
 from django.conf import settings as django_settings
+from django.http import HttpRequest
 from django.utils import timezone, translation
 
 from .context import MCPRequest
 
-__all__ = ["in_own_context", "language_of", "own_locale"]
+__all__ = ["in_own_context", "language_of", "own_locale", "page_language", "shown_language"]
 
 T = TypeVar("T")
 
@@ -21,8 +22,8 @@ T = TypeVar("T")
 MAX_HEADER: Final = 500
 
 
-def language_of(request: MCPRequest) -> str | None:
-    """Return the language that the call should have, None for the one that it has.
+def language_of(request: HttpRequest) -> str | None:
+    """Return the language that the answer should have, None for the one that is active.
 
     ``Accept-Language`` decides, among ``settings.LANGUAGES``. A language that the project's middleware chose stays.
     """
@@ -70,3 +71,25 @@ def _restore(language: str | None) -> None:
         translation.deactivate()
     else:
         translation.activate(language)
+
+
+# Pages
+
+
+@contextmanager
+def page_language(request: HttpRequest | None) -> Iterator[None]:
+    """Answer a person in the language of their browser, as far as the pages are translated, and wholly in one language.
+
+    Without a request it is the one that is active.
+    """
+    wanted = None if request is None else language_of(request)
+    with translation.override(wanted or translation.get_language()), translation.override(shown_language()):
+        yield
+
+
+def shown_language() -> str:
+    """Return the language that the texts of pages have now: the active one, or that of the catalogue in its stead."""
+    # The catalogue says it itself, as Django falls back from one to another.
+    catalogue = translation.pgettext("the code of the language of these texts", "en")
+    active = translation.get_language() or catalogue
+    return active if active.partition("-")[0] == catalogue or active == catalogue else catalogue

@@ -9,8 +9,9 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
-__all__ = ["KeyedCall", "Session", "Stream", "StreamEvent", "TokenFacts"]
+__all__ = ["ConnectedApplication", "KeyedCall", "Session", "Stream", "StreamEvent", "TokenFacts"]
 
 
 class Session(models.Model):
@@ -109,3 +110,13 @@ class TokenFacts(models.Model):
 
     def __str__(self) -> str:
         return f"{self.token[:6]}…"
+
+
+class ConnectedApplication(TokenFacts):
+    """A name in the admin for the page of the applications that have access; nothing is read or written through it."""
+
+    class Meta:
+        proxy = True
+        default_permissions = ()
+        verbose_name = _("application with access")
+        verbose_name_plural = _("applications with access")

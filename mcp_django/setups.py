@@ -13,6 +13,10 @@ from typing import Any, Final
 __all__ = ["CLIENTS", "Client", "Connection", "SetupError", "merged"]
 
 
+# Marks a text for translation: the command prints it as it is, pages in their own language.
+_ = str
+
+
 class SetupError(Exception):
     """The set-up cannot be written; the text says why and what to do."""
 
@@ -171,14 +175,14 @@ CLIENTS: Final[Mapping[str, Client]] = {
         lambda: Path(".mcp.json"),
         _entry(kind="http"),
         shell=_claude_shell,
-        after="In claude, enter /mcp, choose {name} and then Authenticate.",
+        after=_("In claude, enter /mcp, choose {name} and then Authenticate."),
     ),
     "claude-desktop": Client(
         "Claude Desktop",
         _claude_desktop_path,
         _entry(),
-        remote=("Where the internet reaches the server over https: Settings, Connectors, Add custom connector, {url}"),
-        after="Restart Claude Desktop.",
+        remote=_("Where the internet reaches the server over https: Settings, Connectors, Add custom connector, {url}"),
+        after=_("Restart Claude Desktop."),
     ),
     "codex": Client(
         "Codex",
@@ -186,14 +190,14 @@ CLIENTS: Final[Mapping[str, Client]] = {
         _codex_entry,
         key="mcp_servers",
         shell=_codex_shell,
-        after="Run: codex mcp login {name}",
+        after=_("Run: codex mcp login {name}"),
         is_toml=True,
     ),
     "cursor": Client(
         "Cursor",
         lambda: Path(".cursor") / "mcp.json",
         _entry(),
-        after="In Cursor, open Settings, MCP, and choose Connect beside {name}.",
+        after=_("In Cursor, open Settings, MCP, and choose Connect beside {name}."),
     ),
     "vscode": Client(
         "VS Code",
@@ -201,20 +205,20 @@ CLIENTS: Final[Mapping[str, Client]] = {
         _entry(kind="http"),
         key="servers",
         shell=_vscode_shell,
-        after="In VS Code, choose Start above the server in the file, and allow it to sign in.",
+        after=_("In VS Code, choose Start above the server in the file, and allow it to sign in."),
     ),
     "gemini": Client(
         "Gemini CLI",
         lambda: Path.home() / ".gemini" / "settings.json",
         _entry("httpUrl"),
         shell=_gemini_shell,
-        after="In gemini, enter /mcp auth {name}.",
+        after=_("In gemini, enter /mcp auth {name}."),
     ),
     "inspector": Client(
         "MCP Inspector",
         None,
         _entry(kind="streamable-http"),
         shell=_inspector_shell,
-        after="Choose Streamable HTTP, enter {url}, open Authentication and sign in.",
+        after=_("Choose Streamable HTTP, enter {url}, open Authentication and sign in."),
     ),
 }

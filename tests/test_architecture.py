@@ -26,7 +26,7 @@ LAYERS = {
     "registry": "exposures adminexposure mounts sites decorators",
     "kernel": "server methods events models sessions streams threads",
     "edge": "transports oauth views setups",
-    "entry": "__init__ apps asgi checks testing management",
+    "entry": "__init__ admin apps asgi checks testing management",
 }
 RANKS = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules.split()}
 

@@ -5,6 +5,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
 from django.test import Client, override_settings
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
@@ -467,3 +468,113 @@ def test_refusals_are_not_counted_without_a_rate_or_a_cache(settings: Any, monke
 def test_any_header_is_counted_as_somebody(header: str) -> None:
     sent = {"grant_type": "refresh_token", "refresh_token": "x"}
     assert Client().post("/oauth/token/", sent, HTTP_AUTHORIZATION=header).status_code in (400, 401)
+
+
+# What the user must know to decide
+
+WEB = "https://chat.assistant.co.uk/cb"
+NOTICE = 'class="notice"'
+
+
+def web_tokens(flow: Flow) -> Any:
+    answer = flow.answer(redirect_uri=WEB)
+    code = dict(parse_qsl(urlsplit(answer["Location"]).query))["code"]
+    return flow.exchange(code, redirect_uri=WEB).json()
+
+
+def test_the_page_says_in_numbers_what_is_reached_and_how_long_it_lasts(flow: Flow) -> None:
+    flow.user.is_staff = True
+    flow.user.save()
+    for codename in ("view_author", "view_tag", "change_tag", "delete_tag"):
+        flow.user.user_permissions.add(Permission.objects.get(codename=codename))
+    page = flow.ask()
+    reach = page.context["reach"]
+    assert (reach.models, reach.changeable, reach.deletable) == (2, 1, 1)
+    assert f"Kinds of records: <b>2</b> · Fields: <b>{reach.fields}</b>" in page.text
+    assert "Kinds of records to add or change: <b>1</b> · to delete: <b>1</b>" in page.text
+    assert "until it has not been used for 30 days" in page.text
+    assert "have to be confirmed each time" in page.text
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(None, ""), (7200, "2 hours"), (90, "1 minute")])
+def test_any_lifetime_is_told_in_words(flow: Flow, settings: Any, seconds: int | None, words: str) -> None:
+    settings.OAUTH2_PROVIDER = {**settings.OAUTH2_PROVIDER, "REFRESH_TOKEN_EXPIRE_SECONDS": seconds}
+    assert flow.ask().context["unused_for"] == words
+
+
+def test_a_hook_that_fails_costs_the_numbers_and_not_the_page(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr("mcp_django.transports.pages.visible_exposures", fails)
+    page = flow.ask()
+    assert page.status_code == 200
+    assert "Kinds of records" not in page.text
+
+
+def test_changing_is_not_ticked_where_the_client_asked_for_reading_only(flow: Flow, settings: Any) -> None:
+    page = flow.ask(scope="mcp:read")
+    assert '<input type="checkbox" name="granted" value="mcp:write" disabled>' in page.text
+    assert '<input type="checkbox" name="granted" value="mcp:read" checked>' in page.text
+    assert "disabled" not in flow.ask(scope="mcp:admin").text.partition("</style>")[2]
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "READ_ONLY": True}
+    assert "mcp:write" not in flow.ask(scope="mcp:read").text.partition("</style>")[2].replace("mcp%3Awrite", "")
+
+
+def test_the_domain_of_the_redirect_is_set_apart_and_warned_of_by_name() -> None:
+    page = Flow(registered=(WEB,)).ask(redirect_uri=WEB)
+    assert "chat.<strong>assistant.co.uk</strong>" in page.text
+    assert "if you recognise <bdi>assistant.co.uk</bdi>" in page.text
+    assert page.text.count(NOTICE) == 1
+
+
+def test_there_is_one_warning_where_there_is_reason_and_none_where_there_is_none() -> None:
+    flow = Flow(registered=(WEB,))
+    tokens = web_tokens(flow)
+    known = flow.ask(redirect_uri=WEB)
+    assert NOTICE not in known.text
+    assert "You have allowed this application before" in known.text
+    flow.application.post("/oauth/revoke_token/", {"token": tokens["refresh_token"], "client_id": flow.client_id})
+    assert flow.ask(redirect_uri=WEB).text.count(NOTICE) == 1
+    Application.objects.update(registration_source="manual")
+    assert NOTICE not in flow.ask(redirect_uri=WEB).text
+
+
+def test_a_program_on_the_device_is_warned_of_each_time_as_any_other_can_pass_for_it(flow: Flow) -> None:
+    flow.tokens()
+    page = flow.ask()
+    assert page.text.count(NOTICE) == 1
+    assert "runs on your own device" in page.text
+
+
+def test_what_another_user_allowed_is_unknown_to_this_one() -> None:
+    flow = Flow(registered=(WEB,))
+    web_tokens(flow)
+    flow.browser.force_login(get_user_model().objects.create_user("eve"))
+    assert flow.ask(redirect_uri=WEB).text.count(NOTICE) == 1
+
+
+@pytest.mark.parametrize("changes", [{}, {"redirect_uri": "https://evil.example/"}])
+def test_an_application_that_the_database_lost_is_told_to_connect_again(flow: Flow, changes: dict[str, str]) -> None:
+    Application.objects.all().delete()
+    page = flow.ask(**changes)
+    assert page.status_code == 400
+    assert "Connect the application again" in page.text
+    assert RESOURCE in page.text
+    assert "invalid_request" not in page.text
+    answer = flow.browser.post("/oauth/authorize/", flow.query(**changes, allow="1", granted="mcp:read"))
+    assert answer.status_code == 400
+    assert "Connect the application again" in answer.text
+
+
+def test_a_known_application_with_another_fault_is_not(flow: Flow) -> None:
+    page = flow.ask(redirect_uri="https://evil.example/")
+    assert "We could not complete this sign-in" in page.text
+    assert '<p class="fine" lang="en" dir="ltr">' in page.text
+
+
+def test_the_list_says_host_scopes_endpoint_and_times(flow: Flow) -> None:
+    flow.tokens()
+    text = flow.browser.get("/oauth/authorized_tokens/").text
+    for part in ("127.0.0.1", "(this computer)", "See the data that you can see", RESOURCE, "none known", "Ends"):
+        assert part in text

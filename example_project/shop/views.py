@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 from django.conf import settings
+from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from mcp_django.oauth.views import PageMixin
 from mcp_django.setups import CLIENTS, Connection
 
 ACCOUNTS = {
@@ -26,6 +28,12 @@ QUESTIONS = [
     "Mark the five oldest paid orders as shipped.",
     "Refund the newest delivered order: the parcel arrived broken.",
 ]
+
+
+class SignIn(PageMixin, LoginView):
+    """The admin's own login page turns away who is not staff, and "nobody" is not."""
+
+    template_name = "shop/login.html"
 
 
 def start(request: HttpRequest) -> HttpResponse:

@@ -12,6 +12,8 @@ __all__ = ["provider_settings"]
 
 HOUR = 3600
 DAY = 24 * HOUR
+# Marks a text for translation, which the pages do: Django's own mark needs the settings that this is for.
+_ = str
 
 
 PROVIDER: Final[dict[str, Any]] = {
@@ -19,9 +21,9 @@ PROVIDER: Final[dict[str, Any]] = {
     # It knows the code and refresh grants only; the default server also answers password and client credentials.
     "OAUTH2_SERVER_CLASS": "oauthlib.oauth2.WebApplicationServer",
     "SCOPES": {
-        READ: "See the data that you may see",
-        WRITE: "Change data and run actions as you may; includes reading",
-        ADMIN: "Use administrative tools as you may; includes reading and changing",
+        READ: _("See the data that you can see"),
+        WRITE: _("Make changes and run admin actions that you are allowed to"),
+        ADMIN: _("Use administrative tools that you are allowed to use"),
     },
     # The toolkit's default is every scope there is.
     "DEFAULT_SCOPES": [READ],
@@ -58,6 +60,8 @@ PROVIDER: Final[dict[str, Any]] = {
     "DCR_ENABLED": False,
     "CIMD_ENABLED": False,
     "OIDC_ENABLED": False,
+    "APPLICATION_ADMIN_CLASS": "mcp_django.oauth.admin.ApplicationAdmin",
+    "ACCESS_TOKEN_ADMIN_CLASS": "mcp_django.oauth.admin.AccessTokenAdmin",
 }
 
 

@@ -29,6 +29,7 @@ endpoints = [
     path("register/", registration.register, name="register"),
     path("register", registration.register),
     path("access/", access, name="access"),
+    path("sign_out/", views.sign_out, name="sign-out"),
     path("authorized_tokens/", views.TokenListView.as_view(), name="authorized-token-list"),
     path("authorized_tokens/<int:pk>/delete/", views.TokenDeleteView.as_view(), name="authorized-token-delete"),
 ]

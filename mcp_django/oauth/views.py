@@ -2,48 +2,75 @@
 
 import base64
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from datetime import timedelta
 from functools import wraps
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from django.conf import settings as django_settings
 from django.contrib.admin import AdminSite
 from django.contrib.auth import logout
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
-from django.core.exceptions import BadRequest, ObjectDoesNotExist
+from django.core.exceptions import BadRequest, ImproperlyConfigured, ObjectDoesNotExist
 from django.db import DataError, InterfaceError, OperationalError, transaction
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
-from django.urls import reverse_lazy
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse, reverse_lazy
 from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.utils.encoding import iri_to_uri
+from django.utils.timesince import TIME_STRINGS
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.clickjacking import xframe_options_deny
 from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_POST
 from oauth2_provider.exceptions import OAuthToolkitError
-from oauth2_provider.models import get_application_model
+from oauth2_provider.models import (
+    get_access_token_model,
+    get_application_model,
+    refresh_token_expire_timedelta,
+)
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2 import OAuth2Error
 
 from ..conf import settings
+from ..languages import page_language
 from ..rates import give_back, hit_if_counted
 from ..signin import keep, would_admit
+from ..transports.pages import reach_of
 from . import dot
-from .clients import is_app_scheme, is_loopback
+from .clients import is_app_scheme
 from .cors import cors
 from .forms import ConsentForm
+from .frame import frame
 from .metadata import well_known
-from .resource import endpoints, issuer, resource_url
-from .scopes import ADMIN
-from .styles import content_security_policy, stylesheet
+from .resource import default_resource, endpoints, issuer, resource_url
+from .scopes import ADMIN, WRITE, expand
+from .styles import content_security_policy
+from .targets import shown_target
 from .text import plain
+from .tokenlist import describe
 from .validator import BEGAN, GRANT_TYPES, check_challenge, check_resources
 
-__all__ = ["ConsentView", "RevokeView", "TokenDeleteView", "TokenListView", "TokenView", "appended_well_known"]
+__all__ = [
+    "ConsentView",
+    "RevokeView",
+    "TokenDeleteView",
+    "TokenListView",
+    "TokenView",
+    "appended_well_known",
+    "sign_out",
+]
+
+if TYPE_CHECKING:
+    from ..sites import MCPSite
 
 logger = logging.getLogger(__name__)
 
@@ -51,24 +78,31 @@ logger = logging.getLogger(__name__)
 UNREADABLE: Final = (ValueError, DataError)
 # Seconds after which a client may try again when the database did not answer.
 RETRY_AFTER: Final = 5
+# In which a span is told, and their seconds.
+UNITS: Final = (("day", 24 * 3600), ("hour", 3600), ("minute", 60))
 SECRETS: Final = ("client_secret", "code", "code_verifier", "refresh_token", "token", "password")
 
 
 class PageMixin:
-    """A page for people that no other page may frame, no cache keep and no script run in."""
+    """A page for people, in their language, that no other page may frame, no cache keep and no script run in."""
+
+    request: HttpRequest
 
     @method_decorator(never_cache)
     @method_decorator(xframe_options_deny)
     @method_decorator(csrf_protect)
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        response = super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
+        with page_language(request):
+            response = super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
+            if isinstance(response, TemplateResponse):
+                response.render()
         response["Content-Security-Policy"] = content_security_policy()
         response["Referrer-Policy"] = "same-origin"
         return response
 
     def render_to_response(self, context: dict[str, Any], **kwargs: Any) -> HttpResponse:
-        """Render the page with its styles."""
-        found: HttpResponse = super().render_to_response({**context, "styles": stylesheet()}, **kwargs)  # type: ignore[misc]
+        """Render the page with what stands around each."""
+        found: HttpResponse = super().render_to_response({**context, **frame(self.request)}, **kwargs)  # type: ignore[misc]
         return found
 
 
@@ -123,6 +157,21 @@ class ConsentView(PageMixin, dot.AuthorizationView):
         """Say that the form was not the one that was shown."""
         return self.render_to_response({"error": {"error": "invalid_request", "description": ""}}, status=400)
 
+    def render_to_response(self, context: dict[str, Any], **kwargs: Any) -> HttpResponse:
+        """Say of an application that this site does not know, or knows no more, that it has to be connected again."""
+        if "error" in context and self._is_unknown():
+            with suppress(ImproperlyConfigured):
+                context = {**context, "endpoint": default_resource(self.request)}
+            context = {**context, "is_unknown": True}
+        return super().render_to_response(context, **kwargs)
+
+    def _is_unknown(self) -> bool:
+        asked = self.request.GET.get("client_id") or self.request.POST.get("client_id") or ""
+        # No database takes a NUL.
+        if not asked or not asked.isprintable():
+            return False
+        return not get_application_model()._default_manager.filter(client_id=asked).exists()
+
     def get_form_kwargs(self) -> dict[str, Any]:
         """Prefill what was checked, not what was sent."""
         kwargs = super().get_form_kwargs()
@@ -132,28 +181,37 @@ class ConsentView(PageMixin, dot.AuthorizationView):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return what the user must know to decide (client-registration, security-considerations)."""
-        client, redirect_uri = kwargs["application"], kwargs["redirect_uri"]
-        described = oauth2_settings.SCOPES
+        client, target = kwargs["application"], shown_target(kwargs["redirect_uri"])
+        verified = client.registration_source == client.RegistrationSource.MANUAL
         return super().get_context_data(
-            person=self.request.user,
             client_name=plain(client.name),
-            verified=client.registration_source == client.RegistrationSource.MANUAL,
-            redirect_host=_shown_target(redirect_uri),
-            loopback=is_loopback(redirect_uri),
-            local_app=urlsplit(redirect_uri).scheme not in ("http", "https"),
+            verified=verified,
+            target=target,
+            redirect_host=str(target),
+            is_known=not verified and target.kind == "web" and self._has_access(client),
             resources=self.resources,
             is_refused=self._is_refused(),
-            choices=[(scope, described[scope], scope == ADMIN) for scope in kwargs["scopes"]],
+            reach=reach_of(self.request, self._asked_sites()),
+            choices=_choices(kwargs["scopes"]),
+            unused_for=_period(refresh_token_expire_timedelta()),
             **kwargs,
         )
+
+    def _asked_sites(self) -> "list[MCPSite]":
+        mounted = endpoints().items()
+        asked = [site for path, site in mounted if resource_url(self.request, path) in self.resources]
+        return [site for site in dict.fromkeys(asked) if site is not None]
 
     def _is_refused(self) -> bool:
         """Return whether an admin that the client asks for does not let in its user, as they are signed in now."""
         user: Any = self.request.user
-        mounted = endpoints().items()
-        asked = [site for path, site in mounted if resource_url(self.request, path) in self.resources]
-        admins = [site.admin_site for site in asked if site is not None and site.admin_site is not None]
+        admins = [site.admin_site for site in self._asked_sites() if site.admin_site is not None]
         return getattr(user, "is_staff", False) and any(_refuses(admin_site, self.request) for admin_site in admins)
+
+    def _has_access(self, client: Any) -> bool:
+        """Return whether the user has let this client in before, and did not take it back."""
+        tokens = get_access_token_model()._default_manager.filter(user=self.request.user, application=client)
+        return bool(tokens.filter(_live()).exists())
 
     def create_authorization_response(self, request: HttpRequest, scopes: str, credentials: Any, allow: bool) -> Any:
         """Grant it, or do not; what this sign-in leaves with the tokens goes on with the code."""
@@ -179,12 +237,28 @@ def _refuses(admin_site: AdminSite, request: HttpRequest) -> bool:
     return not admitted and would_admit(request, admin_site)
 
 
-def _shown_target(uri: str) -> str:
-    """Return where a redirect goes, as far as it tells the user something: the port of loopback is random."""
-    parts = urlsplit(uri)
-    if parts.scheme not in ("http", "https"):
-        return plain(f"{parts.scheme}://{parts.netloc}")
-    return plain(parts.hostname if is_loopback(uri) else parts.netloc, limit=255)
+def _choices(asked: Iterable[str]) -> list[dict[str, Any]]:
+    """Return what the user can grant: what was asked for, and that changing was not asked for, where it was not."""
+    scopes, described = list(asked), oauth2_settings.SCOPES
+    shown = scopes if settings.READ_ONLY or WRITE in expand(scopes) else [*scopes, WRITE]
+    return [
+        {
+            "scope": scope,
+            "words": _(described.get(scope) or scope),
+            "asked": scope in scopes,
+            "powerful": scope == ADMIN,
+        }
+        for scope in shown
+    ]
+
+
+def _period(span: timedelta | None) -> str:
+    """Return a span in words, in one unit; "" for none."""
+    if span is None:
+        return ""
+    seconds = int(span.total_seconds())
+    unit, size = next(((unit, size) for unit, size in UNITS if seconds >= size), UNITS[-1])
+    return str(TIME_STRINGS[unit] % {"num": seconds // size})
 
 
 def _with_issuer(url: str, issuer: str) -> str:
@@ -291,6 +365,11 @@ def _unavailable(status: int, wait: int) -> HttpResponse:
     return JsonResponse(answer, status=status, headers={"Cache-Control": "no-store", "Retry-After": str(wait)})
 
 
+def _live() -> Q:
+    """Return the condition on tokens that act for their user now, or may again by a refresh token."""
+    return Q(expires__gt=timezone.now()) | Q(refresh_token__isnull=False, refresh_token__revoked__isnull=True)
+
+
 class TokenListView(PageMixin, dot.AuthorizedTokensListView):
     """The applications that act for the user now, or may again by a refresh token."""
 
@@ -299,14 +378,14 @@ class TokenListView(PageMixin, dot.AuthorizedTokensListView):
 
     def get_queryset(self) -> QuerySet[Any]:
         """Return the user's own live tokens, newest first."""
-        live = Q(expires__gt=timezone.now()) | Q(refresh_token__isnull=False, refresh_token__revoked__isnull=True)
-        return super().get_queryset().filter(live).order_by("-created")
+        return (
+            super().get_queryset().select_related("application", "refresh_token").filter(_live()).order_by("-created")
+        )
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the tokens, each with the name to show for its client."""
-        context = super().get_context_data(**kwargs)
-        for row in context["authorized_tokens"]:
-            row.client_name = _client_name(row.application)
+        """Return the tokens, each with what is to be shown of it."""
+        context = super().get_context_data(**kwargs, page="tokens")
+        describe(context["authorized_tokens"])
         return context
 
 
@@ -317,12 +396,21 @@ class TokenDeleteView(PageMixin, dot.AuthorizedTokenDeleteView):
     success_url = reverse_lazy("mcp_oauth:authorized-token-list")
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the name to show."""
-        return super().get_context_data(client_name=_client_name(self.object.application), **kwargs)
+        """Return the token with what is to be shown of it."""
+        describe([self.object])
+        return super().get_context_data(**kwargs)
 
 
-def _client_name(client: Any) -> str:
-    return "" if client is None else plain(client.name) or plain(client.client_id)
+@require_POST
+@csrf_protect
+@never_cache
+@login_not_required
+def sign_out(request: HttpRequest) -> HttpResponseBase:
+    """End the session of the browser; the applications keep their access."""
+    logout(request)
+    if django_settings.LOGOUT_REDIRECT_URL:
+        return redirect(django_settings.LOGOUT_REDIRECT_URL)
+    return redirect_to_login(reverse("mcp_oauth:authorized-token-list"))
 
 
 @login_not_required

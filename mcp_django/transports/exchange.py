@@ -23,6 +23,7 @@ from ..methods.base import log_failure
 from ..oauth.bearer import challenge
 from ..oauth.resource import is_ambiguous, metadata_url, origin, resource_url
 from ..oauth.scopes import ADMIN, default_scopes, expand
+from ..oauth.usage import note_use
 from ..protocol.eras import Call
 from ..protocol.errors import InternalError, InvalidRequest
 from ..protocol.http import Response, accepts, allowed_methods, body_length, is_json, origin_allowed
@@ -186,7 +187,7 @@ class Exchange:
     def refuse(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
         """Answer a request that is no JSON-RPC message yet: an error without an id, or a page to a browser."""
         if self.wants_page:
-            return error_page(status, message)
+            return error_page(status, message, self.request)
         body = encode(error_response(None, InvalidRequest(message), modern=True))
         return Response(status, body, headers=dict(headers or {}))
 
@@ -233,6 +234,7 @@ class Exchange:
         self._is_admitted = True
         self._authenticate()
         count_call(self.caller)
+        note_use(self.request.auth)  # type: ignore[attr-defined]
         self._places.enter_context(concurrent(self.caller))
 
     def guarded(self, produce: Callable[[], T]) -> T | Response:

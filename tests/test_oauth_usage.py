@@ -1,0 +1,90 @@
+"""When a token was last used."""
+
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.utils import timezone
+
+from mcp_django.oauth import usage
+from mcp_django.oauth.bearer import Token
+from mcp_django.oauth.usage import last_uses, note_use
+from mcp_django.testing import MCPClient
+from tests.factories import make_superuser
+
+
+@pytest.fixture(autouse=True)
+def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage, "_noted", {})
+
+
+def token(checksum: str) -> Token:
+    return Token(frozenset(), "client", timezone.now(), checksum)
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    found: list[str] = []
+    keep = cache.set
+    monkeypatch.setattr(
+        usage.cache, "set", lambda key, *args, **kwargs: (found.append(key), keep(key, *args, **kwargs))
+    )
+    return found
+
+
+@pytest.mark.django_db
+def test_a_call_notes_it() -> None:
+    from oauth2_provider.models import AccessToken
+
+    client = MCPClient(make_superuser())
+    checksum = AccessToken.objects.get().token_checksum
+    assert last_uses([checksum]) == {}
+    before = timezone.now().replace(microsecond=0)
+    client.tools()
+    assert before <= last_uses([checksum, "f" * 64])[checksum] <= timezone.now()
+
+
+def test_a_worker_writes_once_a_minute_for_each_token(writes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = 1000.0
+    monkeypatch.setattr(usage.time, "monotonic", lambda: moment)
+    for _ in range(50):
+        note_use(token("a" * 64))
+        note_use(token("b" * 64))
+    assert len(writes) == 2
+    moment += usage.EVERY
+    note_use(token("a" * 64))
+    assert len(writes) == 3
+
+
+def test_who_has_no_token_of_ours_notes_nothing(writes: list[str]) -> None:
+    for auth in (None, object(), token("")):
+        note_use(auth)
+    assert writes == []
+
+
+def test_no_key_of_the_cache_holds_what_a_token_is_found_by(writes: list[str]) -> None:
+    note_use(token("a" * 64))
+    assert "a" * 64 not in writes[0]
+
+
+def test_a_cache_that_is_away_costs_nothing_but_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*args: Any, **kwargs: Any) -> None:
+        raise ConnectionError
+
+    monkeypatch.setattr(usage.cache, "set", away)
+    monkeypatch.setattr(usage.cache, "get_many", away)
+    note_use(token("a" * 64))
+    assert last_uses(["a" * 64]) == {}
+
+
+def test_what_a_worker_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage, "MAX_NOTED", 3)
+    for number in range(10):
+        note_use(token(f"{number:064}"))
+    assert len(usage._noted) <= 3
+
+
+def test_without_time_zones_the_moment_has_none(settings: Any) -> None:
+    settings.USE_TZ = False
+    note_use(token("a" * 64))
+    assert last_uses(["a" * 64])["a" * 64].tzinfo is None
