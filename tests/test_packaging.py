@@ -126,7 +126,7 @@ def test_the_wheel_holds_the_package_and_its_data(wheel: Path) -> None:
     for source in (ROOT / "mcp_django").rglob("*"):
         if source.is_file() and source.suffix != ".pyc":
             assert str(source.relative_to(ROOT)) in names
-    for part in ("py.typed", "templates/", "migrations/"):
+    for part in ("py.typed", "templates/", "migrations/", "locale/ar/LC_MESSAGES/django.mo"):
         assert any(name.startswith(f"mcp_django/{part}") for name in names), part
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
