@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from django.contrib.admin import ModelAdmin
 from django.contrib.admin.utils import flatten_fieldsets
+from django.contrib.auth import get_permission_codename
 from django.core.exceptions import FieldDoesNotExist
 from django.db.models import Model, QuerySet
 from django.forms import ModelForm
@@ -19,6 +20,7 @@ from .hooks import asked
 from .lookups import resolve_path
 from .managers import filterable
 from .namedfilters import NamedFilter
+from .permissions import known_permissions
 from .places import asks_where, at_page, is_placed
 from .sensitive import is_sensitive
 from .signin import would_admit
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AdminExposure"]
 
+# The permissions of which Django's own hooks ask for one, by what is to be done.
+ENOUGH: Final = {"view": ("view", "change"), "add": ("add",), "change": ("change",), "delete": ("delete",)}
 # What the hooks that say what a page shows are called in the log.
 PAGE: Final = "The change page"
 NOT_ADMITTED: Final = (
@@ -321,12 +325,26 @@ class AdminExposure(ModelExposure):
         admin = self.model_admin
         if not self.admits(request):
             return False
+        known = known_permissions(request.user)
+        if known is not None and (needed := self._stock_permissions.get(action)) is not None:
+            return not known.isdisjoint(needed)
         hook = f"has_{action}_permission"
         about = (request,) if action == "add" else (request, obj)
         if not self.permits_by_place or is_placed(request):
             return bool(asked(self.label, hook, getattr(admin, hook), *about, default=False))
         with at_page(request, self, "changelist"):
             return bool(asked(self.label, hook, getattr(admin, hook), *about, default=False))
+
+    @cached_property
+    def _stock_permissions(self) -> Mapping[str, tuple[str, ...]]:
+        """By action, the permissions of which one is enough, where Django's own hook decides."""
+        admin, opts = self.model_admin, self.model_admin.opts
+        hooks = {action: getattr(type(admin), f"has_{action}_permission") for action in ENOUGH}
+        return {
+            action: tuple(f"{opts.app_label}.{get_permission_codename(name, opts)}" for name in ENOUGH[action])
+            for action, hook in hooks.items()
+            if hook.__module__ == ModelAdmin.__module__ and hook.__name__ not in vars(admin)
+        }
 
     def admits(self, request: MCPRequest) -> bool:
         """Return whether the admin site lets the caller in at all.

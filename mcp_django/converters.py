@@ -22,6 +22,8 @@ __all__ = ["Converter", "Written", "as_read", "converters_of"]
 
 # Of a decimal, which SQLite keeps as a floating-point number.
 DIGITS: Final = 15
+# Characters of a date and a time, as SQLite has them at least.
+LEN_MOMENT: Final = len("2000-01-01 00:00:00")
 
 Converter = Callable[[Sequence[Any], Any, Any], Sequence[Any]]
 Reader = Callable[[str], Any]
@@ -43,17 +45,25 @@ def as_read(column: Any, using: str) -> Any:
 
 def converters_of(expression: Any, connection: Any) -> tuple[list[Converter], Any]:
     """Return what makes Python values of a column, one after the other, and the expression that they are given."""
-    found: list[Converter] = []
-    if isinstance(expression, Written):
+    is_written = isinstance(expression, Written)
+    if is_written:
         expression = expression.column
-        found.append(_reading(*_READERS[expression.output_field.get_internal_type()]))
     own = [*connection.ops.get_db_converters(expression), *expression.get_db_converters(connection)]
-    return [*found, *map(_by_column, own)], expression
+    found = list(map(_by_column, own))
+    if is_written:
+        found.insert(0, _reading(*_READERS[expression.output_field.get_internal_type()]))
+        if len(own) == 1 and _name(own[0]) == _MOMENT:
+            found = [_written_moments(*found)]
+    return found, expression
 
 
 def _by_column(function: Callable[..., Any]) -> Converter:
     """Return what does to a column what one of Django's converters does to a value."""
-    return _QUICK.get((getattr(function, "__module__", ""), getattr(function, "__qualname__", "")), _each)(function)
+    return _QUICK.get(_name(function), _each)(function)
+
+
+def _name(function: Callable[..., Any]) -> tuple[str, str]:
+    return getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
 
 
 def _each(function: Callable[..., Any]) -> Converter:
@@ -101,6 +111,21 @@ def _moments(function: Callable[..., Any]) -> Converter:
     return convert
 
 
+def _written_moments(read: Converter, make_aware: Converter) -> Converter:
+    """Return what does both at once where every text is date and time without a zone, in UTC."""
+
+    def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
+        try:
+            # The zone of a date alone would be read as its time.
+            if connection.timezone is UTC and min(map(len, values)) >= LEN_MOMENT:
+                return list(map(datetime.fromisoformat, [f"{text}+00:00" for text in values]))
+        except (TypeError, ValueError):
+            pass
+        return make_aware(read(values, expression, connection), expression, connection)
+
+    return convert
+
+
 def _flags(function: Callable[..., Any]) -> Converter:
     """Return what leaves a column of booleans to itself, as SQLite's converter does."""
     each = _each(function)
@@ -140,8 +165,9 @@ _READERS: Final[Mapping[str, tuple[Reader, Reader]]] = {
 }
 # By name, so that the module, which needs the driver, is not imported.
 _SQLITE: Final = "django.db.backends.sqlite3.operations"
+_MOMENT: Final = (_SQLITE, "DatabaseOperations.convert_datetimefield_value")
 _QUICK: Final[Mapping[tuple[str, str], Callable[[Callable[..., Any]], Converter]]] = {
-    (_SQLITE, "DatabaseOperations.convert_datetimefield_value"): _moments,
+    _MOMENT: _moments,
     (_SQLITE, "DatabaseOperations.convert_booleanfield_value"): _flags,
     (_SQLITE, "DatabaseOperations.get_decimalfield_converter.<locals>.converter"): _decimals,
 }

@@ -19,6 +19,7 @@ from .context import MCPRequest
 from .managers import filterable, gives_every_row
 from .namedfilters import NamedFilter
 from .narrowing import search_paths
+from .permissions import has_perm
 from .sensitive import is_sensitive
 from .tools.actions import Action, FunctionAction
 from .tools.deletion import deleted_objects
@@ -233,7 +234,7 @@ class ModelExposure:
 
     def has_permission(self, request: MCPRequest, action: str, obj: Model | None = None) -> bool:
         """Return whether the caller has the model's permission; override it to look at ``obj`` too, as in the admin."""
-        return request.user.has_perm(f"{self.opts.app_label}.{get_permission_codename(action, self.opts)}")
+        return has_perm(request.user, f"{self.opts.app_label}.{get_permission_codename(action, self.opts)}")
 
     def get_refusal(self, request: MCPRequest) -> str:
         """Return what to tell callers who see nothing for another reason than their permissions; "" for others."""

@@ -4,6 +4,8 @@
 request anew. Where it is the only backend, its answer is had from one compiled query and left where it looks first.
 """
 
+from collections.abc import Set as AbstractSet
+from functools import cache
 from typing import Any
 
 from django.conf import settings
@@ -15,9 +17,10 @@ from django.db.models.lookups import Exact
 
 from .plans import Bind, Plan, Slot, compile_plan
 
-__all__ = ["load_permissions"]
+__all__ = ["has_perm", "known_permissions", "load_permissions"]
 
 STOCK = ["django.contrib.auth.backends.ModelBackend"]
+LOOKUP = ("has_perm", "get_all_permissions", "get_group_permissions", "get_user_permissions", "_get_permissions")
 _plans: dict[str, Plan] = {}
 
 
@@ -36,6 +39,29 @@ def load_permissions(user: Any) -> None:
         _plans[using] = _compile(using)
     rows = _plans[using].run(using, [user.pk])
     user._perm_cache = {f"{app_label}.{codename}" for app_label, codename in rows}
+    user._mcp_decides_alone = _is_djangos(type(user))
+
+
+def known_permissions(user: Any) -> AbstractSet[str] | None:
+    """Return the permissions that the user has, where nothing else decides on ``user.has_perm``; None elsewhere."""
+    kept = user.__dict__
+    return kept.get("_perm_cache") if kept.get("_mcp_decides_alone") and kept["is_active"] else None
+
+
+def has_perm(user: Any, perm: str) -> bool:
+    """Return what ``user.has_perm(perm)`` does, without the way through the backends where it is known."""
+    known = known_permissions(user)
+    return bool(user.has_perm(perm)) if known is None else perm in known
+
+
+@cache
+def _is_djangos(model: Any) -> bool:
+    """Return whether permissions of such users are looked up by Django's code alone."""
+    # No model can be imported before the apps are loaded.
+    from django.contrib.auth.backends import ModelBackend
+
+    methods = (model.has_perm, *(getattr(ModelBackend, name) for name in LOOKUP))
+    return all(method.__module__.startswith("django.contrib.auth.") for method in methods)
 
 
 def _compile(using: str) -> Plan:

@@ -10,11 +10,11 @@ from mcp_django.oauth.resource import (
     canonical,
     default_resource,
     endpoints,
-    is_ambiguous,
     issuer,
     metadata_url,
     mounted_path,
     origin,
+    own_resource,
     resource_url,
     same_resource,
 )
@@ -110,5 +110,5 @@ def test_a_mount_with_parameters_is_below_the_prefix_too(prefix: None) -> None:
 
 @override_settings(ROOT_URLCONF="tests.test_asgi")
 def test_a_prefix_makes_no_endpoint_another_one(prefix: None) -> None:
-    assert is_ambiguous("/mcp")
-    assert not is_ambiguous("/front/mcp")
+    assert own_resource(RequestFactory().get("/"), "/mcp") is None
+    assert own_resource(RequestFactory().get("/"), "/front/mcp") is not None

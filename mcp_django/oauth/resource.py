@@ -25,12 +25,12 @@ __all__ = [
     "canonical",
     "default_resource",
     "endpoints",
-    "is_ambiguous",
     "is_endpoint",
     "issuer",
     "metadata_url",
     "mounted_path",
     "origin",
+    "own_resource",
     "resource_url",
     "same_resource",
 ]
@@ -68,6 +68,15 @@ def issuer(request: HttpRequest | None) -> str:
 def resource_url(request: HttpRequest | None, path: str) -> str:
     """Return the URL of the endpoint at ``path``, slash or not as given; ``path`` is not percent-encoded."""
     return _quoted(origin(request), script_prefix() + path)
+
+
+def own_resource(request: HttpRequest, path: str) -> str | None:
+    """Return the URL of the endpoint at ``path``, or None where it could be that of another one.
+
+    Some servers take the prefix from a header of the client: a token for one endpoint would be good at the other.
+    """
+    prefix = script_prefix()
+    return None if prefix and is_endpoint(prefix + path) else _quoted(origin(request), prefix + path)
 
 
 @lru_cache(maxsize=1024)
@@ -135,15 +144,6 @@ def _with_parameters(request: HttpRequest | None, resource: str) -> str | None:
 def is_endpoint(path: str) -> bool:
     """Return whether an endpoint is at ``path``, of the older transport too."""
     return any(mounts.endpoint_match(path, kind) is not None for kind in (mounts.ENDPOINT, mounts.SSE))
-
-
-def is_ambiguous(path: str) -> bool:
-    """Return whether the URL of the endpoint at ``path`` could be that of another one.
-
-    Some servers take the prefix from a header of the client: a token for one endpoint would be good at the other.
-    """
-    prefix = script_prefix()
-    return bool(prefix) and is_endpoint(prefix + path)
 
 
 def default_resource(request: HttpRequest | None) -> str | None:

@@ -176,10 +176,13 @@ def _read_id(value: Mapping[str, Any]) -> Id | None:
     raise InvalidRequest("Invalid request: id must be a string or an integer")
 
 
-def _check_nul(*values: Any) -> None:
+def _check_nul(values: list[Any]) -> None:
     """Pass if no text among the values, however deep, holds the character NUL: what is kept of them could not be."""
-    if not _may_hold_nul(values):
-        return
+    try:
+        if b"\\u0000" not in orjson.dumps(values):
+            return
+    except TypeError:  # an integer or a text that it has no JSON for
+        pass
     waiting = list(values)
     while waiting:
         value = waiting.pop()
@@ -190,13 +193,6 @@ def _check_nul(*values: Any) -> None:
             waiting += [*value, *value.values()]
         elif isinstance(value, list):
             waiting += value
-
-
-def _may_hold_nul(values: tuple[Any, ...]) -> bool:
-    try:
-        return b"\\u0000" in orjson.dumps(values)
-    except TypeError:  # an integer or a text that it has no JSON for
-        return True
 
 
 def readable_id(value: Any) -> Id | None:
@@ -229,7 +225,7 @@ def read_message(value: Any) -> Message | ClientResponse:
     if value.get("jsonrpc") != "2.0":
         raise InvalidRequest('Invalid request: jsonrpc must be "2.0"')
     if is_response(value):
-        _check_nul(value.get("result"), value.get("error"))
+        _check_nul([value.get("result"), value.get("error")])
         return _read_response(value, identifier)
     method = value.get("method")
     if not isinstance(method, str) or not 0 < len(method) <= MAX_METHOD_CHARS:
@@ -237,7 +233,9 @@ def read_message(value: Any) -> Message | ClientResponse:
     params = value.get("params", {})
     if not isinstance(params, dict):
         raise InvalidRequest("Invalid request: params must be an object")
-    _check_nul(*(params[name] for name in OWN_PARAMS if name in params))
+    own = [params[name] for name in OWN_PARAMS if name in params]
+    if own:
+        _check_nul(own)
     return Message(method=method, params=params, id=identifier)
 
 

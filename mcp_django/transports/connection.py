@@ -18,6 +18,7 @@ from typing import Any, Final
 from ..conf import settings
 from ..protocol.http import BASE_HEADERS, Response
 from ..protocol.sse import KEEP_ALIVE
+from .alarms import within
 
 __all__ = ["KEEP_ALIVE_EVERY", "LARGE", "WRITE_TIMEOUT", "BodyTooLarge", "ClientGone", "Connection", "cut_off"]
 
@@ -56,7 +57,7 @@ class Connection:
         self.is_streaming = False
         # Whose large answers are counted together.
         self.owner = ""
-        self._limit: asyncio.Timeout | None = None
+        self._limit: within | None = None
         # Daphne's end of the connection; False under other servers, None while it is not known.
         self._twisted: Any = None if DAPHNE in sys.modules else False
         self._chunks: list[bytes] = []
@@ -110,14 +111,16 @@ class Connection:
         await self._write({"type": "http.response.body", "body": data, "more_body": False})
 
     async def _write(self, *messages: Mapping[str, Any]) -> None:
-        large = sum(len(message.get("body", b"")) for message in messages)
+        large = 0
+        for message in messages:
+            large += len(message.get("body", b""))
         if large > LARGE:
             self._hold(large)
         # What is short goes out as one, and each piece of the rest has its own time.
         parts = [messages] if large <= PIECE else [[piece] for message in messages for piece in _pieces(message)]
         try:
             for part in parts:
-                async with asyncio.timeout(WRITE_TIMEOUT) as self._limit:
+                with within(WRITE_TIMEOUT) as self._limit:
                     for message in part:
                         await self._send(message)
                     if self._twisted is not False and message.get("body"):
@@ -138,7 +141,7 @@ class Connection:
         while len(held) > 1 and sum(held.values()) > MAX_HELD:
             oldest, _ = held.popitem(last=False)
             if oldest._limit is not None:
-                oldest._limit.reschedule(0)
+                oldest._limit.ring()
 
     async def _until_read(self) -> None:
         """Wait until a client of daphne has read what was sent."""

@@ -13,7 +13,6 @@ from ..methods.base import Asked, Later
 from ..protocol.errors import InternalError
 from ..protocol.messages import encode, error_response
 from ..protocol.sse import KEEP_ALIVE, event
-from ..rates import caller_of
 from ..server import Reply, resume, resume_async
 from ..threads import BUSY, Busy, in_thread
 from .connection import KEEP_ALIVE_EVERY, ClientGone, Connection
@@ -38,7 +37,7 @@ async def perform(exchange: "Exchange", call: "Call", later: Later) -> Reply | A
     work = lambda: resume(request, call, later)  # noqa: E731
     sensitive = request.mcp.site.needs_middleware
     try:
-        return await in_thread("slow", work, owner=caller_of(request), thread_sensitive=sensitive)
+        return await in_thread("slow", work, owner=exchange.caller, thread_sensitive=sensitive)
     except Busy:
         body = encode(error_response(call.id, InternalError(BUSY), modern=call.era.modern))
         return Reply(body, 503)

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import DisallowedHost
 from django.db import Error as DatabaseUnavailable
+from django.utils.functional import cached_property
 from rest_framework.exceptions import APIException
 
 from ..conf import settings
@@ -21,7 +22,7 @@ from ..context import MCPRequest
 from ..exceptions import AuthenticationFailed, InsufficientScope
 from ..methods.base import log_failure
 from ..oauth.bearer import challenge
-from ..oauth.resource import is_ambiguous, metadata_url, origin, resource_url
+from ..oauth.resource import metadata_url, origin, own_resource
 from ..oauth.scopes import ADMIN, default_scopes, expand
 from ..oauth.usage import note_use
 from ..protocol.eras import Call
@@ -104,7 +105,7 @@ class Exchange:
         """The seconds that are left of ``CALL_TIMEOUT``; waiting for a thread counts."""
         return max(0.0, settings.CALL_TIMEOUT - (time.monotonic() - self.began))
 
-    @property
+    @cached_property
     def caller(self) -> str:
         """Whose limits the request counts against."""
         return caller_of(self.request)
@@ -266,9 +267,10 @@ class Exchange:
 
     def _authenticate(self) -> None:
         request, context = self.request, self.request.mcp
-        context.resource = resource_url(request, self.resource_path)
-        if is_ambiguous(self.resource_path):
+        resource = own_resource(request, self.resource_path)
+        if resource is None:
             raise AuthenticationFailed(invalid=True)
+        context.resource = resource
         try:
             user, auth = self._credentials()
         except DatabaseUnavailable:
@@ -313,7 +315,7 @@ class Exchange:
             return self.refuse(406, f"Accept must admit {JSON} and {EVENTS}")
         return None
 
-    @property
+    @cached_property
     def accept(self) -> str | None:
         """The ``Accept`` header, which may come in several lines."""
         return ",".join(self.headers.get("accept", [])) or None

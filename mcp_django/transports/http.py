@@ -17,6 +17,7 @@ from ..protocol.http import Response
 from ..sites import MCPSite
 from ..threads import Busy, in_thread
 from . import dispatch
+from .alarms import Alarm, within
 from .changes import ListenStream, SessionStream
 from .connection import BodyTooLarge, ClientGone, Connection
 from .direct import DirectCall
@@ -68,7 +69,7 @@ class MCPConsumer(AsyncConsumer):
         if refusal is not None:
             return refusal
         try:
-            async with asyncio.timeout(settings.BODY_TIMEOUT):
+            with within(settings.BODY_TIMEOUT):
                 body = await self.body()
         except BodyTooLarge:
             return self.exchange.too_large()
@@ -96,7 +97,7 @@ class MCPConsumer(AsyncConsumer):
     async def read(self, body: bytes) -> Any:
         """Return what the message in the body comes to; the wait ends with the client's or with the call's time."""
         work = self.at_the_door(lambda: self.answer(body))
-        watching = asyncio.get_running_loop().call_later(WATCH_AFTER, self.begin_watch, work)
+        watching = Alarm(WATCH_AFTER, lambda: self.begin_watch(work))
         try:
             return await work
         except Busy:
