@@ -39,7 +39,8 @@ def load_permissions(user: Any) -> None:
         _plans[using] = _compile(using)
     rows = _plans[using].run(using, [user.pk])
     user._perm_cache = {f"{app_label}.{codename}" for app_label, codename in rows}
-    user._mcp_decides_alone = _is_djangos(type(user))
+    model: Any = type(user)
+    user._mcp_decides_alone = _is_djangos(model)
 
 
 def known_permissions(user: Any) -> AbstractSet[str] | None:
