@@ -2,7 +2,7 @@
 
 PORT ?= 8000
 MESSAGES ?= 50000
-TEST_ENVIRONMENTS = .venv/.installed tests/node_modules/.installed
+TEST_ENVIRONMENTS = .venv/.installed tests/node_modules/.installed chromium
 
 # The first interpreter of a list that runs, is new enough and can make virtual environments. pyenv's shims exist for
 # versions that do not run, hence the trial; its versions are found although none of them is on the PATH.
@@ -16,11 +16,12 @@ PYTHON ?= $(call find_python,(3,11),python3.11 python3.12 python3.13 python3.14 
 PYTHON_DEMO ?= $(or $(PYTHON_DJANGO6),$(PYTHON))
 PYTHON_DJANGO6 ?= $(call find_python,(3,12),python3.14 python3.13 python3.12 python3)
 
-.PHONY: help demo test installed lint bench fuzz fixture-server clean
+.PHONY: help demo test installed chromium lint bench fuzz fixture-server clean
 
 help:
 	@echo "make demo            the example project with its data on http://127.0.0.1:$(PORT) (PORT=N)"
 	@echo "make test            every test, on Django 5.2 and on Django 6"
+	@echo "make chromium        installs the browser of the tests where it is missing (Debian, as root)"
 	@echo "make lint            ruff and mypy"
 	@echo "make bench           measures, prints a table and writes it as JSON"
 	@echo "make fuzz            sends the server 50,000 mutated messages of each era (MESSAGES=N)"
@@ -37,12 +38,12 @@ test: installed
 # All that the tests need, installed at the same time.
 installed:
 	@if [ -n "$(PYTHON_DJANGO6)" ]; then \
-		$(MAKE) --no-print-directory -j3 $(TEST_ENVIRONMENTS) .venv-django6/.installed; \
+		$(MAKE) --no-print-directory -j4 $(TEST_ENVIRONMENTS) .venv-django6/.installed; \
 	elif [ -n "$$CI" ]; then \
 		echo "Django 6 needs Python 3.12 or newer, and there is none." >&2; exit 1; \
 	else \
 		echo "== Skipped: Django 6 needs Python 3.12 or newer, and there is none."; \
-		$(MAKE) --no-print-directory -j2 $(TEST_ENVIRONMENTS); \
+		$(MAKE) --no-print-directory -j3 $(TEST_ENVIRONMENTS); \
 	fi
 
 lint: .venv/.installed
@@ -87,6 +88,21 @@ tests/node_modules/.installed: tests/package.json tests/package-lock.json
 	@echo "== Installing the Node clients of the tests"
 	npm ci --prefix tests --no-audit --no-fund --loglevel=error
 	@touch $@
+
+# Without it the tests of the pages are skipped, and fail in CI.
+chromium:
+	@if test -n "$$CHROMIUM" || { \
+		command -v chromium || command -v chromium-browser || command -v google-chrome; \
+	} >/dev/null; then \
+		:; \
+	elif test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+		echo "== Installing Chromium"; \
+		apt-get update -qq; \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null \
+			|| echo "== Chromium could not be installed." >&2; \
+	else \
+		echo "== There is no Chromium for the tests of the pages: install it, or name one with CHROMIUM=..."; \
+	fi
 
 clean:
 	rm -rf .venv .venv-clients .venv-demo .venv-django6 tests/node_modules build dist media db.sqlite3* .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,8 +55,21 @@ def node() -> str:
     """The Node that the official TypeScript programs run on; `make tests/node_modules/.installed` installs it."""
     binary = NODE_MODULES / "node" / "bin" / "node"
     if not binary.exists():
-        reason = f"{binary} is not installed"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing(f"{binary} is not installed")
     return str(binary)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The browser that pages are looked at with; `make chromium` installs it where that is possible."""
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    binary = os.environ.get("CHROMIUM") or next(filter(None, found), None)
+    if binary is None:
+        missing("there is no Chromium: install it, or name one with CHROMIUM=...")
+    return str(binary)
+
+
+def missing(reason: str) -> None:
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)

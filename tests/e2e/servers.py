@@ -51,7 +51,10 @@ def free_port() -> int:
 
 
 def command(server: str, application: str, port: int) -> list[str]:
-    """The command line of a server program: `uvicorn`, also as `uvicorn-workers`, `daphne` or `gunicorn`."""
+    """The command line of `uvicorn`, also as `uvicorn-workers`, `daphne`, `gunicorn` or `runserver`."""
+    if server == "runserver":
+        # The only one that serves static files, as in `make demo`.
+        return [sys.executable, str(ROOT / "manage.py"), server, "--noreload", f"{HOST}:{port}"]
     uvicorn = ["--host", HOST, "--port", str(port), "--lifespan", "off", "--log-level", "warning"]
     address = {
         "uvicorn": uvicorn,

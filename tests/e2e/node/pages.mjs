@@ -1,7 +1,7 @@
 // Opens pages in Chromium, in each language, colour scheme and width, and says what is wrong with them.
 //
 // Standard input: { executable, login: { url, username }, languages, schemes, widths, screenshots, pages: [{ name, url, anonymous }] }
-// Standard output: [{ name, language, seen: { lang, dir, text }, problems: [text] }]
+// Standard output: [{ name, language, status, seen: { lang, dir, text }, problems: [text] }]
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -15,6 +15,8 @@ const ARGUMENTS = [
   '--disable-background-networking',
   '--disable-component-update',
   '--disable-sync',
+  // A name that the server does not know as its own.
+  '--host-resolver-rules=MAP elsewhere.example 127.0.0.1',
 ];
 const HEIGHT = 900;
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -52,7 +54,8 @@ async function look(context, { name, url }, language) {
     dir: document.documentElement.dir,
     text: document.body.innerText,
   }));
-  const failed = `the server responded with a status of ${response.status()}`;
+  const status = response?.status() ?? 0;
+  const failed = `the server responded with a status of ${status}`;
   await page.evaluate(axe);
   for (const colorScheme of task.schemes) {
     await page.emulateMedia({ colorScheme });
@@ -65,7 +68,7 @@ async function look(context, { name, url }, language) {
     }
   }
   await page.close();
-  return { name, language, status: response.status(), seen, problems: problems.filter(text => !text.includes(failed)) };
+  return { name, language, status, seen, problems: problems.filter(text => !text.includes(failed)) };
 }
 
 const browser = await chromium.launch({ executablePath: task.executable, args: ARGUMENTS });
