@@ -4,9 +4,10 @@
 tests are skipped, but fail where `CI` is set.
 """
 
+import gc
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -23,11 +24,23 @@ REDIS_URL = os.environ.get("TEST_REDIS_URL", "redis://127.0.0.1:6379/15")
 TIMEOUT = 2
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Look for no garbage while tests are collected, nor later among what that made: all of it is kept to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever lies in `tests/e2e/` is marked so."""
+    """Mark whatever lies in `tests/e2e/` so; what is marked so takes longest, and comes first."""
     for item in items:
         if (Path(__file__).parent / "e2e") in item.path.parents:
             item.add_marker("e2e")
+    items.sort(key=lambda item: item.get_closest_marker("e2e") is None)
 
 
 @pytest.fixture(scope="session")

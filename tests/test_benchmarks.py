@@ -32,7 +32,7 @@ def run(tmp_path: Path, *arguments: str) -> tuple[str, dict[str, Any]]:
     command = [sys.executable, "-m", "benchmarks", *LITTLE, "--json", str(path), *arguments]
     # The settings of the tests are not those of the measured project.
     environment = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads(path.read_text())
 

@@ -20,6 +20,8 @@ from tests.fuzz.shapes import Draw, chance, pick
 from tests.fuzz.wire import BAD_LINES, PATIENCE, ROOT
 from tests.protocol_messages import LEGACY, META, MODERN, PARAMS
 
+# Seconds that a database may take to be made, on a machine with much else to do.
+START = 120
 TOGETHER = 25
 # Of the messages that the other tests send.
 PART = 5
@@ -48,7 +50,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     database = tmp_path_factory.mktemp("fuzz") / "db.sqlite3"
     settings = {"DJANGO_SETTINGS_MODULE": "tests.conformance_project.settings", "CONFORMANCE_DATABASE": str(database)}
     found = {**os.environ, **settings, "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", PREPARE], env=found, check=True, timeout=PATIENCE)
+    subprocess.run([sys.executable, "-c", PREPARE], env=found, check=True, timeout=START)
     return found
 
 
