@@ -17,7 +17,7 @@ class MCPDjangoConfig(AppConfig):
     def ready(self) -> None:
         """Import the ``mcp`` module of every installed app, as the admin does with ``admin``."""
         from .checks import CHECKS
-        from .conf import settings
+        from .conf import faults, settings
         from .events.signals import connect
         from .sites import site
 
@@ -28,6 +28,9 @@ class MCPDjangoConfig(AppConfig):
             claim()
         for check in CHECKS:
             checks.register(check)
+        if faults():
+            # Nothing of the app works until its settings are right, and the checks say what is wrong.
+            return
         autodiscover_modules("mcp", register_to=site)
         if settings.EVENTS:
             connect()

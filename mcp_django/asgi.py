@@ -11,6 +11,7 @@ from typing import Any
 from django.core.asgi import get_asgi_application as django_asgi_application
 from django.urls import ResolverMatch, set_script_prefix
 
+from .conf import settings
 from .mounts import endpoint_match
 
 __all__ = ["get_asgi_application"]
@@ -22,8 +23,12 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
     """Return the ASGI application of the project.
 
     ``django_application`` is what serves everything else; by default Django's own.
+
+    Raises:
+        ImproperlyConfigured: a setting is wrong.
     """
     fallback: Any = django_application or django_asgi_application()
+    settings.require_right()
     # Django is set up by now; before that the models behind the transport cannot be imported.
     from .transports.http import as_application
     from .transports.request import split_path

@@ -4,79 +4,68 @@ Ids: ``E0xx``/``W0xx`` for exposures, tools and mounts; those of ``oauth/checks.
 """
 
 import os
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any, Final
 
 from django.conf import settings as django_settings
 from django.contrib.admin import sites as admin_sites
+from django.contrib.auth import get_user_model
 from django.core.checks import CheckMessage, Error, Info, Warning, register
-from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured
 from django.core.files.storage import FileSystemStorage, storages
+from django.core.management import get_commands
 from django.db import connections
 from django.http import HttpResponse
 from django.urls import NoReverseMatch, reverse
 from rest_framework.authentication import SessionAuthentication
 
 from .callmiddleware import keeps_caller, load_middleware
-from .conf import DEFAULTS, settings
-from .exposures import ModelExposure
-from .indexes import is_served
-from .mounts import known_urlconfs, mounted_prefixes, mounted_sites
+from .conf import DEFAULTS, faults, settings
+from .declarationchecks import CHECKS as DECLARATION_CHECKS
+from .declarationchecks import all_sites, check_orders, check_ttl, mounted
+from .mounts import known_urlconfs, mounted_prefixes, shadowed
 from .oauth.checks import CHECKS as OAUTH_CHECKS
-from .ordering import declared_ordering
-from .rates import parse_rate
-from .resources.caching import CACHEABLE
-from .sites import MCPSite, site
+from .oauth.checks import DEPLOYMENT_CHECKS as OAUTH_DEPLOYMENT_CHECKS
 from .uploads import upload_storage
-from .visibility import is_sensitive
 
 __all__ = ["CHECKS"]
 
-# Clients refuse or hide what is beyond these (VS Code 128, Cursor 40).
-MANY_TOOLS: Final = 40
-TOO_MANY_TOOLS: Final = 120
-# Some clients put their own name for the server in front and refuse what is longer than 64 together.
-LONG_TOOL_NAME: Final = 40
-# Milliseconds. So long a client may go on showing what its user has lost the permission for.
-LONG_TTL: Final = 3_600_000
-# SQLite takes 32,766 parameters, and a composite key is several; results of calls are data of users.
-MOST_ROWS: Final = 10_000
-ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECASE)
-MOST_SECONDS: Final = 30 * 24 * 3600
-# A file that is written is held in memory.
-MOST_BYTES: Final = 1024**3
+Check = Callable[..., list[CheckMessage]]
+# The apps whose `runserver` is Django's.
+WSGI_SERVERS: Final = ("django.core", "django.contrib.staticfiles")
 # By these, packages choose the schema of a connection.
 SCHEMA_METHODS: Final = ("set_schema", "set_tenant")
 
 
-def mounted() -> list[MCPSite]:
-    """Return every site that the URLconf mounts."""
-    try:
-        return mounted_sites()
-    except ImproperlyConfigured:
-        # There is no URLconf, or it is broken: Django's own checks say so.
-        return []
-
-
-def all_sites() -> list[MCPSite]:
-    """Return the default site and every site that the URLconf mounts."""
-    return list(dict.fromkeys([site, *mounted()]))
-
-
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
-    """Check the names and the values of ``MCP_DJANGO``."""
-    found: list[CheckMessage] = [
-        Error(
-            f"MCP_DJANGO has no setting {name!r}.",
-            hint=f"The settings are {', '.join(sorted(DEFAULTS))}.",
-            id="mcp_django.E001",
-        )
-        for name in getattr(django_settings, "MCP_DJANGO", {})
-        if name not in DEFAULTS
-    ]
-    if not settings.AUTHENTICATION_CLASSES and not django_settings.DEBUG:
+    """Check the names and the values of ``MCP_DJANGO``; while one is wrong, nothing else is looked at."""
+    if wrong := faults():
+        return [
+            Error(fault.text, hint=fault.hint, id=f"mcp_django.{'E001' if fault.is_unknown else 'E008'}")
+            for fault in wrong
+        ]
+    found: list[CheckMessage] = []
+    if settings.MAX_WORKER_BODY_BYTES < settings.MAX_BODY_BYTES:
+        text = "MCP_DJANGO: MAX_WORKER_BODY_BYTES is less than MAX_BODY_BYTES."
+        found.append(Error(text, hint="One body has to fit into a worker.", id="mcp_django.E008"))
+    times = settings.CACHE_TTL_MS if isinstance(settings.CACHE_TTL_MS, Mapping) else {"all": settings.CACHE_TTL_MS}
+    for name, ttl in times.items():
+        found += check_ttl(f"CACHE_TTL_MS of {name}", ttl)
+    return found
+
+
+def check_authentication(**kwargs: Any) -> list[CheckMessage]:
+    """Check that callers are known by what cannot be had by a page that they visit."""
+    try:
+        classes = settings.AUTHENTICATION_CLASSES
+    except ImproperlyConfigured as error:
+        return [Error(str(error), hint=f"The default is {DEFAULTS['AUTHENTICATION_CLASSES']}.", id="mcp_django.E008")]
+    except RuntimeError:  # it needs the toolkit, which is not installed
+        return []
+    found: list[CheckMessage] = []
+    if not classes and not django_settings.DEBUG:
         found.append(
             Warning(
                 "The MCP endpoint is open to anyone: AUTHENTICATION_CLASSES is empty.",
@@ -84,7 +73,7 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
                 id="mcp_django.W002",
             )
         )
-    if any(issubclass(item, SessionAuthentication) for item in settings.AUTHENTICATION_CLASSES):
+    if any(issubclass(item, SessionAuthentication) for item in classes):
         found.append(
             Error(
                 "SessionAuthentication cannot sign in an MCP client: a cookie alone is never authority there.",
@@ -104,57 +93,6 @@ def check_icon(**kwargs: Any) -> list[CheckMessage]:
         return []
     hint = 'Write a URL such as "https://shop.example/icon.png", or a path below BASE_URL such as "/static/icon.png".'
     return [Error(f"SERVER_ICON {icon!r} is not a URL.", hint=hint, id="mcp_django.E065")]
-
-
-def check_schemas(**kwargs: Any) -> list[CheckMessage]:
-    """Check the spelling of tools' schemas."""
-    if settings.SCHEMAS in ("full", "plain"):
-        return []
-    return [Error(f"SCHEMAS is {settings.SCHEMAS!r}.", hint='Write "full" or "plain".', id="mcp_django.E030")]
-
-
-def check_rates(**kwargs: Any) -> list[CheckMessage]:
-    """Check how often a caller may call, ask for completions, and send files."""
-    found: list[CheckMessage] = []
-    for name in ("CALL_RATE", "COMPLETION_RATE", "UPLOAD_RATE"):
-        rate = getattr(settings, name)
-        try:
-            if rate is not None:
-                parse_rate(rate)
-        except (TypeError, ValueError):
-            hint = 'Write a number and a period, such as "600/m", or None for no limit.'
-            found.append(Error(f"{name} {rate!r} is no rate.", hint=hint, id="mcp_django.E017"))
-    return found
-
-
-def check_caching(**kwargs: Any) -> list[CheckMessage]:
-    """Check how long clients may keep lists and contents."""
-    configured = settings.CACHE_TTL_MS
-    times = configured if isinstance(configured, Mapping) else {"CACHE_TTL_MS": configured}
-    found: list[CheckMessage] = []
-    if isinstance(configured, Mapping) and (unknown := sorted(map(str, configured.keys() - {*CACHEABLE.values()}))):
-        hint = f"The lists are {', '.join(CACHEABLE.values())}."
-        found.append(Error(f"CACHE_TTL_MS has no list {unknown[0]!r}.", hint=hint, id="mcp_django.E018"))
-    for name, ttl in times.items():
-        found += _check_ttl(f"CACHE_TTL_MS of {name}" if times is configured else name, ttl)
-    for checked in all_sites():
-        for exposure in checked.exposures.values():
-            if exposure.cache_ttl_ms is not None:
-                where = type(exposure)
-                found += _check_ttl(f"{where.__name__}.cache_ttl_ms", exposure.cache_ttl_ms, where)
-    return found
-
-
-def _check_ttl(name: str, ttl: Any, obj: Any = None) -> Iterator[CheckMessage]:
-    if type(ttl) is not int or ttl < 0:
-        hint = "Write a number of milliseconds, 0 or more."
-        yield Error(f"{name} is {ttl!r}, which is no time.", hint=hint, obj=obj, id="mcp_django.E018")
-    elif ttl > LONG_TTL:
-        yield Warning(
-            f"{name} is more than an hour: so long a client may show what its user may no longer see.",
-            obj=obj,
-            id="mcp_django.W018",
-        )
 
 
 def _is_channel_layer_named() -> bool:
@@ -180,17 +118,6 @@ def check_channel_layer(**kwargs: Any) -> list[CheckMessage]:
     ]
 
 
-def check_origins(**kwargs: Any) -> list[CheckMessage]:
-    """Check that each of ``ALLOWED_ORIGINS`` is one site."""
-    wrong = [origin for origin in settings.ALLOWED_ORIGINS if not ORIGIN.fullmatch(str(origin))]
-    hint = "An example is https://inspector.example. The origin null is that of any sandboxed page and local file."
-    return [
-        Error(f"ALLOWED_ORIGINS has {origin!r}, which is no origin of one site.", hint=hint, id="mcp_django.E149")
-        for origin in wrong
-    ]
-
-
-@register(deploy=True)
 def check_door(**kwargs: Any) -> list[CheckMessage]:
     """Check, for a deployment, that not any host is answered, and that calls have a rate."""
     found: list[CheckMessage] = []
@@ -203,7 +130,6 @@ def check_door(**kwargs: Any) -> list[CheckMessage]:
     return found
 
 
-@register(deploy=True)
 def check_news(**kwargs: Any) -> list[CheckMessage]:
     """Check, for a deployment, that what changes in one worker is told to the subscribers of all."""
     layer = _channel_layers().get(settings.CHANNEL_LAYER, {})
@@ -219,27 +145,6 @@ def check_news(**kwargs: Any) -> list[CheckMessage]:
     ]
 
 
-def check_completions(**kwargs: Any) -> list[CheckMessage]:
-    """Check that the fields whose values complete an argument are there."""
-    return [
-        Error(
-            f"complete of {name!r} takes the values of {parameter!r} from {label}.{field}, which the site "
-            f"{checked.name!r} does not expose.",
-            hint='Name a field of an exposed model, such as "shop.order.status".',
-            id="mcp_django.E019",
-        )
-        for checked in all_sites()
-        for name, completer in checked.completers.items()
-        for parameter, label, field in completer.fields
-        if not _is_exposed(checked, label, field)
-    ]
-
-
-def _is_exposed(checked: MCPSite, label: str, field: str) -> bool:
-    exposure = checked.exposures_by_label.get(label)
-    return exposure is not None and any(field == known.name for known in exposure.opts.get_fields())
-
-
 def check_mounts(**kwargs: Any) -> list[CheckMessage]:
     """Check where the endpoints are mounted."""
     return [
@@ -250,6 +155,18 @@ def check_mounts(**kwargs: Any) -> list[CheckMessage]:
         )
         for prefix in mounted_prefixes()
         if prefix != "/" and prefix.endswith("/")
+    ]
+
+
+def check_shadows(**kwargs: Any) -> list[CheckMessage]:
+    """Check that no other pattern of the URLconf answers in place of an endpoint."""
+    return [
+        Error(
+            f"The endpoint at {path!r} is never reached: {pattern!r}, which stands before it in {urlconf}, answers.",
+            hint=f'Move path("{path.strip("/")}", ...) up in its urlpatterns.',
+            id="mcp_django.E009",
+        )
+        for urlconf, path, pattern in shadowed()
     ]
 
 
@@ -265,6 +182,32 @@ def check_urlconfs(**kwargs: Any) -> list[CheckMessage]:
             id="mcp_django.I045",
         )
     ]
+
+
+def check_server(**kwargs: Any) -> list[CheckMessage]:
+    """Tell who starts Django's own development server what it cannot do."""
+    if sys.argv[1:2] != ["runserver"] or get_commands().get("runserver") not in WSGI_SERVERS or not mounted():
+        return []
+    return [
+        Info(
+            "This runserver is WSGI: clients can sign in and call tools, and there are no streams (progress, questions "
+            "to the user, news of changes).",
+            hint='Put "daphne" first in INSTALLED_APPS and set ASGI_APPLICATION, or run uvicorn on your asgi.py.',
+            id="mcp_django.I034",
+        )
+    ]
+
+
+def check_users(**kwargs: Any) -> list[CheckMessage]:
+    """Check that users can have permissions."""
+    try:
+        user = get_user_model()
+    except ImproperlyConfigured:  # Django says so
+        return []
+    if hasattr(user, "has_perm") and hasattr(user, "has_perms"):
+        return []
+    text = f"{user._meta.label} has no has_perm(): no tool can tell what its users may do, and every call fails."
+    return [Error(text, hint="Derive it from PermissionsMixin too.", obj=user, id="mcp_django.E035")]
 
 
 def check_admin_sites(**kwargs: Any) -> list[CheckMessage]:
@@ -334,144 +277,6 @@ def _is_mounted(admin_site: Any) -> bool:
     return True
 
 
-def check_tools(**kwargs: Any) -> list[CheckMessage]:
-    """Check that names are unique and that no client is given more tools than it takes."""
-    found: list[CheckMessage] = []
-    for checked in all_sites():
-        names = Counter(checked.all_tool_names())
-        found += [
-            Error(
-                f"{count} tools of the site {checked.name!r} are named {name!r}.",
-                hint="Rename an action or give a function tool another name.",
-                id="mcp_django.E005",
-            )
-            for name, count in names.items()
-            if count > 1
-        ]
-        found += [
-            Warning(
-                f"{tool.name!r} is a long name for a tool, on the site {checked.name!r}.",
-                hint=f"Use at most {LONG_TOOL_NAME} characters: some clients add the server's name and take 64 in all.",
-                id="mcp_django.W007",
-            )
-            for tool in checked.function_tools()
-            if len(tool.name) > LONG_TOOL_NAME
-        ]
-        own = len(checked.function_tools())
-        if own > TOO_MANY_TOOLS:
-            found.append(Error(f"The site {checked.name!r} has {own} function tools.", id="mcp_django.E006"))
-        elif own > MANY_TOOLS:
-            found.append(Warning(f"The site {checked.name!r} has {own} function tools.", id="mcp_django.W006"))
-    return found
-
-
-def check_exposures(**kwargs: Any) -> list[CheckMessage]:
-    """Check every exposure of every site."""
-    return [
-        message
-        for checked in all_sites()
-        for exposure in checked.exposures.values()
-        for message in _check_exposure(exposure)
-    ]
-
-
-def _check_exposure(exposure: ModelExposure) -> Iterator[CheckMessage]:
-    where = type(exposure)
-    for option in ("fields", "exclude", "readonly_fields", "list_display"):
-        for name in _names(exposure, option):
-            if not _exists(exposure, name):
-                yield Error(
-                    f"{where.__name__}.{option} refers to {name!r}, which {exposure.label} does not have.",
-                    obj=where,
-                    id="mcp_django.E010",
-                )
-    if not hasattr(exposure, "model_admin") and exposure.fields is None:
-        yield Warning(
-            f"{where.__name__} declares no fields: {exposure.label} shows its primary key alone.",
-            hint='List the fields, or write fields = "__all__".',
-            obj=where,
-            id="mcp_django.W011",
-        )
-    if exposure.fields == "__all__":
-        yield Warning(
-            f'{where.__name__}.fields is "__all__": a field added to {exposure.label} later is shown at once.',
-            hint="List the fields.",
-            obj=where,
-            id="mcp_django.W012",
-        )
-    shown = dict.fromkeys([*_names(exposure, "fields"), *(field.name for field in exposure.opts.pk_fields)])
-    for name in shown:
-        if is_sensitive(name, exposure.model):
-            yield Warning(
-                f"{where.__name__}.fields shows {name!r}, which looks like a secret, to every caller who may view "
-                f"{exposure.label}.",
-                obj=where,
-                id="mcp_django.W013",
-            )
-    for name in exposure.actions:
-        if not hasattr(getattr(exposure, name, None), "mcp_action"):
-            yield Error(
-                f"{where.__name__}.actions refers to {name!r}, which is not a method marked with @mcp.action.",
-                obj=where,
-                id="mcp_django.E014",
-            )
-
-
-def check_limits(**kwargs: Any) -> list[CheckMessage]:
-    """Check the limits of what a call may cost: a wrong one would fail every call."""
-    found: list[CheckMessage] = [
-        Error(
-            f"{name} is {value!r}, which is no limit.",
-            hint="Write a number above 0, or None for no limit.",
-            id="mcp_django.E020",
-        )
-        for name, value in (
-            ("STATEMENT_TIMEOUT", settings.STATEMENT_TIMEOUT),
-            ("MAX_QUERY_COST", settings.MAX_QUERY_COST),
-            ("LOCK_TIMEOUT", settings.LOCK_TIMEOUT),
-        )
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0)
-    ]
-    return found
-
-
-def check_bulk(**kwargs: Any) -> list[CheckMessage]:
-    """Check what bounds calls that write: more keys than this do not fit into one query on every database."""
-    found: list[CheckMessage] = []
-    bounds = {"MAX_BULK_ROWS": MOST_ROWS, "IDEMPOTENCY_MAX_AGE": MOST_SECONDS, "MAX_UPLOAD_BYTES": MOST_BYTES}
-    for name, most in bounds.items():
-        value = getattr(settings, name)
-        if type(value) is not int or not 1 <= value <= most:
-            hint = f"Write a whole number from 1 to {most}."
-            found.append(Error(f"{name} is {value!r}, which is no bound.", hint=hint, id="mcp_django.E025"))
-    return found
-
-
-def check_threads(**kwargs: Any) -> list[CheckMessage]:
-    """Check what bounds the work of one worker and what is kept of it: with less no call could be answered."""
-    least = {
-        "THREADS": 1,
-        "SLOW_THREADS": 1,
-        "MAX_WORKER_BODY_BYTES": settings.MAX_BODY_BYTES,
-        "USER_STREAM_BYTES": 1,
-    }
-    found: list[CheckMessage] = [
-        Error(
-            f"{name} is {getattr(settings, name)!r}, which is no bound.",
-            hint=f"Write a whole number from {number}.",
-            id="mcp_django.E040",
-        )
-        for name, number in least.items()
-        if type(getattr(settings, name)) is not int or getattr(settings, name) < number
-    ]
-    for name in ("CALL_TIMEOUT", "QUEUE_TIMEOUT", "BODY_TIMEOUT"):
-        value = getattr(settings, name)
-        if type(value) not in (int, float) or value <= 0:
-            hint = "Write a number of seconds above 0."
-            found.append(Error(f"{name} is {value!r}, which is no time.", hint=hint, id="mcp_django.E040"))
-    return found
-
-
 def check_uploads(**kwargs: Any) -> list[CheckMessage]:
     """Check that what was sent and not validated yet lies apart from what the project serves."""
     pending, served = upload_storage(), storages["default"]
@@ -489,65 +294,37 @@ def check_uploads(**kwargs: Any) -> list[CheckMessage]:
     ]
 
 
-@register(deploy=True)
-def check_orders(**kwargs: Any) -> list[CheckMessage]:
-    """Tell, for a deployment, which exposures are ordered by what no index of their model serves."""
-    found: dict[Any, CheckMessage] = {}
-    for checked in all_sites():
-        for exposure in checked.exposures.values():
-            keys = declared_ordering(exposure)
-            if exposure.opts.managed and not is_served(exposure.model, keys):
-                names = tuple(("-" if key.descending else "") + key.path for key in keys)
-                found.setdefault((exposure.label, names), _unserved(exposure, names))
-    return list(found.values())
+def after_settings(check: Check) -> Check:
+    """Return the check that finds nothing while a setting is wrong: none can be read then."""
+
+    @wraps(check)
+    def checked(**kwargs: Any) -> list[CheckMessage]:
+        return [] if faults() else check(**kwargs)
+
+    return checked
 
 
-def _unserved(exposure: ModelExposure, names: Sequence[str]) -> CheckMessage:
-    local = [name for name in names if "__" not in name]
-    hint = f"Add models.Index(fields={local}, name=...) to its Meta.indexes, or set another ordering on the exposure."
-    if len(local) < len(names):
-        hint = "No index serves an order through a relation: set another ordering on the exposure."
-    return Info(
-        f"No index serves the order of {exposure.label}, {', '.join(names)}: each page sorts the whole table.",
-        hint=hint,
-        obj=exposure.model,
-        id="mcp_django.I021",
-    )
-
-
-def _names(exposure: ModelExposure, option: str) -> list[str]:
-    value = getattr(exposure, option) or ()
-    return [] if isinstance(value, str) else list(value)
-
-
-def _exists(exposure: ModelExposure, name: str) -> bool:
-    try:
-        exposure.opts.get_field(name)
-    except FieldDoesNotExist:
-        return hasattr(exposure.model, name) or exposure.get_computed(name) is not None
-    return True
-
-
-# `check_door`, `check_news` and `check_orders` are for deployments and register themselves.
 CHECKS: Final = (
     check_settings,
-    check_icon,
-    check_schemas,
-    check_rates,
-    check_caching,
-    check_origins,
-    check_channel_layer,
-    check_completions,
-    check_mounts,
-    check_urlconfs,
-    check_admin_sites,
-    check_tenants,
-    check_call_middleware,
-    check_tools,
-    check_exposures,
-    check_limits,
-    check_threads,
-    check_bulk,
-    check_uploads,
-    *OAUTH_CHECKS,
+    *map(
+        after_settings,
+        (
+            check_authentication,
+            check_icon,
+            check_channel_layer,
+            check_mounts,
+            check_shadows,
+            check_urlconfs,
+            check_server,
+            check_users,
+            check_admin_sites,
+            check_tenants,
+            check_call_middleware,
+            check_uploads,
+            *DECLARATION_CHECKS,
+            *OAUTH_CHECKS,
+        ),
+    ),
 )
+for deployment_check in map(after_settings, (check_door, check_news, check_orders, *OAUTH_DEPLOYMENT_CHECKS)):
+    register(deployment_check, deploy=True)

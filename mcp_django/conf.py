@@ -1,147 +1,228 @@
-"""The app's settings: one dict, ``MCP_DJANGO``, over one table of defaults.
+"""The app's settings: one dict, ``MCP_DJANGO``, over one table of defaults and of what each of them can be.
 
-``from mcp_django.conf import settings`` gives an object that reads ``settings.MCP_DJANGO`` first and :data:`DEFAULTS`
+``from mcp_django.conf import settings`` gives an object that reads ``settings.MCP_DJANGO`` first and :data:`SETTINGS`
 second, caches what it read, and forgets it when the setting changes (``override_settings`` in tests).
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
+from django.apps import apps
 from django.conf import settings as django_settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-__all__ = ["DEFAULTS", "Settings", "settings"]
+from .bounds import Kind, choice, flag, items, nearest, number, origin, rate, text, times, whole
 
-DEFAULTS: Final[dict[str, Any]] = {
+__all__ = ["DEFAULTS", "SETTINGS", "Fault", "Settings", "faults", "require_apps", "settings"]
+
+# SQLite takes 32,766 parameters, and a composite key is several; results of calls are data of users.
+MOST_ROWS: Final = 10_000
+MOST_SECONDS: Final = 30 * 24 * 3600
+# A file that is written is held in memory.
+MOST_BYTES: Final = 1024**3
+
+# The default of each setting, and what it can be.
+SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
     # Scheme, host and port that clients use, with no trailing slash. None: taken from the request, in DEBUG only.
-    "BASE_URL": None,
+    "BASE_URL": (None, text().or_none()),
     # URLconfs that mount endpoints beside ROOT_URLCONF, where middleware chooses one, such as by the host.
-    "URLCONFS": (),
+    "URLCONFS": ((), items("URLconfs")),
     # What the server calls itself to clients.
-    "SERVER_NAME": "django",
-    "SERVER_TITLE": None,
-    "SERVER_VERSION": "1",
+    "SERVER_NAME": ("django", text()),
+    "SERVER_TITLE": (None, text().or_none()),
+    "SERVER_VERSION": ("1", text()),
     # URL of an image of the server, PNG or SVG; or its path below BASE_URL, such as "/static/icon.png".
-    "SERVER_ICON": None,
+    "SERVER_ICON": (None, text().or_none()),
     # Sentences put before the generated instructions.
-    "INSTRUCTIONS": "",
+    "INSTRUCTIONS": ("", text()),
     # Expose every ModelAdmin of the default admin site that is not registered explicitly.
-    "AUTO_REGISTER": True,
+    "AUTO_REGISTER": (True, flag()),
     # DRF authentication classes, in order. Empty: open to anyone, for tests and fixtures only.
-    "AUTHENTICATION_CLASSES": ["mcp_django.oauth.bearer.BearerAuthentication"],
+    "AUTHENTICATION_CLASSES": (
+        ["mcp_django.oauth.bearer.BearerAuthentication"],
+        items("classes, or their dotted names"),
+    ),
     # What the consent's sign-in leaves with the tokens for hooks to find: classes of signin.SignInFact.
-    "SIGN_IN_FACTS": ["mcp_django.signin.OTPDevice"],
+    "SIGN_IN_FACTS": (["mcp_django.signin.OTPDevice"], items("classes, or their dotted names")),
     # A new password ends all that clients were granted before it.
-    "REVOKE_ON_PASSWORD_CHANGE": True,
+    "REVOKE_ON_PASSWORD_CHANGE": (True, flag()),
     # Middleware that runs around each call too, in its thread and with the token's user as request.user.
-    "CALL_MIDDLEWARE": (),
+    "CALL_MIDDLEWARE": ((), items("dotted names", text())),
     # No write tool is listed or callable, whatever else is set.
-    "READ_ONLY": False,
+    "READ_ONLY": (False, flag()),
     # "plain" declares arguments that are objects of any members (filters, values, form ...) as their JSON text, for
     # clients whose strict modes have no such objects; "full" as objects.
-    "SCHEMAS": "full",
+    "SCHEMAS": ("full", choice("full", "plain")),
     # Most tools of one caller; beyond it admin actions are reached through run_action alone.
-    "TOOL_BUDGET": 40,
+    "TOOL_BUDGET": (40, whole(0)),
     # Rows of a page when the client does not say, and at most.
-    "PAGE_SIZE": 20,
-    "MAX_PAGE_SIZE": 200,
+    "PAGE_SIZE": (20, whole(1)),
+    "MAX_PAGE_SIZE": (200, whole(1)),
     # Characters of one result, and of one long text within a row.
-    "RESULT_CHARS": 40_000,
-    "TEXT_CHARS": 300,
+    "RESULT_CHARS": (40_000, whole(1)),
+    "TEXT_CHARS": (300, whole(1)),
     # Rows that one call may change, delete or run an action on.
-    "MAX_BULK_ROWS": 1_000,
+    "MAX_BULK_ROWS": (1_000, whole(1, MOST_ROWS)),
     # Seconds for which the result of a call with an idempotency_key is kept.
-    "IDEMPOTENCY_MAX_AGE": 24 * 3600,
+    "IDEMPOTENCY_MAX_AGE": (24 * 3600, whole(1, MOST_SECONDS)),
     # Seconds that the queries of one read may take, None: no limit; and the most that PostgreSQL may estimate as the
     # cost of one of them (EXPLAIN before each), None: not asked.
-    "STATEMENT_TIMEOUT": 5,
-    "MAX_QUERY_COST": None,
+    "STATEMENT_TIMEOUT": (5, number().or_none("no limit")),
+    "MAX_QUERY_COST": (None, number().or_none("no limit")),
     # Seconds that a write waits for a lock on PostgreSQL, None: as the database has it.
-    "LOCK_TIMEOUT": 5,
+    "LOCK_TIMEOUT": (5, number().or_none("that of the database")),
     # Bytes of a file that a file resource returns.
-    "MAX_FILE_BYTES": 5 * 1024 * 1024,
+    "MAX_FILE_BYTES": (5 * 1024 * 1024, whole(1)),
     # Bytes of a file that is written; it is held in memory. Files of one user at upload URLs, as "number/period".
-    "MAX_UPLOAD_BYTES": 5 * 1024 * 1024,
-    "UPLOAD_RATE": "120/h",
+    "MAX_UPLOAD_BYTES": (5 * 1024 * 1024, whole(1, MOST_BYTES)),
+    "UPLOAD_RATE": ("120/h", rate().or_none("no limit")),
     # Give URLs by which the user's own files can be downloaded for ten minutes.
-    "DOWNLOAD_LINKS": True,
+    "DOWNLOAD_LINKS": (True, flag()),
     # Seconds that a cursor and a confirmation token stay valid.
-    "CURSOR_MAX_AGE": 24 * 3600,
-    "CONFIRMATION_MAX_AGE": 600,
+    "CURSOR_MAX_AGE": (24 * 3600, number()),
+    "CONFIRMATION_MAX_AGE": (600, number()),
     # Bytes of a request body, and seconds in which it must arrive.
-    "MAX_BODY_BYTES": 2_621_440,
-    "BODY_TIMEOUT": 30,
+    "MAX_BODY_BYTES": (2_621_440, whole(1)),
+    "BODY_TIMEOUT": (30, number()),
     # Bytes of the long bodies that one worker reads or works on at the same time; a quarter of them for one caller.
-    "MAX_WORKER_BODY_BYTES": 40 * 1024 * 1024,
+    "MAX_WORKER_BODY_BYTES": (40 * 1024 * 1024, whole(1)),
     # Origins of browsers that may call the endpoint (scheme://host[:port]).
-    "ALLOWED_ORIGINS": [],
+    "ALLOWED_ORIGINS": ([], items("origins, each of them one site, such as https://inspector.example", origin())),
     # Threads for reads, and for the project's own tools and actions.
-    "THREADS": 4,
-    "SLOW_THREADS": 8,
+    "THREADS": (4, whole(1)),
+    "SLOW_THREADS": (8, whole(1)),
     # Seconds that one call may take, and wait for a thread (not under WSGI).
-    "CALL_TIMEOUT": 60,
-    "QUEUE_TIMEOUT": 30,
+    "CALL_TIMEOUT": (60, number()),
+    "QUEUE_TIMEOUT": (30, number()),
     # Calls of one user, as "number/period" (s, m, h, d); None: no limit.
-    "CALL_RATE": "1200/m",
+    "CALL_RATE": ("1200/m", rate().or_none("no limit")),
     # Calls of one user that run at the same time in one worker.
-    "MAX_CONCURRENT_CALLS": 32,
+    "MAX_CONCURRENT_CALLS": (32, whole(1)),
     # Dynamic client registration: "open", "authenticated" or "off"; its rates by address and in total.
-    "REGISTRATION": "open",
-    "REGISTRATION_RATE": "30/h",
-    "REGISTRATION_TOTAL_RATE": "600/h",
+    "REGISTRATION": ("open", choice("open", "authenticated", "off")),
+    "REGISTRATION_RATE": ("30/h", rate().or_none("no limit")),
+    "REGISTRATION_TOTAL_RATE": ("600/h", rate().or_none("no limit")),
     # Requests that the token and revocation endpoints refuse to one client at one address; five times as many of an
     # address, whatever the client. None: no limit.
-    "TOKEN_REFUSAL_RATE": "60/m",
+    "TOKEN_REFUSAL_RATE": ("60/m", rate().or_none("no limit")),
     # Milliseconds that a client may keep a list before it asks again (2026-07-28, server/utilities/caching), or a dict
     # of them by list: tools, prompts, resources, templates, read, discover. Changes are told to those who listen.
-    "CACHE_TTL_MS": {"tools": 60_000, "prompts": 60_000, "templates": 60_000, "discover": 60_000},
+    "CACHE_TTL_MS": (
+        {"tools": 60_000, "prompts": 60_000, "templates": 60_000, "discover": 60_000},
+        times("tools", "prompts", "resources", "templates", "read", "discover"),
+    ),
     # Give clients of the handshake era a session, which questions, subscriptions and resumed streams need.
-    "SESSIONS": True,
+    "SESSIONS": (True, flag()),
     # Seconds that a session may lie unused, and sessions with something to remember that one user may have.
-    "SESSION_IDLE": 7 * 24 * 3600,
-    "MAX_SESSIONS": 50,
+    "SESSION_IDLE": (7 * 24 * 3600, number()),
+    "MAX_SESSIONS": (50, whole(1)),
     # Open streams of one user and of all users in one worker.
-    "MAX_STREAMS": 32,
-    "MAX_WORKER_STREAMS": 10_000,
+    "MAX_STREAMS": (32, whole(1)),
+    "MAX_WORKER_STREAMS": (10_000, whole(1)),
     # Resources that one stream or session may subscribe to.
-    "MAX_SUBSCRIPTIONS": 200,
+    "MAX_SUBSCRIPTIONS": (200, whole(1)),
     # What is kept of a call's stream for a client that reconnects: events, bytes, and seconds after its end.
-    "STREAM_EVENTS": 1_000,
-    "STREAM_BYTES": 4 * 1024 * 1024,
+    "STREAM_EVENTS": (1_000, whole(1)),
+    "STREAM_BYTES": (4 * 1024 * 1024, whole(1)),
     # Bytes of the streams of one user, calls that wait for an answer included; beyond it the oldest go.
-    "USER_STREAM_BYTES": 16 * 1024 * 1024,
-    "STREAM_MAX_AGE": 600,
+    "USER_STREAM_BYTES": (16 * 1024 * 1024, whole(1)),
+    "STREAM_MAX_AGE": (600, number()),
     # Seconds that a question to the client's user stays open.
-    "QUESTION_TIMEOUT": 600,
+    "QUESTION_TIMEOUT": (600, number(0)),
     # Tell subscribers of changes to exposed models, and the channel layer that carries the news between workers.
-    "EVENTS": True,
-    "CHANNEL_LAYER": "default",
+    "EVENTS": (True, flag()),
+    "CHANNEL_LAYER": ("default", text().or_none("news within each worker alone")),
     # Completions of one user, as "number/period"; None: no limit beside CALL_RATE.
-    "COMPLETION_RATE": "600/m",
+    "COMPLETION_RATE": ("600/m", rate().or_none("no limit")),
 }
 
+DEFAULTS: Final[dict[str, Any]] = {name: default for name, (default, _) in SETTINGS.items()}
 IMPORTS: Final = frozenset({"AUTHENTICATION_CLASSES", "SIGN_IN_FACTS"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a setting, and what to write instead; ``is_unknown``: there is none of that name."""
+
+    text: str
+    hint: str
+    is_unknown: bool = False
+
+
+def faults() -> list[Fault]:
+    """Return what is wrong with ``MCP_DJANGO``: names that are no settings, and values that one cannot have."""
+    configured = getattr(django_settings, "MCP_DJANGO", {})
+    if not isinstance(configured, Mapping):
+        hint = 'It has to be a dict, such as {"BASE_URL": "https://shop.example"}.'
+        return [Fault(f"MCP_DJANGO is {configured!r}.", hint)]
+    found = []
+    for name, value in configured.items():
+        if name not in SETTINGS:
+            hint = nearest(name, SETTINGS).strip() or "The settings are listed in README.md."
+            found.append(Fault(f"MCP_DJANGO has no setting {name!r}.", hint, is_unknown=True))
+        elif not (kind := SETTINGS[name][1]).admits(value):
+            found.append(Fault(f"MCP_DJANGO: {name} is {value!r}.", kind.hint(value)))
+    return found
 
 
 class Settings:
     """Attribute access to ``MCP_DJANGO`` with its defaults.
 
+    Nothing is guessed: while one setting is wrong none can be read, so that no request is answered by what was not
+    meant. The system checks say the same before.
+
     Raises:
         AttributeError: the name is not a setting of the app.
+        ImproperlyConfigured: a setting is wrong, or names what cannot be imported.
     """
 
     def __getattr__(self, name: str) -> Any:
-        if name not in DEFAULTS:
+        if name not in SETTINGS:
             raise AttributeError(f"MCP_DJANGO has no setting {name!r}")
-        value = getattr(django_settings, "MCP_DJANGO", {}).get(name, DEFAULTS[name])
+        self.require_right()
+        value = getattr(django_settings, "MCP_DJANGO", {}).get(name, SETTINGS[name][0])
         if name in IMPORTS:
-            value = [import_string(item) if isinstance(item, str) else item for item in value]
+            value = [_import(name, item) for item in value]
         self.__dict__[name] = value
         return value
+
+    def require_right(self) -> None:
+        """Look at all settings, once until they change.
+
+        Raises:
+            ImproperlyConfigured: one is wrong.
+        """
+        if "_is_right" in self.__dict__:
+            return
+        if found := faults():
+            raise ImproperlyConfigured(" ".join(f"{fault.text} {fault.hint}" for fault in found))
+        self.__dict__["_is_right"] = True
 
     def reload(self) -> None:
         """Forget every value read so far."""
         self.__dict__.clear()
+
+
+def _import(name: str, item: Any) -> Any:
+    try:
+        return import_string(item) if isinstance(item, str) else item
+    except ImportError as error:
+        raise ImproperlyConfigured(f"MCP_DJANGO: {name} has {item!r}, which cannot be imported: {error}.") from error
+
+
+def require_apps(who: str, *names: str) -> None:
+    """Look whether the apps are installed without which a module cannot even be imported.
+
+    Raises:
+        ImproperlyConfigured: one is not.
+    """
+    missing = [name for name in names if not apps.is_installed(name)]
+    if missing:
+        listed = ", ".join(f'"{name}"' for name in missing)
+        raise ImproperlyConfigured(f"{who} needs {listed} in INSTALLED_APPS.")
 
 
 settings = Settings()

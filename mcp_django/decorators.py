@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model
 
 from .exposures import ModelExposure
@@ -24,8 +25,8 @@ def register(*models: type[Model], site: MCPSite | None = None) -> Callable[[E],
         AlreadyRegistered: one of the models is registered explicitly already.
         ValueError: no model was given, or the class is no exposure.
     """
-    if not models:
-        raise ValueError("At least one model must be passed to register.")
+    if not models or (isinstance(models[0], type) and issubclass(models[0], ModelExposure)):
+        raise ValueError("At least one model must be passed to register: @mcp.register(Order).")
 
     def wrapper(exposure_class: E) -> E:
         if not issubclass(exposure_class, ModelExposure):
@@ -107,7 +108,13 @@ def action(
     ``permissions`` are those of the exposure that a caller needs, by the names of its ``has_*_permission``. A
     destructive action shows what it would do and waits for a confirmation. A generator, which yields its progress, also
     runs where it is called without MCP, as by the admin.
+
+    Raises:
+        ImproperlyConfigured: the permissions are text.
     """
+
+    if isinstance(permissions, str):
+        raise ImproperlyConfigured(f'permissions of an action are a list such as ["change"], not {permissions!r}.')
 
     def wrapper(function: F) -> F:
         function = runs_anywhere(function)

@@ -21,7 +21,15 @@ from .conf import settings
 if TYPE_CHECKING:
     from .sites import MCPSite
 
-__all__ = ["endpoint_match", "known_urlconfs", "mounted_endpoints", "mounted_prefixes", "mounted_sites", "mounted_sse"]
+__all__ = [
+    "endpoint_match",
+    "known_urlconfs",
+    "mounted_endpoints",
+    "mounted_prefixes",
+    "mounted_sites",
+    "mounted_sse",
+    "shadowed",
+]
 
 # The attributes of the views, by which they are found.
 ENDPOINT, SSE = "mcp_site", "mcp_sse_site"
@@ -107,7 +115,7 @@ def endpoint_match(path: str, attribute: str = ENDPOINT) -> ResolverMatch | None
     """
     urlconf = _urlconf()
     if path.removesuffix("/") in _by_path(urlconf, attribute):
-        return _fixed_match(urlconf, path)
+        return _fixed_match(urlconf, path, attribute)
     # Only what could be one of these is worth the time that Django takes to resolve a path.
     if any(not _is_fixed(route) and _fits(route, path) for route, _ in _routes(urlconf, attribute)):
         try:
@@ -129,8 +137,27 @@ def _fits(route: Route, path: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _fixed_match(urlconf: Any, path: str) -> ResolverMatch:
-    return resolve(path, urlconf)
+def _fixed_match(urlconf: Any, path: str, attribute: str) -> ResolverMatch | None:
+    """Return what Django finds; None where that is another view, which stands before the endpoint."""
+    try:
+        match = resolve(path, urlconf)
+    except Resolver404:
+        return None
+    return match if hasattr(match.func, attribute) else None
+
+
+def shadowed() -> Iterator[tuple[str, str, str]]:
+    """Yield each endpoint in whose place another pattern answers: the URLconf, the path, and that pattern."""
+    for urlconf in known_urlconfs():
+        for mounted in _by_path(urlconf, ENDPOINT):
+            for path in (mounted, f"{mounted}/"):
+                try:
+                    match = resolve(path, urlconf)
+                except Resolver404:
+                    continue
+                if not hasattr(match.func, ENDPOINT):
+                    yield str(getattr(urlconf, "__name__", urlconf)), path, match.route
+                    break
 
 
 @lru_cache(maxsize=128)

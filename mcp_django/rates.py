@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import re
 import time
 from contextlib import suppress
 from functools import lru_cache
@@ -10,6 +9,7 @@ from typing import Final
 
 from django.http import HttpRequest
 
+from .bounds import RATE
 from .sharedcache import cache
 
 __all__ = ["caller_of", "give_back", "hit", "hit_if_counted", "parse_rate"]
@@ -17,7 +17,6 @@ __all__ = ["caller_of", "give_back", "hit", "hit_if_counted", "parse_rate"]
 logger = logging.getLogger("mcp_django")
 
 PERIODS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-RATE: Final = re.compile(r"([0-9]+)/([smhd])")
 
 
 def caller_of(request: HttpRequest) -> str:

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 from weakref import WeakSet
 
 from django.contrib import admin
 from django.contrib.admin import sites as admin_sites
+from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.db.models import Model
 from django.db.models.base import ModelBase
@@ -14,7 +15,7 @@ from django.urls import URLPattern, re_path
 
 from .adminexposure import AdminExposure
 from .completions import Completer
-from .conf import settings
+from .conf import require_apps, settings
 from .context import MCPRequest
 from .exceptions import AlreadyRegistered, NotFound, NotRegistered, ToolError
 from .exposures import ModelExposure
@@ -87,6 +88,20 @@ def is_open(model: type[Model]) -> bool:
     return not issubclass(model, AbstractBaseSession) and not has_secret_key(model)
 
 
+class Mount(list[Any]):
+    """Patterns, name of the app and namespace, as ``path()`` takes them; ``include()`` finds what it takes by name."""
+
+    @property
+    def urlpatterns(self) -> Any:
+        """The patterns."""
+        return self[0]
+
+    @property
+    def app_name(self) -> Any:
+        """The name of the app, which becomes the namespace."""
+        return self[1]
+
+
 class MCPSite:
     """One MCP endpoint. The default site exposes the default admin site's models by itself (``AUTO_REGISTER``).
 
@@ -136,8 +151,13 @@ class MCPSite:
 
         Raises:
             AlreadyRegistered: a model is registered explicitly already.
+            ImproperlyConfigured: it is no model, or an abstract one.
         """
-        for model in [models] if isinstance(models, type) else models:
+        for model in [models] if isinstance(models, type | str) else models:
+            if not isinstance(model, ModelBase):
+                raise ImproperlyConfigured(f"{model!r} is no model: register takes the model's class.")
+            if model._meta.abstract:
+                raise ImproperlyConfigured(f"The model {model.__name__} is abstract: it has no rows to expose.")
             if model in self._registry:
                 raise AlreadyRegistered(f"The model {model._meta.label} is already registered with {self.name!r}.")
             self._registry[model] = exposure_class, options
@@ -399,15 +419,20 @@ class MCPSite:
     @property
     def urls(self) -> tuple[list[URLPattern], str, str]:
         """What ``path("mcp", site.urls)`` takes; it answers with and without a trailing slash, and never redirects."""
-        return self.get_urls(), "mcp_django", self.name
+        return Mount((self.get_urls(), "mcp_django", self.name))  # type: ignore[return-value]
 
     @property
     def sse_urls(self) -> tuple[list[URLPattern], str, str]:
         """What ``path("sse", site.sse_urls)`` takes: the transport of 2024-11-05, for clients that have no other."""
-        return self.get_urls(sse=True), "mcp_django_sse", f"{self.name}_sse"
+        return Mount((self.get_urls(sse=True), "mcp_django_sse", f"{self.name}_sse"))  # type: ignore[return-value]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Say to who mounts the site itself what to mount: Django calls it as a view."""
+        raise ImproperlyConfigured('Mount the urls of the site: path("mcp", mcp_django.site.urls).')
 
     def get_urls(self, *, sse: bool = False) -> list[URLPattern]:
         """Return the URL patterns of the endpoint, or of the older transport, relative to where they are mounted."""
+        require_apps("The MCP endpoint", "mcp_django", "oauth2_provider")
         from .transports import view
 
         files = view.file_urls(self)

@@ -17,7 +17,7 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in p
 
 LAYERS = {
     "protocol": "protocol",
-    "common": "addresses columns conf context converters costs elicitation exceptions expressions filtering indexes "
+    "common": "addresses bounds columns conf context converters costs elicitation exceptions expressions filtering indexes "
     "kinds labels languages lookups managers namedfilters narrowing ordering pages pagination patterns peers "
     "permissions plans queries questions rates relations relativedates repairs replaced rows schemas sealing sensitive "
     "serialized serializers sharedcache signin tickets uploads visibility hooks callmiddleware "
@@ -26,7 +26,7 @@ LAYERS = {
     "registry": "exposures adminexposure mounts sites decorators",
     "kernel": "server methods events models sessions streams threads",
     "edge": "transports oauth views setups",
-    "entry": "__init__ admin apps asgi checks testing management",
+    "entry": "__init__ admin apps asgi checks declarationchecks testing management",
 }
 RANKS = {module: rank for rank, modules in enumerate(LAYERS.values()) for module in modules.split()}
 

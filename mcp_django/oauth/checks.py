@@ -11,8 +11,9 @@ from django.apps import apps
 from django.conf import settings as django_settings
 from django.contrib.admin import AdminSite
 from django.contrib.auth import get_user_model
-from django.core.checks import CheckMessage, Error, Warning
+from django.core.checks import CheckMessage, Error, Info, Warning
 from django.core.exceptions import ImproperlyConfigured
+from django.http.request import validate_host
 from django.shortcuts import resolve_url
 from django.urls import (
     NoReverseMatch,
@@ -25,14 +26,16 @@ from django.urls import (
 )
 from django.utils.module_loading import import_string
 
+from ..bounds import nearest
 from ..conf import DEFAULTS, settings
 from ..context import MCPContext, MCPRequest
 from ..mounts import known_urlconfs, mounted_sites
 from ..signin import CREDENTIAL, OTPDevice, SignInFact, restore
 
-__all__ = ["CHECKS"]
+__all__ = ["CHECKS", "DEPLOYMENT_CHECKS"]
 
 AUTHENTICATION: Final = "mcp_django.oauth.bearer.BearerAuthentication"
+METADATA: Final = "mcp_django.oauth.metadata"
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 FACTS_HINT: Final = 'The default is ["mcp_django.signin.OTPDevice"].'
 OTP_MIDDLEWARE: Final = "django_otp.middleware.OTPMiddleware"
@@ -83,7 +86,30 @@ def check_base_url(**kwargs: Any) -> list[CheckMessage]:
     if parts.scheme == "http" and parts.hostname not in LOOPBACK and not django_settings.DEBUG:
         hint = "Serve the site by TLS: tokens and codes travel in these requests."
         found.append(Warning(f"BASE_URL {base!r} is not https.", hint=hint, id="mcp_django.W103"))
+    if not found[:1] or found[0].id == "mcp_django.W103":
+        found += _check_host(parts.hostname or "")
     return found
+
+
+def _check_host(host: str) -> Iterator[CheckMessage]:
+    # As Django takes them in DEBUG.
+    allowed = django_settings.ALLOWED_HOSTS or ([".localhost", *LOOPBACK] if django_settings.DEBUG else [])
+    if not validate_host(host, allowed) and not (":" in host and validate_host(f"[{host}]", allowed)):
+        text = f"The host of BASE_URL, {host!r}, is not in ALLOWED_HOSTS: Django answers its requests with 400."
+        hint = f"Add {host!r} to ALLOWED_HOSTS. A proxy that sends another Host header is the one reason not to."
+        yield Warning(text, hint=hint, id="mcp_django.W127")
+
+
+def check_proxy(**kwargs: Any) -> list[CheckMessage]:
+    """Check, for a deployment, that requests behind a proxy that ends TLS are known to be secure."""
+    is_https = str(settings.BASE_URL or "").startswith("https://")
+    if not is_https or django_settings.SECURE_PROXY_SSL_HEADER or not uses_oauth():
+        return []
+    text = "BASE_URL is https and SECURE_PROXY_SSL_HEADER is not set: behind a proxy requests look like http, and the "
+    text += "consent page refuses its own form (CSRF)."
+    hint = 'If a proxy ends TLS, set it, such as to ("HTTP_X_FORWARDED_PROTO", "https"). If the server itself does, or '
+    hint += "takes it from the proxy (uvicorn --proxy-headers), silence this check."
+    return [Warning(text, hint=hint, id="mcp_django.W128")]
 
 
 # Number, setting of the toolkit, what makes it unsafe, what then happens, the value to set.
@@ -127,6 +153,10 @@ def check_toolkit_settings(**kwargs: Any) -> list[CheckMessage]:
     """Check each setting of django-oauth-toolkit that would be unsafe."""
     if not uses_oauth() or not apps.is_installed("oauth2_provider"):
         return []
+    if not hasattr(django_settings, "OAUTH2_PROVIDER"):
+        text = "OAUTH2_PROVIDER is not set: the defaults of django-oauth-toolkit are not safe for MCP."
+        hint = "Set OAUTH2_PROVIDER = mcp_django.oauth.provider_settings(base_url=BASE_URL)."
+        return [finding(129, text, hint)]
     from oauth2_provider.settings import oauth2_settings
 
     return [
@@ -143,6 +173,8 @@ def check_toolkit_settings(**kwargs: Any) -> list[CheckMessage]:
 def check_toolkit(**kwargs: Any) -> list[CheckMessage]:
     """Check that the toolkit is there and works by this app's rules."""
     if not uses_oauth():
+        return []
+    if apps.is_installed("oauth2_provider") and not hasattr(django_settings, "OAUTH2_PROVIDER"):
         return []
     if not apps.is_installed("oauth2_provider"):
         return [finding(104, "oauth2_provider is not installed.", 'Add "oauth2_provider" to INSTALLED_APPS.')]
@@ -174,36 +206,19 @@ def check_toolkit(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_registration(**kwargs: Any) -> list[CheckMessage]:
-    """Check that registration has a known mode and limits that hold for all processes."""
+    """Check that what strangers may ask for has limits."""
     if not uses_oauth():
         return []
-    if settings.REGISTRATION not in ("open", "authenticated", "off"):
-        hint = 'It is "open", "authenticated" or "off".'
-        return [Error(f"REGISTRATION is {settings.REGISTRATION!r}.", hint=hint, id="mcp_django.E130")]
-    from ..rates import parse_rate
-
     found: list[CheckMessage] = []
     if settings.TOKEN_REFUSAL_RATE is None:
         text = "TOKEN_REFUSAL_RATE is None: anyone can try secrets, codes and tokens as fast as the server answers."
         found.append(finding(147, text, f"The default is {DEFAULTS['TOKEN_REFUSAL_RATE']!r}."))
-    else:
-        try:
-            parse_rate(settings.TOKEN_REFUSAL_RATE)
-        except (TypeError, ValueError) as error:
-            text = f"TOKEN_REFUSAL_RATE: {error}."
-            found.append(Error(text, hint="Periods are s, m, h and d.", id="mcp_django.E146"))
     if settings.REGISTRATION == "off":
         return found
     for name in ("REGISTRATION_RATE", "REGISTRATION_TOTAL_RATE"):
-        rate = getattr(settings, name)
-        if rate is None:
+        if getattr(settings, name) is None:
             hint = f"The default is {DEFAULTS[name]!r}."
             found.append(finding(131, f"{name} is None: anyone can fill the table of clients.", hint))
-            continue
-        try:
-            parse_rate(rate)
-        except ValueError as error:
-            found.append(Error(f"{name}: {error}.", hint="Periods are s, m, h and d.", id="mcp_django.E132"))
     return found
 
 
@@ -257,9 +272,9 @@ def _check_urlconf(name: str) -> Iterator[CheckMessage]:
             return
     except ImproperlyConfigured:  # Django's own checks say so
         return
-    if not _resolves("/.well-known/oauth-protected-resource"):
+    if not _is_metadata("/.well-known/oauth-protected-resource"):
         text = f"The metadata of the endpoint is not at the root of the URLconf {name!r}: clients cannot sign in."
-        hint = f'Add path("", include("mcp_django.oauth.urls")) to {name}.'
+        hint = f'Add path("", include("mcp_django.oauth.urls")) to {name}, before any pattern that takes every path.'
         yield Warning(text, hint=hint, id="mcp_django.W140")
     try:
         login = resolve_url(django_settings.LOGIN_URL)
@@ -278,8 +293,8 @@ def check_sign_in(**kwargs: Any) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     try:
         facts = settings.SIGN_IN_FACTS
-    except (ImportError, TypeError) as error:
-        return [Error(f"SIGN_IN_FACTS cannot be imported: {error}.", hint=FACTS_HINT, id="mcp_django.E143")]
+    except ImproperlyConfigured as error:
+        return [Error(str(error), hint=FACTS_HINT, id="mcp_django.E143")]
     for fact in facts:
         if not (isinstance(fact, type) and issubclass(fact, SignInFact) and fact.name) or fact.name == CREDENTIAL:
             text = f"SIGN_IN_FACTS has {fact!r}, which is no subclass of mcp_django.signin.SignInFact with a name."
@@ -349,6 +364,14 @@ def _resolves(path: str) -> bool:
     return True
 
 
+def _is_metadata(path: str) -> bool:
+    """Return whether the app's own documents are at the path, and not a page of the project or the toolkit's."""
+    try:
+        return bool(resolve(path).func.__module__ == METADATA)
+    except (Resolver404, ImproperlyConfigured, AttributeError):
+        return False
+
+
 def _has_introspection(patterns: Any) -> bool:
     """Return whether the toolkit's view is somewhere among these patterns, at whatever path."""
     return any(
@@ -359,6 +382,38 @@ def _has_introspection(patterns: Any) -> bool:
     )
 
 
+def check_scopes(**kwargs: Any) -> list[CheckMessage]:
+    """Check that clients can be granted the scopes that tools need."""
+    if not uses_oauth() or not apps.is_installed("oauth2_provider"):
+        return []
+    from oauth2_provider.settings import oauth2_settings
+
+    known = list(oauth2_settings.SCOPES)
+    text = "The tool {!r} needs the scope {!r}, which SCOPES of OAUTH2_PROVIDER does not have."
+    return [
+        finding(134, text.format(tool.name, scope), f"{nearest(scope, known)} There are {', '.join(known)}.".strip())
+        for site in _sites()
+        for tool in site.function_tools()
+        for scope in sorted(tool.scopes.difference(known))
+    ]
+
+
+def check_audience(**kwargs: Any) -> list[CheckMessage]:
+    """Tell, for a deployment, that users who are no staff cannot sign in for what is exposed to them."""
+    login = getattr(_login_view(), "__self__", None)
+    if not uses_oauth() or not isinstance(login, AdminSite):
+        return []
+    open_to_all = [
+        exposure for site in _sites() for exposure in site.exposures.values() if not hasattr(exposure, "model_admin")
+    ]
+    if not open_to_all:
+        return []
+    text = f"Only staff can sign in at LOGIN_URL, and {type(open_to_all[0]).__name__} does not ask users to be staff."
+    hint = "Set LOGIN_URL to a page for all users. If all of them are staff, silence this check."
+    return [Info(text, hint=hint, id="mcp_django.I135")]
+
+
+DEPLOYMENT_CHECKS: Final = (check_proxy, check_audience)
 CHECKS: Final = (
     check_base_url,
     check_toolkit,
@@ -366,6 +421,7 @@ CHECKS: Final = (
     check_registration,
     check_cache,
     check_schemes,
+    check_scopes,
     check_urls,
     check_sign_in,
 )

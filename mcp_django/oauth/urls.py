@@ -5,9 +5,14 @@ The endpoints answer with and without their last slash: a redirect would lose th
 
 from django.urls import include, path, re_path
 
-from ..transports.pages import access
-from . import registration, views
-from .metadata import DOCUMENTS, well_known
+from ..conf import require_apps
+
+# Without them the next import fails, and says neither why nor what to do.
+require_apps("mcp_django.oauth.urls", "mcp_django", "oauth2_provider")
+
+from ..transports.pages import access  # noqa: E402
+from . import registration, views  # noqa: E402
+from .metadata import DOCUMENTS, well_known  # noqa: E402
 
 __all__ = ["urlpatterns"]
 
