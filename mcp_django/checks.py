@@ -42,10 +42,8 @@ SCHEMA_METHODS: Final = ("set_schema", "set_tenant")
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
     """Check the names and the values of ``MCP_DJANGO``; while one is wrong, nothing else is looked at."""
     if wrong := faults():
-        return [
-            Error(fault.text, hint=fault.hint, id=f"mcp_django.{'E001' if fault.is_unknown else 'E008'}")
-            for fault in wrong
-        ]
+        unknown, value = "mcp_django.E001", "mcp_django.E008"
+        return [Error(fault.text, hint=fault.hint, id=unknown if fault.is_unknown else value) for fault in wrong]
     found: list[CheckMessage] = []
     if settings.MAX_WORKER_BODY_BYTES < settings.MAX_BODY_BYTES:
         text = "MCP_DJANGO: MAX_WORKER_BODY_BYTES is less than MAX_BODY_BYTES."

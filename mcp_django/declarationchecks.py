@@ -14,6 +14,7 @@ from django.core.checks import CheckMessage, Error, Info, Warning
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db.models import Model
 
+from .adminexposure import AdminExposure
 from .bounds import nearest
 from .exposures import ModelExposure
 from .indexes import is_served
@@ -197,12 +198,13 @@ def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
     if not isinstance(lookups, Mapping) or any(isinstance(given, str) for given in lookups.values()):
         text = f"{where.__name__}.filter_fields is {lookups!r}, which is no dict of lists."
         yield Error(text, hint='An example is {"status": ["exact", "in"]}.', obj=where, id="mcp_django.E023")
-    known = {name for name in dir(ModelExposure) if not name.startswith("_")}
+    known = {name for name in dir(AdminExposure) if not name.startswith("_")}
     used = {*_names(exposure, "fields"), *_names(exposure, "list_display"), *_names(exposure, "actions")}
     for base in where.__mro__[: where.__mro__.index(ModelExposure)]:
-        for name in vars(base) if not base.__module__.startswith("mcp_django.") else ():
-            meant = nearest(name, known, 0.85)
-            if name not in known | used and not name.startswith("_") and meant:
+        for name in vars(base) if base is not AdminExposure else ():
+            if name in known or name in used or name.startswith("_"):
+                continue
+            if meant := nearest(name, known, 0.85):
                 text = f"{where.__name__}.{name} is no option or hook of an exposure."
                 yield Warning(text, hint=meant.strip(), obj=where, id="mcp_django.W024")
 
@@ -285,7 +287,7 @@ def _check_actions(exposure: ModelExposure) -> Iterator[CheckMessage]:
             continue
         permissions = [item.rpartition(".")[2] for item in _permissions()]
         for permission in getattr(where, name).mcp_action.permissions:
-            known = [*USUAL_PERMISSIONS, *permissions]
+            known = [*USUAL_PERMISSIONS, *permissions, *_permissions()]
             owners = (exposure, getattr(exposure, "model_admin", None))
             if not any(hasattr(owner, f"has_{permission}_permission") for owner in owners) and (
                 permission.rpartition(".")[2] not in permissions and (hint := nearest(permission, known, 0.8))

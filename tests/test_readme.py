@@ -294,7 +294,9 @@ def test_the_options_and_hooks_of_exposures_are_those_of_the_class() -> None:
 
 def test_every_check_is_listed_and_every_listed_check_exists() -> None:
     listed = set(re.findall(r"`([EIW]\d{3})`", (ROOT / "docs" / "checks.md").read_text()))
-    code = "".join((ROOT / "mcp_django" / path).read_text() for path in ("checks.py", "oauth/checks.py"))
+    code = "".join(
+        (ROOT / "mcp_django" / path).read_text() for path in ("checks.py", "declarationchecks.py", "oauth/checks.py")
+    )
     numbers = {*re.findall(r"finding\((\d+)", code), *(str(rule[0]) for rule in RULES)}
     assert listed == {*re.findall(r"mcp_django\.([EIW]\d{3})", code), *(f"{kind}{n}" for kind in "EW" for n in numbers)}
     for number, name, *_ in RULES:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pytest
 from django import forms
 from django.core.exceptions import ImproperlyConfigured
-from django.test import override_settings
 
 from mcp_django import site
+from mcp_django.conf import settings
 from mcp_django.models import Session, Stream
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_superuser, make_user
@@ -216,8 +216,10 @@ def test_a_state_fits_its_caller_and_its_call_alone_and_ends_soon(client, asking
             caller.request("tools/call", **params, **answers)
         assert caught.value.code == -32602
     assert call(client, "send_parcel", **answers)["inputRequests"].keys() == {"town"}
-    with override_settings(MCP_DJANGO=MCP | {"QUESTION_TIMEOUT": -1}), pytest.raises(MCPError) as caught:
-        call(client, "send_parcel", **answers)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settings, "QUESTION_TIMEOUT", -1)  # the time is over
+        with pytest.raises(MCPError) as caught:
+            call(client, "send_parcel", **answers)
     assert caught.value.code == -32602
 
 

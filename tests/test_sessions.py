@@ -9,6 +9,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from mcp_django import sessions, site
+from mcp_django.conf import settings as own_settings
 from mcp_django.context import MCPContext, MCPRequest
 from mcp_django.events import hub
 from mcp_django.exceptions import NotFound
@@ -164,8 +165,10 @@ def test_use_keeps_a_session_alive_without_a_write_for_each_call(
     assert timezone.now() - seen < timedelta(minutes=1)
 
 
-@override_settings(MCP_DJANGO=MCP | {"SESSION_IDLE": -1})
-def test_a_session_without_a_row_is_idle_since_it_was_issued(request_: MCPRequest) -> None:
+def test_a_session_without_a_row_is_idle_since_it_was_issued(
+    request_: MCPRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_settings, "SESSION_IDLE", -1)  # the time is over
     text = open_session(request_, initialize())
     with pytest.raises(NotFound):
         find_session(request_, text)

@@ -6,6 +6,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
+from django.db import DatabaseError
 
 from ..mounts import mounted_sites
 from ..oauth.resource import endpoints, resource_url
@@ -20,13 +21,15 @@ def find_user(name: str) -> Any:
     """Return the active user who signs in with this name.
 
     Raises:
-        CommandError: there is none.
+        CommandError: there is none, or no table of users.
     """
     model = get_user_model()
     try:
         person = model._default_manager.get_by_natural_key(name)
     except model.DoesNotExist:
         raise CommandError(f"There is no user {name!r}.") from None
+    except DatabaseError as error:
+        raise CommandError(f"The database says: {error}. If it has no tables yet, run manage.py migrate.") from None
     if not person.is_active:
         raise CommandError(f"The user {name!r} is not active.")
     return person
