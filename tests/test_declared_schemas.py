@@ -105,7 +105,7 @@ def test_a_list_of_tools_costs_no_more_than_before() -> None:
     assert len(json.dumps(generic, separators=(",", ":"))) < 8_000
 
 
-@pytest.mark.parametrize(("value", "expected"), [("full", []), ("plain", []), ("text", ["mcp_django.E030"])])
+@pytest.mark.parametrize(("value", "expected"), [("full", []), ("plain", []), ("text", ["mcp_django.E008"])])
 def test_the_setting_is_checked(value: str, expected: list[str]) -> None:
     with override_settings(MCP_DJANGO={**MIXED, "SCHEMAS": value}):
-        assert [found.id for found in run_checks() if found.id == "mcp_django.E030"] == expected
+        assert [found.id for found in run_checks() if found.id == "mcp_django.E008"] == expected
