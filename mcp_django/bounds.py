@@ -6,7 +6,6 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Final
 
 from django.utils.functional import Promise
@@ -43,9 +42,16 @@ class Kind:
 
 def nearest(name: Any, known: Iterable[str], least: float = 0.6) -> str:
     """Return " Did you mean ...?" with the nearest of the names, or "" where none is as near as ``least`` (to 1)."""
+    found = _closest(str(name), known, least)
+    return f" Did you mean {found!r}?" if found is not None else ""
+
+
+def _closest(name: str, known: Iterable[str], least: float) -> str | None:
+    from difflib import get_close_matches  # only where something is wrong
+
     by_lower = {item.lower(): item for item in known}
-    found = get_close_matches(str(name).lower(), by_lower, 1, least)
-    return f" Did you mean {by_lower[found[0]]!r}?" if found else ""
+    found = get_close_matches(name.strip().lower(), by_lower, 1, least)
+    return by_lower[found[0]] if found else None
 
 
 def _as_flag(value: Any) -> Any:
@@ -103,11 +109,10 @@ def rate() -> Kind:
 def choice(*names: str) -> Kind:
     """One of the names."""
     words = f"{', '.join(f'{name!r}' for name in names[:-1])} or {names[-1]!r}"
-    by_lower = {name.lower(): name for name in names}
 
     def meant(value: Any) -> Any:
-        found = get_close_matches(str(value).strip().lower(), by_lower, 1, 0.5)
-        return by_lower[found[0]] if found else UNKNOWN
+        found = _closest(str(value), names, 0.5)
+        return UNKNOWN if found is None else found
 
     return Kind(words, lambda value: isinstance(value, str) and value in names, meant)
 
