@@ -6,6 +6,7 @@ become an HTTP challenge for the client program. JSON-RPC errors live in :mod:`m
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from django.core.exceptions import ImproperlyConfigured
@@ -22,6 +23,7 @@ __all__ = [
     "InsufficientScope",
     "NotFound",
     "NotRegistered",
+    "Reason",
     "ToolError",
     "Unreadable",
 ]
@@ -65,12 +67,25 @@ class NotFound(Exception):
     """What was asked for does not exist for this caller, whether it is missing, filtered out or forbidden."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why credentials are refused: ``seen`` and ``remedy`` are for the log, ``told`` is for who presented them.
+
+    ``told`` is "" where the caller may not know. ``remedy`` is one fixed text for each cause; ``seen`` has the details,
+    and never the credentials.
+    """
+
+    seen: str
+    remedy: str
+    told: str = ""
+
+
 class AuthenticationFailed(Exception):
     """The credentials of the request are missing (``invalid=False``) or not acceptable (``invalid=True``)."""
 
-    def __init__(self, *, invalid: bool) -> None:
+    def __init__(self, *, invalid: bool, reason: Reason | None = None) -> None:
         super().__init__("invalid token" if invalid else "no token")
-        self.invalid = invalid
+        self.invalid, self.reason = invalid, reason
 
 
 class InsufficientScope(Exception):

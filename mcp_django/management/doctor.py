@@ -21,6 +21,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 from ..oauth.resource import same_resource
+from ..oauth.text import plain
 from ..protocol.modern import CAPABILITIES_KEY, CLIENT_KEY, VERSION_KEY
 from ..protocol.versions import MODERN
 
@@ -65,6 +66,15 @@ class Answer:
     def text(self) -> str:
         """The body as text."""
         return self.body.decode(errors="replace")
+
+    @property
+    def message(self) -> str:
+        """What the endpoint says of a refusal, after a space; "" where it is not the endpoint that answers."""
+        try:
+            said = plain(json.loads(self.body)["error"]["message"], 300)
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return ""
+        return f" It says: {said}." if said else ""
 
     def document(self, what: str, remedy: str) -> dict[str, Any]:
         """Return the body as a JSON object.
@@ -222,7 +232,7 @@ class Doctor:
         if answer.status == 200:
             return "anyone can call it: AUTHENTICATION_CLASSES is empty"
         if answer.status != 401:
-            raise Failed(f"It answers {answer.status} with {answer.kind}.", self._remedy(answer))
+            raise Failed(f"It answers {answer.status} with {answer.kind}.{answer.message}", self._remedy(answer))
         found = re.search(r'resource_metadata="([^"]+)"', answer.headers.get("WWW-Authenticate", ""))
         if found is None:
             raise Failed(

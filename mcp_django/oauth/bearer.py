@@ -13,11 +13,13 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.common import Request as OAuthRequest
 from rest_framework.authentication import BaseAuthentication
 
-from ..exceptions import AuthenticationFailed
+from ..exceptions import AuthenticationFailed, Reason
+from ..models import TokenFacts
 from ..signin import is_current
 from .facts import checksum_of, facts_of
 from .resource import same_resource
 from .scopes import expand, join
+from .text import plain
 from .tokenplan import TokenRow, find_token, plannable
 
 __all__ = ["BearerAuthentication", "Token", "challenge", "verify"]
@@ -28,6 +30,25 @@ QUERY: Final = 500
 # token68 of RFC 7235, section 2.1: neither a comma nor a space, so two joined credentials are none.
 CREDENTIALS: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 UNQUOTABLE: Final = re.compile(r'[^\x20-\x7e]|["\\]')
+# Whoever presents a token that is stored here holds its secret and may know why it is refused. An unknown token tells
+# nobody anything.
+SIGN_IN_AGAIN: Final = "The client has to sign in again; a token of mcp_token has to be made anew."
+REVOKED: Final = "The token was revoked, or has expired and was removed. Sign in again."
+MALFORMED: Final = Reason(
+    "the Authorization header is not Bearer and one token",
+    "Look at how the client's configuration writes the header.",
+    "The Authorization header must be Bearer, a space and one token.",
+)
+UNKNOWN: Final = Reason(
+    "the token is not known here", f"Is it for another site, or from before a database was reset? {SIGN_IN_AGAIN}"
+)
+FORMER: Final = Reason("the token was revoked or replaced, or has expired and was removed", SIGN_IN_AGAIN, REVOKED)
+FOR_REGISTRATION: Final = Reason(
+    "the token is for the registration of clients",
+    "Reading data takes a token that a user agreed to.",
+    "The token is for the registration of clients alone.",
+)
+NOT_ACCEPTED: Final = Reason("OAUTH2_VALIDATOR_CLASS does not accept the token", "Its own rules say why.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +100,12 @@ class BearerAuthentication(BaseAuthentication):
         if header is None:
             return None
         if len(header) > MAX_HEADER or not header.strip():
-            raise AuthenticationFailed(invalid=True)
+            raise AuthenticationFailed(invalid=True, reason=MALFORMED)
         if header.split(maxsplit=1)[0].lower() != "bearer":
             return None
         match = CREDENTIALS.fullmatch(header.strip())
         if match is None:
-            raise AuthenticationFailed(invalid=True)
+            raise AuthenticationFailed(invalid=True, reason=MALFORMED)
         return verify(match[1], request.mcp.resource)
 
 
@@ -95,25 +116,69 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
     Restriction) and to an active user, who has the password that they had then.
 
     Raises:
-        AuthenticationFailed: any of it does not hold; which, the caller is not told.
+        AuthenticationFailed: any of it does not hold. Of a token that is not in the database its reason tells nothing.
     """
     checksum = checksum_of(token)
     row, is_stored = (find_token(checksum), True) if plannable() else _ask_toolkit(token, resource)
-    if row is None or row.user is None or not row.user.is_active:
-        raise AuthenticationFailed(invalid=True)
+    if row is None:
+        raise AuthenticationFailed(invalid=True, reason=_why_not_found(checksum, resource))
+    return _accept(row, resource, checksum if is_stored else "")
+
+
+def _accept(row: TokenRow, resource: str, checksum: str) -> tuple[AbstractBaseUser, Token]:
+    if row.user is None or not row.user.is_active:
+        raise AuthenticationFailed(invalid=True, reason=_of_nobody(row))
     if row.expires is None or timezone.now() >= row.expires:
-        raise AuthenticationFailed(invalid=True)
+        raise AuthenticationFailed(invalid=True, reason=_expired(row))
     scopes = row.scope.split()
     # A registration token manages a client: it is no one's permission to read data.
     if oauth2_settings.DCR_REGISTRATION_SCOPE in scopes:
-        raise AuthenticationFailed(invalid=True)
+        raise AuthenticationFailed(invalid=True, reason=FOR_REGISTRATION)
     if not any(same_resource(bound, resource) for bound in row.resource or ()):
-        raise AuthenticationFailed(invalid=True)
+        raise AuthenticationFailed(invalid=True, reason=_for_another(row, resource))
     facts = {} if row.facts is None else row.facts
     if not isinstance(facts, dict) or not is_current(row.user, facts):
-        raise AuthenticationFailed(invalid=True)
-    kept = checksum if is_stored else ""
-    return row.user, Token(expand(scopes), row.client_id, row.expires, kept, facts)
+        raise AuthenticationFailed(invalid=True, reason=_before_password(row))
+    return row.user, Token(expand(scopes), row.client_id, row.expires, checksum, facts)
+
+
+# Why a token is refused
+
+
+def _why_not_found(checksum: str, resource: str) -> Reason:
+    """Return why nothing was found for a token: what is kept beside tokens stays a while longer than they do."""
+    row = None if plannable() else find_token(checksum)
+    if row is None:
+        return FORMER if TokenFacts._default_manager.filter(pk=checksum).exists() else UNKNOWN
+    try:
+        _accept(row, resource, "")
+    except AuthenticationFailed as failure:
+        return failure.reason or NOT_ACCEPTED
+    return NOT_ACCEPTED
+
+
+def _of_nobody(row: TokenRow) -> Reason:
+    if row.user is None:
+        return Reason("the token belongs to no user", "A user has to agree to it.", "The token belongs to no user.")
+    return Reason(f"the user of the token ({row.user.pk}) is not active", "Activate the user, or leave it so.", REVOKED)
+
+
+def _expired(row: TokenRow) -> Reason:
+    since = "" if row.expires is None else f" at {row.expires.isoformat(timespec='seconds')}"
+    remedy = f"Clients refresh it by themselves. {SIGN_IN_AGAIN}"
+    return Reason(f"the token expired{since}", remedy, f"The token expired{since}. Refresh it, or sign in again.")
+
+
+def _for_another(row: TokenRow, resource: str) -> Reason:
+    bound = plain(" and ".join(map(str, row.resource or ())), 300) or "no endpoint"
+    told = f"The token is for {bound}; this endpoint is {resource}. Sign in again for this one."
+    return Reason(f"the token is for {bound}, this request came to {resource}", "Is BASE_URL right?", told)
+
+
+def _before_password(row: TokenRow) -> Reason:
+    assert row.user is not None
+    seen = f"the token is older than the password of its user ({row.user.pk})"
+    return Reason(seen, f"REVOKE_ON_PASSWORD_CHANGE ends such tokens. {SIGN_IN_AGAIN}", REVOKED)
 
 
 def _ask_toolkit(token: str, resource: str) -> tuple[TokenRow | None, bool]:

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from django.conf import settings as django_settings
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import DisallowedHost, ImproperlyConfigured
 from django.http import HttpRequest
 from django.urls import get_script_prefix
 
 from .. import mounts
 from ..conf import settings
+from .clients import LOOPBACK, is_loopback
 
 if TYPE_CHECKING:
     from ..sites import MCPSite
 
 __all__ = [
+    "came_to",
     "canonical",
     "default_resource",
     "endpoints",
@@ -39,20 +41,45 @@ WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 # What a path may hold as it is (RFC 3986, section 3.3).
 UNQUOTED: Final = "/:@!$&'()*+,;="
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+# Scheme, host, port and path.
+Parts = tuple[str, str, int | None, str]
 
 
 def origin(request: HttpRequest | None) -> str:
     """Return scheme, host and port of this server, with no trailing slash.
+
+    While developing (``DEBUG``), this machine goes by each of its names: the one that was asked for is returned.
 
     Raises:
         ImproperlyConfigured: ``BASE_URL`` is not set, and there is no request, or ``DEBUG`` is off, where a Host header
             must not decide what a token is good for.
     """
     if settings.BASE_URL:
-        return str(settings.BASE_URL).rstrip("/")
+        base = str(settings.BASE_URL).rstrip("/")
+        return base if request is None or not django_settings.DEBUG else _as_asked(base, request)
     if request is None or not django_settings.DEBUG:
         raise ImproperlyConfigured("MCP_DJANGO['BASE_URL'] is not set.")
     return f"{request.scheme}://{request.get_host()}"
+
+
+def _as_asked(base: str, request: HttpRequest) -> str:
+    try:
+        asked = _named_by_host(base, request)
+    except DisallowedHost:
+        return base
+    return asked if same_resource(asked, base) and is_loopback(asked) else base
+
+
+def _named_by_host(base: str, request: HttpRequest) -> str:
+    # A proxy may have taken TLS off, so the request does not know the scheme.
+    return f"{base.partition('://')[0]}://{request.get_host()}"
+
+
+def came_to(request: HttpRequest) -> str | None:
+    """Return the origin that the request came to by its ``Host``, where ``BASE_URL`` names another one."""
+    base = origin(request)
+    asked = _named_by_host(base, request)
+    return None if same_resource(asked, base) else asked
 
 
 def script_prefix() -> str:
@@ -99,13 +126,22 @@ def mounted_path(path: str) -> str:
 
 
 def same_resource(a: str, b: str) -> bool:
-    """Tell whether two URLs name one resource: equal but for the case of scheme and host, a default port, a slash."""
-    first = _normalise(a)
-    return first is not None and first == _normalise(b)
+    """Tell whether two URLs name one resource: equal but for the case of scheme and host, a default port, a slash.
+
+    While developing (``DEBUG``), all names of this machine are one host.
+    """
+    first, second = _normalise(a), _normalise(b)
+    if first is None or second is None:
+        return False
+    return first == second or (django_settings.DEBUG and _is_this_machine(first, second))
+
+
+def _is_this_machine(first: Parts, second: Parts) -> bool:
+    return {first[1], second[1]} <= LOOPBACK and (first[0], *first[2:]) == (second[0], *second[2:])
 
 
 @lru_cache(maxsize=1024)
-def _normalise(url: str) -> tuple[str, str, int | None, str] | None:
+def _normalise(url: str) -> Parts | None:
     # urlsplit drops tabs, line ends and leading spaces without a word.
     if not url.isprintable() or " " in url:
         return None

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from django.conf import settings as django_settings
 from django.db import router, transaction
 from django.db.models import F, Subquery
 from django.http import HttpRequest
@@ -236,7 +237,8 @@ class MCPValidator(OAuth2Validator):
     def _check_and_set_request_resource(self, request: OAuthRequest) -> None:
         """Bind the token to endpoints in their own spelling, so that a slash or a port is no other resource."""
         asked = [value for key, value in request.decoded_body or [] if key == "resource"]
-        request.resource = check_resources(asked, _HeadersOnly(request.headers)) if asked else []
+        found = check_resources(asked, _HeadersOnly(request.headers)) if asked else []
+        request.resource = _as_granted(found, request) if found and django_settings.DEBUG else found
         super()._check_and_set_request_resource(request)
         request.resource = request.resource or check_resources([], _HeadersOnly(request.headers))
 
@@ -254,6 +256,16 @@ class MCPValidator(OAuth2Validator):
 def _family_of(code: str) -> UUID:
     """Return the family of the tokens made from a code: computed, so that a code once used needs no record."""
     return UUID(bytes=hashlib.sha256(b"mcp_django.oauth code " + code.encode()).digest()[:16])
+
+
+def _as_granted(resources: list[str], request: OAuthRequest) -> list[str]:
+    """Return the endpoints in the spelling of the grant, which may have another name of this machine."""
+    row = getattr(request, "refresh_token_instance", None)
+    if row is None:
+        row = get_grant_model().objects.filter(code=request.code or "", application=request.client).first()
+    granted = (row.resource if row is not None else None) or []
+    same = resource.same_resource
+    return [next((url for url in granted if same(url, item)), item) for item in resources]
 
 
 def _is_over(row: Any) -> bool:

@@ -64,6 +64,9 @@ SESSION: Final = SESSION_HEADER.lower()
 LAST_EVENT: Final = LAST_EVENT_HEADER.lower()
 # Methods whose work is the project's rows and functions.
 QUERYING: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
+# For the log: what mends a refusal.
+NEEDS_ASGI: Final = "Streams need an ASGI server: uvicorn or daphne."
+NO_SESSION: Final = "Clients that have none go on without it; SESSIONS turns them on."
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,7 @@ def enter_session(exchange: "Exchange", text: str | None) -> Response | None:
     try:
         exchange.session = find_session(exchange.request, text)
     except NotFound:
-        return exchange.refuse(404, "Session not found")
+        return exchange.session_not_found()
     exchange.request.mcp.session = exchange.session
     return None
 
@@ -199,9 +202,15 @@ def _run_call(exchange: "Exchange", call: Call, message: bytes) -> Outcome:
             return _with_session(exchange, call, exchange.respond(outcome))
         case Listen():
             if not (exchange.can_stream and exchange.accepts_events):
-                return exchange.refuse(406, f"{call.method} is answered with {EVENTS}")
+                return _cannot_listen(exchange, call)
             return Listening(call, outcome)
     return Pending(call, outcome, message)
+
+
+def _cannot_listen(exchange: "Exchange", call: Call) -> Response:
+    if exchange.can_stream:
+        return exchange.not_acceptable(EVENTS)
+    return exchange.refuse(406, f"{call.method} is answered with {EVENTS}, which this server cannot send", NEEDS_ASGI)
 
 
 def take_notification(exchange: "Exchange", call: Call) -> None:
@@ -310,20 +319,21 @@ def _as_reply(outcome: Reply | Asked | Listen) -> Reply:
 def take_get(exchange: "Exchange", body: bytes) -> Outcome:
     """Open the session's stream of changes, or go on with the stream of a call (``Last-Event-ID``)."""
     if not exchange.can_stream:
-        return exchange.not_allowed("This server cannot stream")
+        return exchange.not_allowed("This server cannot stream", NEEDS_ASGI)
     refusal = enter_session(exchange, _session_id(exchange))
     if refusal is not None or exchange.session is None:
-        return refusal or exchange.not_allowed("Without a session there is nothing to stream")
+        return refusal or exchange.not_allowed("Without a session there is nothing to stream", NO_SESSION)
     _check_version(exchange)
     if not exchange.accepts_events:
-        return exchange.refuse(406, f"Accept must admit {EVENTS}")
+        return exchange.not_acceptable(EVENTS)
     if LAST_EVENT not in exchange.headers:
         return Changes(exchange.session, missed=False)
     event = parse_event_id(exchange.header(LAST_EVENT) or "")
     if event is not None and event[0] == exchange.session.id:
         return Changes(exchange.session, missed=True)
     if event is None or not owns(exchange.session, event[0]):
-        return exchange.refuse(400, "Last-Event-ID is none of this session's events")
+        remedy = "The stream is over: STREAM_MAX_AGE says how long it is kept."
+        return exchange.refuse(400, "Last-Event-ID is none of this session's events", remedy)
     return Following(*event, exchange.session.version)
 
 
@@ -339,7 +349,7 @@ def take_delete(exchange: "Exchange", body: bytes) -> Outcome:
     """End the session."""
     refusal = enter_session(exchange, _session_id(exchange))
     if refusal is not None or exchange.session is None:
-        return refusal or exchange.not_allowed("Without a session there is nothing to end")
+        return refusal or exchange.not_allowed("Without a session there is nothing to end", NO_SESSION)
     _check_version(exchange)
     exchange.session.end()
     return Response(204, headers=exchange.cors())

@@ -6,11 +6,13 @@ The order is the one clients rely on (a probe without a token is told how to get
 host, origin, size; then the token; then method, content type, and the message itself.
 """
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final, TypeVar
 
+from django.conf import settings as django_settings
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import DisallowedHost
 from django.db import Error as DatabaseUnavailable
@@ -19,17 +21,18 @@ from rest_framework.exceptions import APIException
 
 from ..conf import settings
 from ..context import MCPRequest
-from ..exceptions import AuthenticationFailed, InsufficientScope
+from ..exceptions import AuthenticationFailed, InsufficientScope, Reason
 from ..methods.base import log_failure
 from ..oauth.bearer import challenge
-from ..oauth.resource import metadata_url, origin, own_resource
-from ..oauth.scopes import ADMIN, default_scopes, expand
+from ..oauth.resource import came_to, metadata_url, origin, own_resource
+from ..oauth.scopes import ADMIN, default_scopes, expand, join
+from ..oauth.text import plain
 from ..oauth.usage import note_use
 from ..protocol.eras import Call
-from ..protocol.errors import InternalError, InvalidRequest
+from ..protocol.errors import InternalError, InvalidRequest, ProtocolError
 from ..protocol.http import Response, accepts, allowed_methods, body_length, is_json, origin_allowed
 from ..protocol.inbound import Rejected
-from ..protocol.messages import encode, error_response
+from ..protocol.messages import Id, decode, encode, error_response, readable_id
 from ..protocol.modern import VERSION_HEADER
 from ..rates import caller_of
 from ..server import Reply
@@ -41,6 +44,16 @@ from ..uploads import upload_storage
 from .dispatch import EVENTS, JSON, Outcome, rejection, take_delete, take_get, take_post
 from .limits import LimitExceeded, body_room, concurrent, count_call, streaming
 from .pages import endpoint_page, error_page, wants_page
+from .refusals import (
+    AMBIGUOUS,
+    IS_IT_RIGHT,
+    NO_TOKEN,
+    NOT_ACTIVE,
+    NOT_SAID,
+    OTHER_SCHEME,
+    TWO_TOKENS,
+    report,
+)
 from .request import build_request, headers_of
 
 __all__ = ["DJANGOS_REQUEST", "SHORT_BODY", "Exchange"]
@@ -55,6 +68,8 @@ CORS_REQUEST_HEADERS: Final = (
     "Authorization, Content-Type, Accept, MCP-Protocol-Version, Mcp-Method, Mcp-Name, Mcp-Session-Id, Last-Event-ID"
 )
 CORS_RESPONSE_HEADERS: Final = "Mcp-Session-Id, WWW-Authenticate"
+# Characters of a client's header that it is told.
+SHOWN: Final = 100
 
 
 class Exchange:
@@ -84,6 +99,7 @@ class Exchange:
         self.began = time.monotonic()
         self._places = ExitStack()
         self._is_admitted = False
+        self._body = b""
 
     def header(self, name: str) -> str | None:
         """Return the value of a header, None when it is absent or given more than once."""
@@ -120,7 +136,7 @@ class Exchange:
         try:
             self._places.enter_context(streaming(self.caller))
         except LimitExceeded as limit:
-            return self.refuse(429, "Too many open streams", {"Retry-After": str(limit.retry_after)})
+            return self._over(limit, "Too many open streams")
         return None
 
     # Before the body
@@ -130,42 +146,55 @@ class Exchange:
         try:
             self.request.get_host()
             return self._refusal_at_the_door()
-        except DisallowedHost:
-            return self.refuse(400, "Host not allowed")
+        except DisallowedHost as error:
+            remedy = "Add the host to ALLOWED_HOSTS if clients reach the server by it."
+            return self.refuse(400, "Host not allowed", remedy, seen=str(error).partition(". You may")[0])
         except Exception as error:
             return self.failed(error)
 
     def _refusal_at_the_door(self) -> Response | None:
         if len(self.headers.get("origin", [])) > 1 or not self._origin_allowed():
-            return self.refuse(403, "Origin not allowed")
+            given = ", ".join(self.headers["origin"])
+            remedy = "Add the origin to ALLOWED_ORIGINS if pages of it may call the endpoint."
+            return self.refuse(403, "Origin not allowed", remedy, seen=f"the Origin {given!r} is not allowed")
         if self.request.method == "OPTIONS" and "access-control-request-method" in self.headers:
             return Response(204, headers=self.cors() | {"Access-Control-Max-Age": "600"})
         try:
             length = body_length(self.header("content-length"))
         except ValueError:
-            return self.refuse(400, "Content-Length is not a number")
+            return self.refuse(400, "Content-Length is not a number", "The client or a proxy breaks HTTP.")
         if len(self.headers.get("content-length", [])) > 1:
-            return self.refuse(400, "Content-Length is given twice")
+            return self.refuse(400, "Content-Length is given twice", "The client and a proxy may add one each.")
         if length is not None and length > settings.MAX_BODY_BYTES:
             return self.too_large()
-        return endpoint_page(self.request, self.resource_path) if self.wants_page else None
+        return self._page() if self.wants_page else None
+
+    def _page(self) -> Response:
+        elsewhere = came_to(self.request) if django_settings.DEBUG else None
+        if elsewhere is not None:
+            named = origin(self.request)
+            report(200, f"the page was opened at {elsewhere}, and BASE_URL sends clients to {named}", IS_IT_RIGHT)
+        return endpoint_page(self.request, self.resource_path, elsewhere)
 
     def too_large(self) -> Response:
         """Return the answer to a body over ``MAX_BODY_BYTES``."""
         hint = "; create_upload gives a URL for a file" if upload_storage() is not None else ""
-        return self.refuse(413, f"The body is larger than {settings.MAX_BODY_BYTES} bytes{hint}")
+        remedy = "Raise MAX_BODY_BYTES if clients have to send more."
+        return self.refuse(413, f"The body is larger than {settings.MAX_BODY_BYTES} bytes{hint}", remedy)
 
     def too_long(self) -> Response:
         """Return the answer to a read that took longer than ``CALL_TIMEOUT``."""
-        return self.refuse(503, f"The call took longer than {settings.CALL_TIMEOUT} s", {"Retry-After": "5"})
+        remedy = "Make what is called faster, or raise CALL_TIMEOUT."
+        return self.refuse(503, f"The call took longer than {settings.CALL_TIMEOUT} s", remedy, {"Retry-After": "5"})
 
     def busy(self) -> Response:
         """Return the answer to a call for which no thread was free within ``QUEUE_TIMEOUT``."""
-        return self.refuse(503, BUSY, {"Retry-After": "5"})
+        return self.refuse(503, BUSY, "Run more workers, or raise THREADS and SLOW_THREADS.", {"Retry-After": "5"})
 
     def too_slow(self) -> Response:
         """Return the answer to a body that did not arrive within ``BODY_TIMEOUT``."""
-        return self.refuse(408, "The body did not arrive in time", {"Connection": "close"})
+        remedy = "BODY_TIMEOUT bounds it; a proxy that holds bodies back must be faster."
+        return self.refuse(408, "The body did not arrive in time", remedy, {"Connection": "close"})
 
     def _origin_allowed(self) -> bool:
         given = self.header("origin")
@@ -185,12 +214,27 @@ class Exchange:
             "Access-Control-Expose-Headers": CORS_RESPONSE_HEADERS,
         }
 
-    def refuse(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-        """Answer a request that is no JSON-RPC message yet: an error without an id, or a page to a browser."""
+    def refuse(
+        self, status: int, message: str, remedy: str, headers: Mapping[str, str] | None = None, *, seen: str = ""
+    ) -> Response:
+        """Answer a request that is not looked into as a message: by an error, or by a page to a browser.
+
+        The log gets ``seen``, or else the message, and ``remedy``, which is one fixed text for each cause.
+        """
+        report(status, seen or message, remedy)
         if self.wants_page:
             return error_page(status, message, self.request)
-        body = encode(error_response(None, InvalidRequest(message), modern=True))
+        body = encode(error_response(self._identifier(), InvalidRequest(message), modern=True))
         return Response(status, body, headers=dict(headers or {}))
+
+    def _identifier(self) -> Id | None:
+        """Return the id of the request that is refused, if it was read: some clients show no error without it."""
+        if len(self._body) > SHORT_BODY:
+            return None
+        try:
+            return readable_id(decode(self._body))
+        except ProtocolError:
+            return None
 
     @property
     def body_is_short(self) -> bool:
@@ -214,6 +258,7 @@ class Exchange:
 
     def answer(self, body: bytes) -> Outcome | Handover[Outcome]:
         """Authenticate, read the message, run it: the whole answer, or what has to be done elsewhere first."""
+        self._body = body
         return self.guarded(lambda: self._answer(body))
 
     def _answer(self, body: bytes) -> Outcome | Handover[Outcome]:
@@ -245,15 +290,29 @@ class Exchange:
         except AuthenticationFailed as error:
             return self._unauthorized(error)
         except LimitExceeded as limit:
-            return self.refuse(429, "Too many calls", {"Retry-After": str(limit.retry_after)})
+            return self._over(limit, "Too many calls")
         except Rejected as rejected:
             return self.respond(rejection(rejected))
         except Exception as error:
             return self.failed(error)
 
-    def not_allowed(self, reason: str = "This endpoint takes POST") -> Response:
+    def _over(self, limit: LimitExceeded, message: str) -> Response:
+        told = f"{message}. Try again in {limit.retry_after} s"
+        headers = {"Retry-After": str(limit.retry_after)}
+        remedy = f"Raise {limit.setting} if this is fair use."
+        return self.refuse(429, told, remedy, headers, seen=f"{self.caller}: {message}")
+
+    def not_allowed(
+        self, reason: str = "This endpoint takes POST", remedy: str = "Clients send POST.", allowed: str = ""
+    ) -> Response:
         """Return the answer to a method that there is nothing for."""
-        return self.refuse(405, reason, {"Allow": self.allowed})
+        seen = f"{plain(self.request.method, SHOWN)}: {reason}"
+        return self.refuse(405, reason, remedy, {"Allow": allowed or self.allowed}, seen=seen)
+
+    def session_not_found(self) -> Response:
+        """Return the answer to the id of a session that this caller does not have."""
+        told = "Session not found. Begin a new one with initialize"
+        return self.refuse(404, told, "It ended, was unused for SESSION_IDLE, or is another user's.")
 
     def failed(self, error: Exception) -> Response:
         """Answer for what failed outside of a call, such as a database that is not there; it is logged under an id."""
@@ -269,7 +328,7 @@ class Exchange:
         request, context = self.request, self.request.mcp
         resource = own_resource(request, self.resource_path)
         if resource is None:
-            raise AuthenticationFailed(invalid=True)
+            raise AuthenticationFailed(invalid=True, reason=AMBIGUOUS)
         context.resource = resource
         try:
             user, auth = self._credentials()
@@ -294,26 +353,37 @@ class Exchange:
         if not classes:
             return AnonymousUser(), None
         if len(self.headers.get("authorization", [])) > 1:
-            raise AuthenticationFailed(invalid=True)
+            raise AuthenticationFailed(invalid=True, reason=TWO_TOKENS)
         for authenticator in classes:
             try:
                 found = authenticator().authenticate(self.request)
-            except APIException:
-                raise AuthenticationFailed(invalid=True) from None
+            except APIException as error:
+                seen = f"{authenticator.__name__} refuses the credentials: {error.get_codes()}"
+                reason = Reason(seen, "That authentication class has the rules.")
+                raise AuthenticationFailed(invalid=True, reason=reason) from None
             if found is not None:
                 if not found[0].is_active:
-                    raise AuthenticationFailed(invalid=True)
+                    raise AuthenticationFailed(invalid=True, reason=NOT_ACTIVE)
                 return found
-        raise AuthenticationFailed(invalid=bool(self.headers.get("authorization")))
+        given = bool(self.headers.get("authorization"))
+        raise AuthenticationFailed(invalid=given, reason=OTHER_SCHEME if given else NO_TOKEN)
 
     def check_types(self) -> Response | None:
         if not is_json(self.header("content-type")):
-            return self.refuse(415, f"The content type must be {JSON}")
+            given = plain(",".join(self.headers.get("content-type", ())), SHOWN) or "nothing"
+            remedy = "The client's configuration or a proxy sends another Content-Type."
+            return self.refuse(415, f"The content type must be {JSON}, not {given}", remedy)
         if self.headers.get("content-encoding"):
-            return self.refuse(415, "The body must not be encoded")
+            return self.refuse(415, "The body must not be encoded", "The client or a proxy compresses it.")
         if not (accepts(self.accept, JSON) or self.accepts_events):
-            return self.refuse(406, f"Accept must admit {JSON} and {EVENTS}")
+            return self.not_acceptable(f"{JSON} and {EVENTS}")
         return None
+
+    def not_acceptable(self, types: str) -> Response:
+        """Return the answer to a client that takes none of these media types."""
+        given = plain(self.accept, SHOWN) or "nothing"
+        remedy = "The client's configuration or a proxy sends another Accept."
+        return self.refuse(406, f"Accept must admit {types}, and is {given}", remedy)
 
     @cached_property
     def accept(self) -> str | None:
@@ -327,23 +397,38 @@ class Exchange:
 
     def respond(self, reply: Reply) -> Response:
         """Return the HTTP answer that carries a reply."""
+        if reply.status >= 400:
+            error = json.loads(reply.body)["error"]
+            # There are few codes.
+            report(reply.status, error["message"], f"The client's program sent it (JSON-RPC error {error['code']}).")
         return Response(reply.status, reply.body, headers=self.cors())
 
     # Challenges (RFC 6750, section 3; RFC 9728, section 5.1)
 
     def _unauthorized(self, error: AuthenticationFailed) -> Response:
+        reason = error.reason or NOT_SAID
+        seen, remedy, elsewhere = reason.seen, reason.remedy, came_to(self.request)
+        if elsewhere is not None:
+            seen += f"; its Host says {elsewhere}, BASE_URL {origin(self.request)}"
+            remedy = IS_IT_RIGHT if django_settings.DEBUG and not error.invalid else remedy
         header = challenge(
             metadata_url(self.request, self.resource_path),
             default_scopes(),
             error="invalid_token" if error.invalid else None,
+            description=reason.told,
         )
-        return self.refuse(401, "Sign in first", {"WWW-Authenticate": header, **self.cors()})
+        headers = {"WWW-Authenticate": header, **self.cors()}
+        return self.refuse(401, reason.told or "Sign in first", remedy, headers, seen=seen)
 
     def forbidden(self, call: Call, error: InsufficientScope) -> Response:
+        granted = self.request.mcp.scopes
+        told = f"This takes {join(error.required)}; the token has {join(granted) or 'none of them'}."
         header = challenge(
             metadata_url(self.request, self.resource_path),
-            error.required | self.request.mcp.scopes,
+            error.required | granted,
             error="insufficient_scope",
+            description=told,
         )
+        report(403, f"{call.method}: {told}", "The client asks the user for more; mcp_token has --scope.")
         body = encode(error_response(call.id, InvalidRequest(str(error)), modern=call.era.modern))
         return Response(403, body, headers={"WWW-Authenticate": header, **self.cors()})

@@ -84,7 +84,7 @@ def _count(request: MCPRequest) -> None:
         logger.warning("Uploads are refused, as the cache does not answer: %s", type(error).__name__)
         raise Refused(503, "The server cannot take files at the moment. Send it again in some seconds.") from None
     if wait is not None:
-        raise LimitExceeded(wait)
+        raise LimitExceeded(wait, "UPLOAD_RATE")
 
 
 def _keep(original: HttpRequest, announced: int | None, storage: Storage, name: str) -> tuple[int, str]:

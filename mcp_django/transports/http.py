@@ -204,7 +204,7 @@ class MCPConsumer(AsyncConsumer):
         """Return the refusal when the caller has no place for a stream, or the worker is about to stop."""
         refusal = self.exchange.change_place()
         if is_closing():
-            return self.exchange.refuse(503, "The server is about to stop", {"Retry-After": "1"})
+            return self.exchange.refuse(503, "The server is about to stop", "Clients come back.", {"Retry-After": "1"})
         return refusal
 
     async def stream(self, outcome: Outcome) -> None:

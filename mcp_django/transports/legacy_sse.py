@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 MESSAGES: Final = "/messages"
 PARAMETER: Final = "session_id"
+# For the log.
+WITH_SSE: Final = "Is it a client of HTTP with SSE? Others have a mount of their own (site.urls)."
 
 
 class SSEConsumer(MCPConsumer):
@@ -103,7 +105,7 @@ class SSEConsumer(MCPConsumer):
         exchange.admit()
         allowed = "GET" if session_id is None else "POST"
         if exchange.request.method != allowed:
-            return exchange.refuse(405, f"This endpoint takes {allowed}", {"Allow": allowed})
+            return exchange.not_allowed(f"This endpoint takes {allowed}", WITH_SSE, allowed)
         if session_id is None:
             return sessions.open_session(exchange.request)
         refusal = exchange.check_types() or enter_session(exchange, session_id)
@@ -114,7 +116,7 @@ class SSEConsumer(MCPConsumer):
         exchange, session = self.exchange, self.exchange.session
         stream_id = streams.shared_stream(session) if session is not None else None
         if session is None or stream_id is None:
-            return exchange.refuse(404, "Session not found")
+            return exchange.session_not_found()
         accepted = Response(202, headers=exchange.cors())
         try:
             call = classify(body, {}, session=session)
@@ -124,7 +126,7 @@ class SSEConsumer(MCPConsumer):
             streams.append(stream_id, [rejection(rejected).body])
             return accepted
         if not isinstance(call, Call):
-            return exchange.refuse(400, "The body must be one request or notification")
+            return exchange.refuse(400, "The body must be one request or notification", WITH_SSE)
         if call.id is None:
             take_notification(exchange, call)
             return accepted

@@ -17,11 +17,11 @@ RETRY_AFTER: Final = 1
 
 
 class LimitExceeded(Exception):
-    """The caller is over a limit; ``retry_after`` is in seconds."""
+    """The caller is over a limit, which ``setting`` sets; ``retry_after`` is in seconds."""
 
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(f"retry after {retry_after} s")
-        self.retry_after = retry_after
+    def __init__(self, retry_after: int, setting: str) -> None:
+        super().__init__(f"{setting}: retry after {retry_after} s")
+        self.retry_after, self.setting = retry_after, setting
 
 
 def count_call(who: str) -> None:
@@ -34,7 +34,7 @@ def count_call(who: str) -> None:
     """
     retry_after = hit_if_counted("calls", who, settings.CALL_RATE)
     if retry_after is not None:
-        raise LimitExceeded(retry_after)
+        raise LimitExceeded(retry_after, "CALL_RATE")
 
 
 _calls: Counter[str] = Counter()
@@ -49,7 +49,7 @@ def concurrent(who: str) -> AbstractContextManager[None]:
     Raises:
         LimitExceeded: ``MAX_CONCURRENT_CALLS`` of the caller are running.
     """
-    return _place(_calls, who, settings.MAX_CONCURRENT_CALLS)
+    return _place(_calls, who, "MAX_CONCURRENT_CALLS")
 
 
 def streaming(who: str) -> AbstractContextManager[None]:
@@ -58,7 +58,7 @@ def streaming(who: str) -> AbstractContextManager[None]:
     Raises:
         LimitExceeded: the caller has ``MAX_STREAMS``, or all callers have ``MAX_WORKER_STREAMS``.
     """
-    return _place(_streams, who, settings.MAX_STREAMS, settings.MAX_WORKER_STREAMS)
+    return _place(_streams, who, "MAX_STREAMS", "MAX_WORKER_STREAMS")
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def body_room(who: str, size: int) -> Iterator[None]:
     with _lock:
         own = _bodies[who]
         if _bodies.total() + size > total or (own and own + size > total // 4):
-            raise LimitExceeded(RETRY_AFTER)
+            raise LimitExceeded(RETRY_AFTER, "MAX_WORKER_BODY_BYTES")
         _bodies[who] += size
     try:
         yield
@@ -85,10 +85,12 @@ def body_room(who: str, size: int) -> Iterator[None]:
 
 
 @contextmanager
-def _place(places: Counter[str], who: str, limit: int, total: int | None = None) -> Iterator[None]:
+def _place(places: Counter[str], who: str, own: str, total: str = "") -> Iterator[None]:
     with _lock:
-        if places[who] >= limit or (total is not None and places.total() >= total):
-            raise LimitExceeded(RETRY_AFTER)
+        if places[who] >= getattr(settings, own):
+            raise LimitExceeded(RETRY_AFTER, own)
+        if total and places.total() >= getattr(settings, total):
+            raise LimitExceeded(RETRY_AFTER, total)
         places[who] += 1
     try:
         yield

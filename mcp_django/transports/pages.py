@@ -46,11 +46,14 @@ def wants_page(method: str, accept: str | None, *, has_token: bool) -> bool:
     return method in ("GET", "HEAD") and not has_token and HTML.match(accept or "") is not None
 
 
-def endpoint_page(request: HttpRequest, path: str) -> Response:
-    """Return the page of the endpoint at ``path``. It is the same for everybody: the endpoint reads no cookie."""
+def endpoint_page(request: HttpRequest, path: str, elsewhere: str | None = None) -> Response:
+    """Return the page of the endpoint at ``path``. It is the same for everybody: the endpoint reads no cookie.
+
+    ``elsewhere`` is the origin at which it was opened, where that is not the one that clients are told.
+    """
     with page_language(request):
         url = resource_url(request, path)
-        context = {"url": url, "set_ups": list(_set_ups(url)), "access": url_of("access")}
+        context = {"url": url, "set_ups": list(_set_ups(url)), "access": url_of("access"), "elsewhere": elsewhere}
         return _page("mcp_django/endpoint.html", context)
 
 

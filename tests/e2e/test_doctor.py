@@ -3,9 +3,11 @@
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from tests.e2e.proxy import run_proxy
 from tests.e2e.servers import ROOT, run_example
 
 MEMBERS = ["Endpoint", "Metadata of the endpoint", "Metadata of the authorization server", "Registration", "Login page"]
@@ -78,9 +80,15 @@ def test_a_wrong_url_is_said_with_its_remedy(server, path: str, step: str, remed
     assert remedy in done.stderr
 
 
-def test_another_name_of_the_host_is_said(server) -> None:
-    url = server.url.replace("127.0.0.1", "localhost")
-    done = doctor(server, url)
+def test_another_name_of_this_machine_is_no_other_host_while_developing(server) -> None:
+    done = doctor(server, server.url.replace("127.0.0.1", "localhost"), "--user", "auditor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert seen(done) == [*MEMBERS, *SIGNED_IN]
+
+
+def test_another_port_is_said(server) -> None:
+    with run_proxy(urlsplit(server.origin).port, "", strips=False, well_known=False) as (origin, _):
+        done = doctor(server, f"{origin}/mcp")
     assert seen(done, "FAIL") == ["Metadata of the endpoint"]
-    assert f"clients reach {url}" in done.stdout
-    assert 'Set MCP_DJANGO["BASE_URL"] to http://localhost' in done.stderr
+    assert f"clients reach {origin}/mcp" in done.stdout
+    assert f'Set MCP_DJANGO["BASE_URL"] to {origin}' in done.stderr

@@ -1,11 +1,15 @@
 """OAuth as the official Python client does it, against the example project."""
 
+from dataclasses import replace
+
+import httpx2
 import pytest
-from mcp import MCPError
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
 
 from tests.e2e.database import Database
 from tests.e2e.pythonclient import Person, call, expire
-from tests.e2e.servers import Server
+from tests.e2e.servers import Server, manage
 
 MODES = {"auto": "2026-07-28", "legacy": "2025-11-25", "2026-07-28": "2026-07-28"}
 
@@ -74,6 +78,30 @@ async def test_a_scope_that_is_withheld_stays_missing(example: Server, database:
         with pytest.raises(MCPError):
             await client.call_tool("create_record", {"model": "shop.category", "values": values})
     assert database.value("SELECT count(*) FROM shop_category WHERE slug = 'withheld'") == 0
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_client_that_goes_on_by_another_name_of_this_machine_stays_signed_in(
+    example: Server, mode: str
+) -> None:
+    person = Person(replace(example, origin=example.origin.replace("127.0.0.1", "localhost")), "admin")
+    async with person.connect(mode) as client:
+        assert (await client.list_tools()).tools
+    person.server = example
+    async with person.connect(mode) as client:
+        assert (await client.list_tools()).tools
+    assert person.sign_ins == 1
+
+
+async def test_a_client_with_a_token_of_another_endpoint_is_told_which(example: Server) -> None:
+    other = replace(example, environment={**example.environment, "MCP_BASE_URL": "http://127.0.0.1:1"})
+    token = manage(other, "mcp_token", "admin").split()[0]
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http:
+        with pytest.RaisesGroup(pytest.RaisesExc(MCPError), flatten_subgroups=True) as refused:
+            async with Client(streamable_http_client(example.url, http_client=http), mode="auto") as client:
+                await client.list_tools()
+    told = str(refused.value.exceptions[0].exceptions[0])
+    assert told.startswith(f"The token is for http://127.0.0.1:1/mcp; this endpoint is {example.url}.")
 
 
 async def test_a_token_of_another_server_is_worth_nothing(example: Server) -> None:
