@@ -8,9 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-import mcp_types.methods as surface
-from pydantic import ValidationError
-
 from .errors import InvalidParams, MethodNotFound, ProtocolError
 from .messages import MAX_ID_CHARS, MAX_SAFE_INTEGER, ClientResponse, Id, Message
 
@@ -104,11 +101,13 @@ def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
         MethodNotFound: the revision has no such method.
         InvalidParams: the parameters are not the method's; the message names the first member that is wrong.
     """
+    from . import wire
+
     try:
-        surface.validate_client_request(method, version, params)
+        wire.validate_client_request(method, version, params)
     except KeyError:
         raise MethodNotFound(f"Method not found: {method}") from None
-    except ValidationError as error:
+    except wire.ValidationError as error:
         if error.error_count() > MAX_NAMED_MISTAKES:
             raise InvalidParams("Invalid params: too many mistakes to name") from None
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]

@@ -5,18 +5,7 @@ it is a tool result with ``isError`` (specification, server/tools, Error Handlin
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
-
-from mcp_types.jsonrpc import (
-    HEADER_MISMATCH,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MISSING_REQUIRED_CLIENT_CAPABILITY,
-    PARSE_ERROR,
-    UNSUPPORTED_PROTOCOL_VERSION,
-)
+from typing import Any, ClassVar, Final
 
 __all__ = [
     "HeaderMismatch",
@@ -31,6 +20,16 @@ __all__ = [
     "UnsupportedVersion",
 ]
 
+# JSON-RPC 2.0, section 5.1.
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+# 2026-07-28, schema.
+HEADER_MISMATCH: Final = -32020
+MISSING_REQUIRED_CLIENT_CAPABILITY: Final = -32021
+UNSUPPORTED_PROTOCOL_VERSION: Final = -32022
 # 2025-11-25 and older, server/resources, Error Handling; 2026-07-28 forbids it and uses INVALID_PARAMS.
 LEGACY_RESOURCE_NOT_FOUND = -32002
 

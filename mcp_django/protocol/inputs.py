@@ -10,9 +10,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-import mcp_types.methods as surface
-from pydantic import ValidationError
-
 from .forms import requested_schema, restore
 from .versions import LATEST_LEGACY, is_at_least
 
@@ -155,10 +152,12 @@ def read_result(method: str, version: str, result: Any, params: Mapping[str, Any
     """
     if not isinstance(result, Mapping) or not method_known(method, version):
         raise ValueError("the answer is not a result of the method")
+    from . import wire
+
     try:
         # The modern revision has the same results, though no requests of the server's own.
-        surface.validate_client_result(method, LATEST_LEGACY, result)
-    except ValidationError as error:
+        wire.validate_client_result(method, LATEST_LEGACY, result)
+    except wire.ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"]))[:100]
         raise ValueError(f"the answer is not a result of the method: {where}: {first['msg']}") from None

@@ -3,9 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-import mcp_types as types
-from mcp_types.methods import CACHEABLE_METHODS, INPUT_REQUIRED_METHODS
-
 from .eras import Call, Era, Headers, SessionFacts, progress_token, validate
 from .errors import HeaderMismatch, InvalidParams, InvalidRequest, ProtocolError, UnsupportedVersion
 from .headers import check_mirrored
@@ -16,11 +13,24 @@ from .versions import MODERN, SUPPORTED
 __all__ = ["VERSION_HEADER", "VERSION_KEY", "ModernEra"]
 
 VERSION_HEADER: Final = "mcp-protocol-version"
-VERSION_KEY: Final = types.PROTOCOL_VERSION_META_KEY
-CAPABILITIES_KEY: Final = types.CLIENT_CAPABILITIES_META_KEY
-CLIENT_KEY: Final = types.CLIENT_INFO_META_KEY
-LOG_LEVEL_KEY: Final = types.LOG_LEVEL_META_KEY
-SERVER_KEY: Final = types.SERVER_INFO_META_KEY
+# Members of ``_meta`` that the revision itself defines (basic, Reserved keys).
+VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_KEY: Final = "io.modelcontextprotocol/clientInfo"
+LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
+SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
+# Methods whose result says how long it may be kept (server/utilities/caching), and those that may ask back (mrtr).
+CACHEABLE_METHODS: Final = frozenset(
+    {
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+    }
+)
+INPUT_REQUIRED_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 # Methods whose result may be kept by the client and differs by caller, so that no shared cache may hold it.
 CACHE_SCOPE: Final = "private"
 # How many answers a call may bring, and bytes of them, and characters of the state that it brings back.
