@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import depth, endurance, holding, load, report
+from . import depth, endurance, holding, load, report, setup
 from .calls import LEGACY, MODERN, Call, checker
 from .counting import HEADER
 from .servers import CONTENDERS, STREAM_CONTENDERS, Contender, Server, cores, running
@@ -25,7 +25,7 @@ WARM_UP_PART = 0.25
 BEYOND = 200
 TOKENS = "tokens"
 # All that can be measured.
-NAMES = (*CALL_NAMES, *holding.SCENARIOS, endurance.NAME, depth.NAME, TOKENS)
+NAMES = (*CALL_NAMES, *holding.SCENARIOS, endurance.NAME, depth.NAME, setup.NAME, TOKENS)
 # The one whose memory and deep pages are measured.
 OURS = CONTENDERS[0]
 # The call that is made beside streams.
@@ -51,6 +51,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--pages", type=int, default=10_000, help="after which a worker's memory is compared")
     parser.add_argument("--streams", type=int, default=5_000, help="whose memory is measured")
     parser.add_argument("--subscribers", type=int, default=1_000, help="streams that hear of a change, or are idle")
+    parser.add_argument("--starts", type=int, default=11, help="of a project without the app, and with it")
     parser.add_argument("--settle", type=float, default=1, help="seconds between what is done to streams")
     parser.add_argument("--per-user", type=int, default=MAX_STREAMS, help="streams of one user, at most MAX_STREAMS")
     parser.add_argument("--revision", choices=(LEGACY, MODERN), default=MODERN, help="of the protocol")
@@ -214,6 +215,13 @@ class Harness:
         start = partial(running, OURS, self.database, cpu=self.cores[0])
         return await endurance.measure(start, self.tokens[0], options.pages, options.rows, options.connections)
 
+    def setup(self) -> dict[str, Any]:
+        """Measure what it costs to have the app installed."""
+        if setup.NAME not in self.chosen or OURS not in self.contenders:
+            return {}
+        say(f"Starting a project {self.options.starts} times, without the app and with it ...")
+        return setup.measure(self.options.starts)
+
     async def streams(self) -> dict[str, Any]:
         """Measure what open streams cost."""
         if not self.scenarios:
@@ -232,6 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         database = Path(directory) / "db.sqlite3"
         harness = Harness(options, database, *prepare(database, options))
         result = asyncio.run(harness.run())
+        result["setup"] = harness.setup()
         result["tokens"] = count_tokens() if TOKENS in harness.chosen else []
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")

@@ -12,6 +12,7 @@ from .calls import Call
 from .depth import ORDERS as LONG_ORDERS
 from .endurance import memory_lines
 from .servers import CONTENDERS, load_average
+from .setup import setup_lines
 from .streamreport import stream_lines, stream_targets
 from .suite import ROADS
 
@@ -229,6 +230,7 @@ def table(calls: Sequence[Call], result: Mapping[str, Any]) -> str:
         lines.append(f"  {ratio['ratio']:<72}{ratio['value']:>8.2f}{by_cpu:>8}{mark}")
     lines += stream_lines(result["streams"], result["stream_targets"])
     lines += memory_lines(result["worker_memory"])
+    lines += setup_lines(result.get("setup", {}))
     lines += token_lines(result.get("tokens", ()))
     lines += ["", *(f"not measured: {name}: {why}" for name, why in result["skipped"].items())]
     return "\n".join(lines).rstrip()

@@ -12,7 +12,6 @@ from django.shortcuts import redirect
 from django.urls import URLPattern, path
 
 from .models import ConnectedApplication
-from .oauth.frame import url_of
 
 __all__ = ["ConnectedApplicationAdmin"]
 
@@ -36,6 +35,8 @@ class ConnectedApplicationAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Tell whether the page is there."""
+        from .oauth.frame import url_of
+
         return bool(url_of("authorized-token-list"))
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:

@@ -1,5 +1,7 @@
 """``AdminExposure``: a ``ModelAdmin`` speaks for its model; what the admin shows and allows is what callers get."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -13,23 +15,18 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db.models import Model, QuerySet
 from django.forms import ModelForm
 
-from .context import MCPRequest
 from .exposures import ModelExposure
-from .filtering import is_searched
 from .hooks import asked
-from .lookups import resolve_path
 from .managers import filterable
-from .namedfilters import NamedFilter
 from .permissions import known_permissions
 from .places import asks_where, at_page, is_placed
 from .sensitive import is_sensitive
-from .signin import would_admit
-from .tools.actions import Action, AdminAction, takes_selection
-from .tools.adminfilters import admin_filters, allows, has_code, listed_rows, opening_filters
-from .visibility import page_rows
 
 if TYPE_CHECKING:
+    from .context import MCPRequest
+    from .namedfilters import NamedFilter
     from .sites import MCPSite
+    from .tools.actions import Action
 
 __all__ = ["AdminExposure"]
 
@@ -51,7 +48,7 @@ class AdminExposure(ModelExposure):
     ``has_*_permission`` of the ``ModelAdmin``.
     """
 
-    model_admin: "ModelAdmin[Any]"
+    model_admin: ModelAdmin[Any]
     # While none of these is overridden, the columns are the same for every caller and are worked out once.
     column_hooks: ClassVar[tuple[str, ...]] = (
         "get_fields",
@@ -70,7 +67,7 @@ class AdminExposure(ModelExposure):
         "formfield_for_manytomany",
     )
 
-    def __init__(self, model: type[Model], site: "MCPSite", model_admin: "ModelAdmin[Any]") -> None:
+    def __init__(self, model: type[Model], site: MCPSite, model_admin: ModelAdmin[Any]) -> None:
         super().__init__(model, site)
         self.model_admin = model_admin
 
@@ -148,6 +145,8 @@ class AdminExposure(ModelExposure):
 
     def _names_of_any_row(self, request: MCPRequest) -> list[str]:
         """Return what the page of an empty row shows; where its hooks take more, what pages of some rows all show."""
+        from .visibility import page_rows
+
         none: list[str] = []
         pages: list[list[str]] = []
         for number, row in enumerate(page_rows(request, self)):
@@ -208,6 +207,8 @@ class AdminExposure(ModelExposure):
         """Return the rows as the admin's list has them, where the ``ModelAdmin`` makes the list by code of its own."""
         if not self.overrides("get_changelist", "get_changelist_instance"):
             return rows
+        from .tools.adminfilters import listed_rows
+
         return asked(self.label, "get_changelist_instance", listed_rows, request, self, rows, default=rows)
 
     def get_readonly_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
@@ -261,29 +262,43 @@ class AdminExposure(ModelExposure):
         """Return the admin's verdict where it has rules of its own and the exposure does not say what is allowed."""
         if not self.overrides("lookup_allowed") or self.get_filter_fields(request) is not None:
             return True
+        from .tools.adminfilters import allows
+
         return allows(self.model_admin, request, lookup, value)
 
     def get_named_filters(self, request: MCPRequest) -> Sequence[NamedFilter]:
         """Return the filters of the admin's sidebar that are code, and those of ``filterset_class``."""
+        from .tools.adminfilters import admin_filters
+
         return [*super().get_named_filters(request), *admin_filters(request, self)]
 
     @cached_property
     def _has_code_filters(self) -> bool:
+        from .tools.adminfilters import has_code
+
         return self.overrides("get_list_filter") or any(map(has_code, self.model_admin.list_filter))
 
     def get_opening_filters(self, request: MCPRequest) -> Sequence[NamedFilter]:
         """Return the filters of the sidebar that narrow the admin's list when it is opened."""
-        return opening_filters(request, self) if self._has_code_filters else ()
+        if not self._has_code_filters:
+            return ()
+        from .tools.adminfilters import opening_filters
+
+        return opening_filters(request, self)
 
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
         """Return the admin's ``search_fields`` that the caller could read: others could be guessed letter by letter."""
         if self.search_fields:
             return self.search_fields
+        from .filtering import is_searched
+
         names = self.ask("get_search_fields", request, ())
         return [name for name in names if not self._is_hidden_path(name) and is_searched(request, self, name)]
 
     def _is_hidden_path(self, text: str) -> bool:
         """Return whether the path leads through a field that is sensitive, or that an exposure leaves out."""
+        from .lookups import resolve_path
+
         name = text.lstrip("^=@")
         path = resolve_path(self.model, name)
         if path is not None and is_sensitive(path.field.name, path.field.model):
@@ -365,9 +380,11 @@ class AdminExposure(ModelExposure):
         """Return what to tell a member of the staff whom the admin site does not let in, as they have signed in."""
         user: Any = request.user
         is_staff = user.is_active and getattr(user, "is_staff", False)
-        if not is_staff or self.admits(request) or not would_admit(request, self.model_admin.admin_site):
+        if not is_staff or self.admits(request):
             return ""
-        return NOT_ADMITTED
+        from .signin import would_admit
+
+        return NOT_ADMITTED if would_admit(request, self.model_admin.admin_site) else ""
 
     def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
         """Return whether the admin would show the list, or the row."""
@@ -375,7 +392,7 @@ class AdminExposure(ModelExposure):
 
     # Writes
 
-    def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> "type[ModelForm[Any]]":
+    def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm[Any]]:
         """Return the form of the admin's add or change page."""
         if self.form is not None or self.fields is not None:
             return super().get_form(request, obj, change)
@@ -387,7 +404,7 @@ class AdminExposure(ModelExposure):
         return self.model_admin.get_changeform_initial_data(request)
 
     @property
-    def inline_admin(self) -> "ModelAdmin[Any]":
+    def inline_admin(self) -> ModelAdmin[Any]:
         """The ``ModelAdmin`` itself."""
         return self.model_admin
 
@@ -462,6 +479,8 @@ class AdminExposure(ModelExposure):
         found = dict(super().get_actions(request))
         if not self.has_admin_actions or not self.admits(request):
             return found
+        from .tools.actions import AdminAction, takes_selection
+
         offered: Mapping[str, Any] = self.model_admin.get_actions(request)
         for name, declared in offered.items():
             # Deleting is delete_record's, which shows and obeys the same collector.

@@ -1,6 +1,10 @@
-"""The app: it finds every ``mcp.py`` of the project, registers the system checks and listens to the models."""
+"""The app: it finds every ``mcp.py`` of the project, registers the system checks and listens to the models.
+
+Every command and every worker of the project pays for what is imported here, so it is as little as can be.
+"""
 
 import sys
+from typing import Any
 
 from django.apps import AppConfig
 from django.core import checks
@@ -16,7 +20,6 @@ class MCPDjangoConfig(AppConfig):
 
     def ready(self) -> None:
         """Import the ``mcp`` module of every installed app, as the admin does with ``admin``."""
-        from .checks import CHECKS
         from .conf import faults, settings
         from .events.signals import connect
         from .sites import site
@@ -26,11 +29,25 @@ class MCPDjangoConfig(AppConfig):
 
             # What is imported from here on may print, and nothing but messages belongs on standard output.
             claim()
-        for check in CHECKS:
-            checks.register(check)
+        checks.register(check)
+        checks.register(check_deployment, deploy=True)
         if faults():
             # Nothing of the app works until its settings are right, and the checks say what is wrong.
             return
         autodiscover_modules("mcp", register_to=site)
         if settings.EVENTS:
             connect()
+
+
+def check(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Run the checks of the app, which are loaded by who runs them."""
+    from .checks import CHECKS
+
+    return [message for check in CHECKS for message in check(**kwargs)]
+
+
+def check_deployment(**kwargs: Any) -> list[checks.CheckMessage]:
+    """Run those of ``check --deploy``."""
+    from .checks import DEPLOYMENT_CHECKS
+
+    return [message for check in DEPLOYMENT_CHECKS for message in check(**kwargs)]

@@ -12,7 +12,7 @@ from typing import Any, Final
 from django.conf import settings as django_settings
 from django.contrib.admin import sites as admin_sites
 from django.contrib.auth import get_user_model
-from django.core.checks import CheckMessage, Error, Info, Warning, register
+from django.core.checks import CheckMessage, Error, Info, Warning
 from django.core.exceptions import ImproperlyConfigured
 from django.core.files.storage import FileSystemStorage, storages
 from django.core.management import get_commands
@@ -30,7 +30,7 @@ from .oauth.checks import CHECKS as OAUTH_CHECKS
 from .oauth.checks import DEPLOYMENT_CHECKS as OAUTH_DEPLOYMENT_CHECKS
 from .uploads import upload_storage
 
-__all__ = ["CHECKS"]
+__all__ = ["CHECKS", "DEPLOYMENT_CHECKS"]
 
 Check = Callable[..., list[CheckMessage]]
 # The apps whose `runserver` is Django's.
@@ -324,5 +324,5 @@ CHECKS: Final = (
         ),
     ),
 )
-for deployment_check in map(after_settings, (check_door, check_news, check_orders, *OAUTH_DEPLOYMENT_CHECKS)):
-    register(deployment_check, deploy=True)
+# Those of `check --deploy`.
+DEPLOYMENT_CHECKS: Final = tuple(map(after_settings, (check_door, check_news, check_orders, *OAUTH_DEPLOYMENT_CHECKS)))

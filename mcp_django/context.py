@@ -15,10 +15,10 @@ from django.http import HttpRequest
 from .conf import settings
 from .exceptions import Cancelled
 from .protocol.clients import limits_of
-from .protocol.inputs import method_known, supports
-from .questions import ELICITATION, ROOTS, SAMPLING, Answers, Question
+from .protocol.inputs import ELICITATION, ROOTS, SAMPLING, method_known, supports
 
 if TYPE_CHECKING:
+    from .questions import Answers
     from .schemas.sampling import Root, Sampled
     from .sites import MCPSite
 
@@ -57,6 +57,12 @@ class Client:
 
 
 def _stay_connected() -> None: ...
+
+
+def _no_answers() -> "Answers":
+    from .questions import Answers
+
+    return Answers()
 
 
 class SessionState(Protocol):
@@ -105,7 +111,7 @@ class MCPContext:
     trace: Mapping[str, str] = field(default_factory=dict)
     session: SessionState | None = None
     live: bool = False
-    answers: Answers = field(default_factory=Answers)
+    answers: "Answers" = field(default_factory=_no_answers)
     logged: Iterator[int] = field(default_factory=itertools.count)
     can_stream: bool = True
     param_headers: Mapping[str, list[str]] | None = None
@@ -265,6 +271,8 @@ class MCPContext:
             InputRequired, Declined: see :meth:`ask`.
             ValueError: the key cannot be one, or names another question of this call.
         """
+        from .questions import Question
+
         question = Question(key=key, method=method, params=params, proof=proof, about=about)
         if not key:
             question = replace(question, key=self.answers.unused_key(question.digest))

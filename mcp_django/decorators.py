@@ -7,10 +7,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model
 
 from .exposures import ModelExposure
-from .schemas.steps import runs_anywhere
 from .sites import MCPSite
 from .sites import site as default_site
-from .tools.actions import ActionOptions
 
 __all__ = ["action", "prompt", "register", "register_viewset", "resource", "tool"]
 
@@ -115,6 +113,7 @@ def action(
 
     if isinstance(permissions, str):
         raise ImproperlyConfigured(f'permissions of an action are a list such as ["change"], not {permissions!r}.')
+    from .tools.actionoptions import ActionOptions, runs_anywhere
 
     def wrapper(function: F) -> F:
         function = runs_anywhere(function)

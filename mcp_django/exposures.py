@@ -2,7 +2,11 @@
 
 An attribute serves the common case and the hook of the same name with ``get_`` the dynamic one; the app always calls
 the hook. Every hook takes the caller's request, an :class:`~mcp_django.context.MCPRequest`.
+
+Whatever imports a project's ``mcp.py`` loads this module, so what only a call needs is imported where it is used.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,24 +19,19 @@ from django.db.models import BinaryField, JSONField, Model, QuerySet, TextField
 from django.forms import ModelForm, modelform_factory
 
 from .conf import settings
-from .context import MCPRequest
 from .managers import filterable, gives_every_row
-from .namedfilters import NamedFilter
-from .narrowing import search_paths
 from .permissions import has_perm
 from .sensitive import is_sensitive
-from .tools.actions import Action, FunctionAction
-from .tools.deletion import deleted_objects
-from .tools.filtersets import FilterSetFilter
-from .tools.history import log
-from .tools.inlines import is_djangos
 
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin
     from django.contrib.admin.options import InlineModelAdmin
     from rest_framework.serializers import BaseSerializer
 
+    from .context import MCPRequest
+    from .namedfilters import NamedFilter
     from .sites import MCPSite
+    from .tools.actions import Action
 
 __all__ = ["ModelExposure"]
 
@@ -67,14 +66,14 @@ class ModelExposure:
     label_field: str | None = None
     stable_queryset: bool | None = None
     cache_ttl_ms: int | None = None
-    form: "type[ModelForm[Any]] | None" = None
-    inlines: "Sequence[type[InlineModelAdmin[Any, Any]]] | None" = None
-    serializer_class: "type[BaseSerializer[Any]] | None" = None
+    form: type[ModelForm[Any]] | None = None
+    inlines: Sequence[type[InlineModelAdmin[Any, Any]]] | None = None
+    serializer_class: type[BaseSerializer[Any]] | None = None
     description: str = ""
     # The methods that decide what a row is; an exposure that overrides one of them is read afresh for each call.
     row_hooks: ClassVar[tuple[str, ...]] = ("get_queryset",)
 
-    def __init__(self, model: type[Model], site: "MCPSite") -> None:
+    def __init__(self, model: type[Model], site: MCPSite) -> None:
         self.model = model
         self.opts = model._meta
         self.site = site
@@ -184,6 +183,8 @@ class ModelExposure:
         """Return the rows that match and whether they may hold duplicates, by the rules of the admin's search."""
         from django.contrib.admin import ModelAdmin, site
 
+        from .narrowing import search_paths
+
         fields = list(self.get_search_fields(request))
         queryset, visible = search_paths(request, queryset, fields)
         if not visible:
@@ -207,7 +208,11 @@ class ModelExposure:
 
     def get_named_filters(self, request: MCPRequest) -> Sequence[NamedFilter]:
         """Return the filters that the project wrote itself: those of ``filterset_class``."""
-        return [FilterSetFilter(request, self, self.filterset_class)] if self.filterset_class is not None else []
+        if self.filterset_class is None:
+            return []
+        from .tools.filtersets import FilterSetFilter
+
+        return [FilterSetFilter(request, self, self.filterset_class)]
 
     def get_opening_filters(self, request: MCPRequest) -> Sequence[NamedFilter]:
         """Return those of the named filters that narrow rows while nothing is chosen of them."""
@@ -258,7 +263,7 @@ class ModelExposure:
 
     # Writes
 
-    def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> "type[ModelForm[Any]]":
+    def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm[Any]]:
         """Return the form that validates and saves a row: ``form``, or one of the writable ``fields``."""
         closed = set(self.get_readonly_fields(request, obj))
         writable = [
@@ -283,7 +288,7 @@ class ModelExposure:
         return False
 
     @cached_property
-    def inline_admin(self) -> "ModelAdmin[Any]":
+    def inline_admin(self) -> ModelAdmin[Any]:
         """The ``ModelAdmin`` that makes the inlines and their formsets."""
         from django.contrib.admin import ModelAdmin, site
 
@@ -293,6 +298,8 @@ class ModelExposure:
 
     def get_inlines(self, request: MCPRequest, obj: Model | None = None) -> list[Any]:
         """Return the inlines that the page shows to the caller, as instances of their classes."""
+        from .tools.inlines import is_djangos
+
         admin: Any = self.inline_admin
         if is_djangos(type(admin).get_formsets_with_inlines):
             found = admin.get_inline_instances(request, obj)
@@ -308,7 +315,7 @@ class ModelExposure:
         # Rows within rows of inlines, which some packages put here too, are left alone.
         return [(inline, formset) for inline, formset in pairs if getattr(formset, "instance", obj) is obj]
 
-    def exposure_of_inline(self, inline: Any) -> "InlineExposure":
+    def exposure_of_inline(self, inline: Any) -> InlineExposure:
         """Return the rows of an inline as an exposure, the same for all instances of its class."""
         if type(inline) not in self._inline_exposures:
             self._inline_exposures[type(inline)] = InlineExposure(inline.model, self.site, inline)
@@ -340,6 +347,8 @@ class ModelExposure:
 
     def get_deleted_objects(self, objs: Sequence[Model], request: MCPRequest) -> tuple[Any, ...]:
         """Return what ``ModelAdmin.get_deleted_objects`` returns for the rows."""
+        from .tools.deletion import deleted_objects
+
         return deleted_objects(self, objs, request)
 
     def delete_model(self, request: MCPRequest, obj: Model) -> None:
@@ -360,20 +369,29 @@ class ModelExposure:
 
     def log_addition(self, request: MCPRequest, obj: Model, message: Any) -> Any:
         """Log that a row was added."""
-        return log(request, [obj], flag="ADDITION", message=message)
+        return self._log(request, [obj], flag="ADDITION", message=message)
 
     def log_change(self, request: MCPRequest, obj: Model, message: Any) -> Any:
         """Log that a row was changed."""
-        return log(request, [obj], flag="CHANGE", message=message)
+        return self._log(request, [obj], flag="CHANGE", message=message)
 
     def log_deletions(self, request: MCPRequest, objs: Sequence[Model]) -> Any:
         """Log that rows will be deleted."""
-        return log(request, objs, flag="DELETION")
+        return self._log(request, objs, flag="DELETION")
+
+    def _log(self, request: MCPRequest, objs: Sequence[Model], **entry: Any) -> Any:
+        from .tools.history import log
+
+        return log(request, objs, **entry)
 
     # Actions
 
     def get_actions(self, request: MCPRequest) -> Mapping[str, Action]:
         """Return the actions that this caller may run, by name."""
+        if not self.actions:
+            return {}
+        from .tools.actions import FunctionAction
+
         found: dict[str, Action] = {}
         for name in self.actions:
             action = FunctionAction(self, name)
@@ -393,7 +411,7 @@ class InlineExposure(ModelExposure):
     hold the request of its caller, as ``mcp_inline``.
     """
 
-    def __init__(self, model: type[Model], site: "MCPSite", inline: Any) -> None:
+    def __init__(self, model: type[Model], site: MCPSite, inline: Any) -> None:
         super().__init__(model, site)
         self.inline = inline
         self.declared: Sequence[str] | None = None

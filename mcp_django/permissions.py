@@ -6,7 +6,7 @@ request anew. Where it is the only backend, its answer is had from one compiled 
 
 from collections.abc import Set as AbstractSet
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -15,13 +15,14 @@ from django.db import router
 from django.db.models import F, Q
 from django.db.models.lookups import Exact
 
-from .plans import Bind, Plan, Slot, compile_plan
+if TYPE_CHECKING:
+    from .plans import Plan
 
 __all__ = ["has_perm", "known_permissions", "load_permissions"]
 
 STOCK = ["django.contrib.auth.backends.ModelBackend"]
 LOOKUP = ("has_perm", "get_all_permissions", "get_group_permissions", "get_user_permissions", "_get_permissions")
-_plans: dict[str, Plan] = {}
+_plans: "dict[str, Plan]" = {}
 
 
 def load_permissions(user: Any) -> None:
@@ -65,7 +66,10 @@ def _is_djangos(model: Any) -> bool:
     return all(method.__module__.startswith("django.contrib.auth.") for method in methods)
 
 
-def _compile(using: str) -> Plan:
+def _compile(using: str) -> "Plan":
+    # Every exposure imports this module, and most commands read nothing.
+    from .plans import Bind, Slot, compile_plan
+
     model = get_user_model()
     own = model._meta.get_field("user_permissions")
     groups = model._meta.get_field("groups")

@@ -3,6 +3,8 @@
 A hook reads ``request.path`` and ``request.resolver_match``; at the endpoint they would say nothing of the operation.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -21,9 +23,8 @@ from django.urls import (
     reverse,
 )
 
-from .context import MCPRequest
-
 if TYPE_CHECKING:
+    from .context import MCPRequest
     from .exposures import ModelExposure
 
 __all__ = ["PageName", "asks_where", "at_page", "go_to", "is_placed", "own_place"]
@@ -50,7 +51,7 @@ class own_place:
         vars(self.request).update(zip(ATTRIBUTES, self.before, strict=True))
 
 
-def go_to(request: MCPRequest, exposure: "ModelExposure", page: PageName, pk: Any = None) -> None:
+def go_to(request: MCPRequest, exposure: ModelExposure, page: PageName, pk: Any = None) -> None:
     """Put the request on the admin's page of the model, or of the row with this key; nothing changes without one.
 
     What the URL of the endpoint names, such as a tenant, stays in ``resolver_match.kwargs``.
@@ -112,7 +113,7 @@ class at_page(own_place):
 
     __slots__ = ("page",)
 
-    def __init__(self, request: MCPRequest, exposure: "ModelExposure", page: PageName, pk: Any = None) -> None:
+    def __init__(self, request: MCPRequest, exposure: ModelExposure, page: PageName, pk: Any = None) -> None:
         super().__init__(request)
         self.page = exposure, page, pk
 

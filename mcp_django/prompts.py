@@ -1,19 +1,22 @@
 """Prompts that a project writes as functions (specification, server/prompts)."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from django.db.models import Model
 
+from .columns import clean_text
 from .completions import Completer, Hook
-from .context import MCPRequest
 from .exceptions import ToolError
 from .protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from .protocol.errors import InvalidParams
-from .resources.embedding import embed
 from .schemas import ProjectFunction
-from .serializers import clean_text
+
+if TYPE_CHECKING:
+    from .context import MCPRequest
 
 __all__ = ["Message", "Prompt"]
 
@@ -37,6 +40,8 @@ class Message:
         if isinstance(content, str):
             content = Text(clean_text(content))
         elif isinstance(content, Model):
+            from .resources.embedding import embed
+
             content = embed(request, content)
         return {"role": self.role, "content": content.to_wire()}
 

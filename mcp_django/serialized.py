@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from rest_framework.fields import FileField, SkipField
-
 from .context import MCPRequest
 from .peers import each_row
 from .repairs import LOST
@@ -57,6 +55,8 @@ def _name_files(field: Any) -> None:
 
     Not where a field was declared with ``use_url``.
     """
+    from rest_framework.fields import FileField
+
     if isinstance(field, FileField) and not hasattr(field, "use_url"):
         field.use_url = False
     for inner in (*_fields(field).values(), getattr(field, "child", None)):
@@ -75,6 +75,8 @@ def _represented(exposure: "ModelExposure", serializer: Any, row: Any) -> Mappin
 
 
 def _value(field: Any, row: Any) -> Any:
+    from rest_framework.fields import SkipField
+
     try:
         value = field.get_attribute(row)
         return None if value is None else field.to_representation(value)

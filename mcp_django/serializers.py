@@ -6,7 +6,6 @@ text. Integers beyond what every client reads exactly (RFC 8259, section 6) are 
 
 import logging
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -23,11 +22,11 @@ from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
 from . import columns
-from .columns import MAX_SAFE_INTEGER, iso_text
+from .columns import MAX_SAFE_INTEGER, clean_text, iso_text
 from .kinds import kind_of, stored_field
 from .lookups import resolve_path
 from .replaced import is_replaced, linked_reader
-from .sensitive import may_hold_secrets, members, without_secrets
+from .sensitive import may_hold_secrets, members
 from .serialized import unchanged_fields
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ logger = logging.getLogger("mcp_django")
 
 MAX_DEPTH: Final = 40
 MAX_ITEMS: Final = 1000
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 Kind = Literal["field", "relation", "many", "reverse", "generic", "computed", "serialized"]
 
@@ -196,19 +194,6 @@ def pk_text(value: Any) -> str:
     if isinstance(value, tuple):
         return orjson.dumps([pk_text(part) for part in value]).decode()
     return iso_text(value) if hasattr(value, "isoformat") else str(value)
-
-
-def clean_text(text: str, limit: int | None = None, hint: str = "") -> str:
-    """Return text that UTF-8 can hold, cut to ``limit`` characters with a note of what is missing.
-
-    Secrets within it are hidden: see :func:`~mcp_django.sensitive.without_secrets`.
-    """
-    left = len(text) - limit if limit is not None else 0
-    text = without_secrets(text[:limit] if left > 0 else text)
-    if left > 0:
-        note = f"; {hint}" if hint else ""
-        text = f"{text}…(+{left} chars{note})"
-    return text if text.isascii() or not _SURROGATE.search(text) else _SURROGATE.sub("\ufffd", text)
 
 
 def _text(limit: int | None, hint: str, value: Any) -> Any:

@@ -1,8 +1,14 @@
-"""``MCPSite``: a registry of exposures, tools, resources and prompts behind one URL."""
+"""``MCPSite``: a registry of exposures, tools, resources and prompts behind one URL.
+
+Every process of the project loads this module, a migration or a worker of something else too. What only a call needs is
+imported where it is used.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakSet
 
 from django.apps import apps
@@ -14,28 +20,19 @@ from django.db.models import Model
 from django.db.models.base import ModelBase
 from django.urls import URLPattern, re_path
 
-from .adminexposure import AdminExposure
-from .completions import Completer
 from .conf import require_apps, settings
-from .context import MCPRequest
 from .exceptions import AlreadyRegistered, NotFound, NotRegistered, ToolError
-from .exposures import ModelExposure
-from .prompts import Prompt
-from .relativedates import clock_words
-from .resources.base import FunctionResource
-from .resources.orm import ModelResources
 from .sensitive import has_secret_key
-from .tools.actiontools import ActionTool, RunAction, action_tool_name
-from .tools.aggregate import AggregateRecords
-from .tools.base import Tool
-from .tools.functions import FunctionTool
-from .tools.keys import key_meant
-from .tools.models import DescribeModel, ListModels
-from .tools.query import QueryRecords
-from .tools.record import GetRecord
-from .tools.uploads import CreateUpload
-from .tools.writes import CreateRecord, DeleteRecord, UpdateRecord
-from .visibility import caller_actions, get_row, may_view, refusal, visible_exposures
+
+if TYPE_CHECKING:
+    from .completions import Completer
+    from .context import MCPRequest
+    from .exposures import ModelExposure
+    from .prompts import Prompt
+    from .resources.base import FunctionResource
+    from .resources.orm import ModelResources
+    from .tools.actiontools import ActionTool
+    from .tools.base import Tool
 
 __all__ = ["MCPSite", "site"]
 
@@ -44,19 +41,19 @@ T = TypeVar("T")
 CLOSED_APPS = frozenset(
     {"admin", "auth", "authtoken", "contenttypes", "mcp_django", "oauth2_provider", "sessions", "token_blacklist"}
 )
-GENERIC_TOOLS: tuple[type[Tool], ...] = (
-    ListModels,
-    DescribeModel,
-    QueryRecords,
-    GetRecord,
-    AggregateRecords,
-    CreateRecord,
-    UpdateRecord,
-    DeleteRecord,
-    RunAction,
+# The tools of the app itself, in the order of the list (``mcp_django.tools.generic``).
+OWN_NAMES = (
+    "list_models",
+    "describe_model",
+    "query_records",
+    "get_record",
+    "aggregate_records",
+    "create_record",
+    "update_record",
+    "delete_record",
+    "run_action",
+    "create_upload",
 )
-# Those that are there whatever the project registers; the last one is offered where there is a storage for it.
-OWN_TOOLS: tuple[type[Tool], ...] = (*GENERIC_TOOLS, CreateUpload)
 RECIPE = (
     "This server gives access to the records of a Django project, as far as the signed-in user may see and change "
     "them. Start with list_models, look at one with describe_model, then use query_records, aggregate_records and "
@@ -79,7 +76,7 @@ MAX_ACTION_TOOLS = 1_000
 
 
 # Every site that there is, to be told when the settings change.
-_sites: "WeakSet[MCPSite]" = WeakSet()
+_sites: WeakSet[MCPSite] = WeakSet()
 
 
 def is_open(model: type[Model]) -> bool:
@@ -136,7 +133,9 @@ class MCPSite:
         self._removed: set[type[Model]] = set()
         self._known: tuple[admin.AdminSite, int] | None = None
         self._labels: dict[str, ModelExposure] | None = None
-        self._tools: dict[str, Tool] = {tool.name: tool() for tool in OWN_TOOLS}
+        # Those that the project registered, and the app's own that it took off.
+        self._tools: dict[str, Tool] = {}
+        self._removed_tools: set[str] = set()
         self._resources: dict[str, FunctionResource] = {}
         self._action_tools: dict[tuple[Any, ...], ActionTool] = {}
         _sites.add(self)
@@ -204,6 +203,8 @@ class MCPSite:
 
     @cached_property
     def _exposures(self) -> dict[type[Model], ModelExposure]:
+        from .adminexposure import AdminExposure
+
         found = {model: self._build(model, *registered) for model, registered in self._registry.items()}
         if self.admin_site is not None and settings.AUTO_REGISTER:
             for model, model_admin in self.admin_site._registry.items():
@@ -214,6 +215,9 @@ class MCPSite:
     def _build(
         self, model: type[Model], exposure_class: type[ModelExposure] | None, options: Mapping[str, Any]
     ) -> ModelExposure:
+        from .adminexposure import AdminExposure
+        from .exposures import ModelExposure
+
         admin_site = self.admin_site or (admin.site if has_admin() else None)
         is_known = admin_site is not None and admin_site.is_registered(model)
         model_admin = admin_site.get_model_admin(model) if admin_site is not None and is_known else None
@@ -230,7 +234,7 @@ class MCPSite:
         registered = self.admin_site._registry.get(model) if self.admin_site is not None else None
         return model in self.exposures or self.is_candidate(model, registered)
 
-    def is_candidate(self, model: type[Model], model_admin: "admin.ModelAdmin[Any] | None") -> bool:
+    def is_candidate(self, model: type[Model], model_admin: admin.ModelAdmin[Any] | None) -> bool:
         """Return whether nothing keeps the model, which an admin knows, from being exposed by itself."""
         return is_open(model) and model not in self._removed and getattr(model_admin, "mcp_expose", True)
 
@@ -249,8 +253,10 @@ class MCPSite:
 
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a tool. Raises ``AlreadyRegistered`` when the name is taken."""
+        from .tools.functions import FunctionTool
+
         tool = FunctionTool(function, **options)
-        if tool.name in self._tools:
+        if self._has_tool(tool.name):
             raise AlreadyRegistered(f"A tool named {tool.name!r} is already registered with {self.name!r}.")
         # A new dict each time: other threads may be walking through the old one.
         self._tools = {**self._tools, tool.name: tool}
@@ -266,13 +272,15 @@ class MCPSite:
 
         tools, resources = declare(prefix, viewset, basename, **options)
         for taken in [*(tool.name for tool in tools), *(resource.uri for resource in resources)]:
-            if taken in self._tools or taken in self._resources:
+            if self._has_tool(taken) or taken in self._resources:
                 raise AlreadyRegistered(f"{taken!r} is already registered with {self.name!r}: give another name.")
         self._tools = {**self._tools, **{tool.name: tool for tool in tools}}
         self._resources = {**self._resources, **{resource.uri: resource for resource in resources}}
 
     def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a prompt. Raises ``AlreadyRegistered`` when the name is taken."""
+        from .prompts import Prompt
+
         prompt = Prompt(function, **options)
         if prompt.name in self.prompts:
             raise AlreadyRegistered(f"A prompt named {prompt.name!r} is already registered with {self.name!r}.")
@@ -280,13 +288,19 @@ class MCPSite:
 
     def add_resource(self, uri: str, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a resource or template. Raises ``AlreadyRegistered`` when the URI is taken."""
+        from .resources.base import FunctionResource
+
         if uri in self._resources:
             raise AlreadyRegistered(f"A resource {uri!r} is already registered with {self.name!r}.")
         self._resources = {**self._resources, uri: FunctionResource(uri, function, **options)}
 
     def remove_tool(self, name: str) -> None:
         """Take a tool off the site, one of the generic ones too. Raises ``NotRegistered``."""
-        self._tools = self._without(self._tools, name, "tool")
+        if name in OWN_NAMES and self._has_tool(name) and name not in self._tools:
+            self._removed_tools.add(name)
+            self.__dict__.pop("_own_tools", None)
+        else:
+            self._tools = self._without(self._tools, name, "tool")
 
     def remove_prompt(self, name: str) -> None:
         """Take a prompt off the site. Raises ``NotRegistered``."""
@@ -301,6 +315,16 @@ class MCPSite:
             raise NotRegistered(f"The {kind} {name!r} is not registered with {self.name!r}.")
         return {key: value for key, value in registered.items() if key != name}
 
+    @cached_property
+    def _own_tools(self) -> dict[str, Tool]:
+        """The tools of the app itself, but those that the project took off."""
+        from .tools.generic import OWN_TOOLS
+
+        return {kind.name: kind() for kind in OWN_TOOLS if kind.name not in self._removed_tools}
+
+    def _has_tool(self, name: str) -> bool:
+        return name in self._tools or (name in OWN_NAMES and name not in self._removed_tools)
+
     @property
     def completers(self) -> dict[str, Completer]:
         """What completes the arguments of prompts and of resource templates made of functions, by their names."""
@@ -309,29 +333,32 @@ class MCPSite:
 
     def function_tools(self) -> list[Tool]:
         """Return the tools that the project registered: its functions and the actions of its ViewSets."""
-        return [tool for tool in self._tools.values() if type(tool) not in OWN_TOOLS]
+        return list(self._tools.values())
 
     def all_tool_names(self) -> list[str]:
         """Return the name of every tool that any caller may get, for the check that they are unique."""
+        from .tools.actiontools import action_tool_name
+
         actions = [
             action_tool_name(name, exposure.opts)
             for exposure in self.exposures.values()
             for name in exposure.all_action_names()
         ]
-        return [*self._tools, *actions]
+        return [*self._own_tools, *self._tools, *actions]
 
     # What a caller finds
 
     def get_tools(self, request: MCPRequest) -> list[Tool]:
         """Return the tools that the caller may use, in an order that depends on nothing else."""
-        found = [tool for tool in self._tools.values() if self._offers(request, tool)]
+        known = (*self._own_tools.values(), *self._tools.values())
+        found = [tool for tool in known if self._offers(request, tool)]
         actions: list[Tool] = [tool for tool in self._caller_action_tools(request) if self._admits(request, tool)]
         # Over the budget no client could hold the list; run_action reaches the same actions.
         return found + actions if len(found) + len(actions) <= settings.TOOL_BUDGET else found
 
     def get_tool(self, request: MCPRequest, name: str) -> Tool | None:
         """Return the tool if the caller's permissions admit it, whatever scopes the token holds."""
-        tool = self._tools.get(name)
+        tool = self._own_tools.get(name) or self._tools.get(name)
         if tool is None:
             tool = next((tool for tool in self._caller_action_tools(request) if tool.name == name), None)
         return tool if tool is not None and self._permits(request, tool) else None
@@ -347,6 +374,9 @@ class MCPSite:
         return (tool.read_only or not settings.READ_ONLY) and tool.has_permission(request)
 
     def _caller_action_tools(self, request: MCPRequest) -> list[ActionTool]:
+        from .tools.actiontools import ActionTool
+        from .visibility import caller_actions, visible_exposures
+
         found = []
         for exposure in visible_exposures(request):
             for action in caller_actions(request, exposure).values():
@@ -377,25 +407,31 @@ class MCPSite:
 
     def list_resources(self, request: MCPRequest, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
         """Return one page of resource definitions and the cursor of the next: functions first, then models."""
-        models, next_cursor = ModelResources().list(request, cursor)
+        models, next_cursor = self._model_resources.list(request, cursor)
         own = [] if cursor else [item.definition() for item in self._caller_resources(request, template=False)]
         return [*own, *models], next_cursor
 
     def list_resource_templates(self, request: MCPRequest) -> list[dict[str, Any]]:
         """Return the definitions of all resource templates."""
         own = [item.definition() for item in self.get_function_templates(request)]
-        return [*own, *ModelResources().templates(request)]
+        return [*own, *self._model_resources.templates(request)]
 
     def _caller_resources(self, request: MCPRequest, *, template: bool) -> list[FunctionResource]:
         return [r for r in self._resources.values() if r.is_template is template and r.has_permission(request)]
 
+    @cached_property
+    def _model_resources(self) -> ModelResources:
+        from .resources.orm import ModelResources
+
+        return ModelResources()
+
     def read_resource(self, request: MCPRequest, uri: str) -> list[dict[str, Any]]:
         """Return the contents of a model resource. Raises ``NotFound``."""
-        return ModelResources().read(request, uri)
+        return self._model_resources.read(request, uri)
 
     def get_cache_hints(self, request: MCPRequest, uri: str) -> Mapping[str, Any]:
         """Return what the result of reading a model resource says of caching. Raises ``NotFound``."""
-        return ModelResources().cache_hints(request, uri)
+        return self._model_resources.cache_hints(request, uri)
 
     def get_object(self, request: MCPRequest, model: type[Model], pk: Any) -> Model:
         """Return the row with this primary key, or else with this unique value or label, if the caller may view it.
@@ -403,6 +439,9 @@ class MCPSite:
         Raises:
             NotFound: there is none; its text tells the keys of rows that may be meant.
         """
+        from .tools.keys import key_meant
+        from .visibility import get_row, may_view
+
         exposure = self.exposures.get(model)
         if exposure is None:
             raise NotFound
@@ -419,6 +458,9 @@ class MCPSite:
 
     def get_instructions(self, request: MCPRequest) -> str:
         """Return what a model should know of this server before anything else, most important first."""
+        from .relativedates import clock_words
+        from .visibility import refusal, visible_exposures
+
         labels = [exposure.label for exposure in visible_exposures(request)]
         told = refusal(request) or (NOTHING if self.exposures and not labels else "")
         recipe = RECIPE if told != NOTHING else ""

@@ -3,14 +3,22 @@ import sys
 import textwrap
 
 from django.apps import apps
-from django.core.checks.registry import registry
-
-from mcp_django.checks import CHECKS
+from django.core.checks import run_checks
 
 
-def test_the_checks_are_registered():
-    assert set(CHECKS) <= set(registry.registered_checks)
+def ids(**options):
+    return {message.id for message in run_checks(**options)}
+
+
+def test_the_checks_are_registered(settings):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "BASE_ULR": "https://shop.example"}
+    assert "mcp_django.E001" in ids()
     assert apps.get_app_config("mcp_django").verbose_name == "Model Context Protocol"
+
+
+def test_those_of_a_deployment_are_for_a_deployment(settings):
+    settings.ALLOWED_HOSTS = ["*"]
+    assert "mcp_django.W150" in ids(include_deployment_checks=True) - ids()
 
 
 def test_every_mcp_module_is_imported_when_django_starts(tmp_path):

@@ -19,9 +19,9 @@ LAYERS = {
     "protocol": "protocol",
     "common": "addresses bounds columns conf context converters costs elicitation exceptions expressions filtering "
     "indexes kinds labels languages lookups managers namedfilters narrowing ordering pages pagination patterns "
-    "peers permissions plans queries questions rates relations relativedates repairs replaced rows schemas sealing "
-    "sensitive serialized serializers sharedcache signin tickets uploads visibility hooks callmiddleware "
-    "places",
+    "peers permissions plans queries questions rates relations relativedates repairs replaced rows schemas "
+    "scopes sealing sensitive serialized serializers sharedcache signals signin tickets uploads visibility hooks "
+    "callmiddleware places",
     "features": "tools resources prompts completions viewsets",
     "registry": "exposures adminexposure mounts sites decorators",
     "kernel": "server methods events models sessions streams threads",

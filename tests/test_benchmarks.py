@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import depth, endurance, load
+from benchmarks import depth, endurance, load, setup
 from benchmarks.calls import LEGACY, MODERN, Call, checker, mcp_request
 from benchmarks.load import Answer, BadAnswer, Sample, split_answer
 from benchmarks.report import Cell, ratios
@@ -21,7 +21,20 @@ from mcp_django.plans import MAX_PLANS
 
 ROOT = Path(__file__).resolve().parent.parent
 LITTLE = ["--seconds", "0.05", "--rounds", "1", "--connections", "2", "--rows", "300", "--events", "300"]
-LITTLE += ["--streams", "20", "--subscribers", "20", "--settle", "0.05", "--pages", "50", "--long-rows", "1000"]
+LITTLE += [
+    "--streams",
+    "20",
+    "--subscribers",
+    "20",
+    "--settle",
+    "0.05",
+    "--pages",
+    "50",
+    "--long-rows",
+    "1000",
+    "--starts",
+    "1",
+]
 # Nothing listens there.
 NOWHERE = "postgres://nobody@127.0.0.1:9/none"
 FAST, SDK, BARE = (next(item for item in CONTENDERS if item.name == name) for name in ("fast", "sdk", "bare"))
@@ -74,6 +87,8 @@ def test_every_call_is_measured_and_compared(tmp_path: Path) -> None:
     assert (memory["warm_up_pages"], memory["pages"], len(memory["mib_steps"])) == (15, 50, 13)
     assert memory["reached"] is (memory["growth_percent"] < memory["most_percent"])
     assert "a worker after 15 pages, and after 50 more" in table
+    assert set(document["setup"]["over"]) == {"with", "declared", "serving"}
+    assert "django.setup(), 1 starts each; over a project without the app" in table
     assert list(document["skipped"]) == ["long_pages"]
     assert "not measured: long_pages: PostgreSQL does not answer at 127.0.0.1:9" in table
 
@@ -130,6 +145,26 @@ def test_a_worker_is_asked_for_more_shapes_than_it_keeps() -> None:
     asked = list(islice(endurance.queries(100_000), 2 * MAX_PLANS))
     assert len({shape(query) for query in asked}) > MAX_PLANS
     assert asked == list(islice(endurance.queries(100_000), 2 * MAX_PLANS))
+
+
+def test_the_cost_of_the_app_is_that_of_starts_that_followed_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The machine is twice as slow in the second round, and the first one writes the bytecode.
+    speeds = iter([9, 1, 2, 1])
+
+    def start(kind: str) -> dict[str, float]:
+        nonlocal speed
+        speed = next(speeds) if kind == "without" else speed
+        more = setup.KINDS.index(kind)
+        return {"settings_ms": more, "setup_ms": (100 + 10 * more) * speed, "resident_mb": 50 + more, "modules": more}
+
+    speed = 0
+    monkeypatch.setattr(setup, "_start", start)
+    found = setup.measure(3)
+    assert found["without"]["setup_ms"] == 100
+    assert [found["over"][kind]["setup_ms"] for kind in setup.TITLES] == [10, 20, 30]
+    assert found["over"]["with"]["setup_ms_range"] == [10, 20]
+    assert [found["over"][kind]["reached"] for kind in setup.TITLES] == [True, True, None]
+    assert any("10 to 20" in line for line in setup.setup_lines(found))
 
 
 def test_an_answer_with_an_error_ends_the_measurement_of_memory() -> None:

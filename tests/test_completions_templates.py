@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import site as default_site
 from mcp_django.addresses import FILE_TEMPLATE, PAGE_TEMPLATE, RECORD_TEMPLATE, SCHEMA_TEMPLATE, parse_uri
-from mcp_django.completions import ModelTemplate
+from mcp_django.completions.templates import ModelTemplate
 from mcp_django.protocol.uris import UriTemplate
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import reader, site_with

@@ -11,8 +11,8 @@ from django.urls import include, path
 
 from mcp_django import MCPSite
 from mcp_django.schemas.annotations import Param
-from mcp_django.sites import GENERIC_TOOLS
 from mcp_django.testing import MCPClient, ToolCall
+from mcp_django.tools.generic import GENERIC_TOOLS
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Author, Book
 

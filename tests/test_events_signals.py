@@ -9,7 +9,7 @@ from django.db.backends.signals import connection_created
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.events import outbox, signals
 from mcp_django.events.signals import notify_changed, notify_list_changed
-from mcp_django.tools.base import rows_changed
+from mcp_django.signals import rows_changed
 from tests.factories import make_author, make_book, make_superuser
 from tests.listening import Recorder, rolled_back
 from tests.testapp.models import AudioBook, Author, Book, Placement, Profile, PublishedBook, Section, Shelf, Tag

@@ -23,7 +23,8 @@ from django.core.management import call_command, get_commands, load_command_clas
 from mcp_django.conf import DEFAULTS
 from mcp_django.oauth.checks import RULES
 from mcp_django.setups import CLIENTS, Connection
-from mcp_django.sites import CLOSED_APPS, GENERIC_TOOLS
+from mcp_django.sites import CLOSED_APPS
+from mcp_django.tools.generic import GENERIC_TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"

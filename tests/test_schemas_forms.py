@@ -11,8 +11,7 @@ from django.core.validators import RegexValidator
 from django.forms import modelform_factory
 from jsonschema import Draft202012Validator
 
-from mcp_django.schemas import form_schema
-from mcp_django.schemas.forms import field_schema
+from mcp_django.schemas.forms import field_schema, form_schema
 from tests.testapp.models import Author, Book, Shelf
 
 MOMENT = "ISO 8601 date and time, such as 2026-07-28T14:30:00Z"

@@ -1,10 +1,9 @@
 from collections.abc import Generator
 
 import pytest
-from django.http import HttpRequest
 
 from mcp_django.exceptions import Cancelled
-from mcp_django.schemas.steps import finished, result_annotation, runs_anywhere
+from mcp_django.schemas.steps import finished, result_annotation
 from tests.writing import request_of
 
 
@@ -85,27 +84,3 @@ def test_H154_a_call_that_nobody_waits_for_ends_at_the_next_yield_and_cleans_up(
 def test_the_result_of_a_generator_is_what_it_returns():
     assert result_annotation(Generator[tuple[int, int], None, dict[str, int]]) == dict[str, int]
     assert result_annotation(dict[str, int]) == dict[str, int]
-
-
-def test_a_generator_runs_to_its_end_without_mcp(request_):
-    seen = []
-
-    class Admin:
-        @runs_anywhere
-        def work(self, request, queryset):
-            """Work."""
-            seen.append(queryset)
-            yield 1, 2
-            seen.append("end")
-            return "done"
-
-        @runs_anywhere
-        def plain(self, request, queryset):
-            return queryset
-
-    assert Admin().work(HttpRequest(), "rows") == "done"
-    assert seen == ["rows", "end"]
-    assert finished(request_, Admin().work(request_, "rows")) == "done"
-    assert request_.sent == [(1, 2)]
-    assert Admin.work.__doc__ == "Work."
-    assert Admin().plain(HttpRequest(), 5) == 5

@@ -5,6 +5,5 @@ They come from what the caller may view and nothing else: what is hidden is answ
 
 from .arguments import Completer, Hook
 from .base import Completion
-from .templates import ModelTemplate
 
-__all__ = ["Completer", "Completion", "Hook", "ModelTemplate"]
+__all__ = ["Completer", "Completion", "Hook"]

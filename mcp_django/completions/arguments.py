@@ -1,32 +1,30 @@
 """Completion of the parameters of a project's functions: by what the project says, or else by their annotations."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model, QuerySet
 
-from ..context import MCPRequest
-from ..filtering import find_filter
-from ..kinds import key_field
-from ..lookups import Condition, parse_condition
 from ..schemas import ProjectFunction, to_jsonable
 from ..schemas.containers import AnyOf, Nullable, Row
 from ..schemas.functions import speaking_plainly
 from ..schemas.values import Boolean, Choice, Type
-from ..serializers import pk_text
-from ..visibility import may_view
 from .base import MAX_VALUES, NOTHING, Completion, capped, ranked
-from .fields import complete_field
-from .rows import complete_rows
+
+if TYPE_CHECKING:
+    from ..context import MCPRequest
+    from ..lookups import Condition
 
 __all__ = ["Completer", "Hook"]
 
 # Of the caller's request, what was typed, and the arguments that are filled in already, by name.
-Hook = Callable[[MCPRequest, str, Mapping[str, str]], Iterable[Any] | Awaitable[Iterable[Any]]]
+Hook = Callable[["MCPRequest", str, Mapping[str, str]], Iterable[Any] | Awaitable[Iterable[Any]]]
 BOOLEANS: Final = (("true", ""), ("false", ""))
 
 
@@ -76,6 +74,8 @@ class Completer:
         """
         hook = self.hooks.get(name)
         if isinstance(hook, str):
+            from .fields import complete_field
+
             label, _, field = hook.rpartition(".")
             return complete_field(request, label, field, value)
         if hook is not None:
@@ -89,6 +89,9 @@ class Completer:
             case Nullable():
                 return self._by_type(request, kind.inner, value, context)
             case Row():
+                from ..visibility import may_view
+                from .rows import complete_rows
+
                 exposure = request.mcp.site.exposures.get(kind.model)
                 if exposure is None or not may_view(request, exposure):
                     return NOTHING
@@ -106,6 +109,10 @@ class Completer:
 
     def _conditions(self, request: MCPRequest, exposure: Any, context: Mapping[str, str]) -> Sequence[Condition]:
         """Return the conditions that other rows lay down: of a chosen author's books, where a book has an author."""
+        from ..filtering import find_filter
+        from ..kinds import key_field
+        from ..lookups import parse_condition
+
         found = []
         for name, value in context.items():
             kind = self.types.get(name)
@@ -130,6 +137,8 @@ def _option(option: tuple[Any, Any]) -> str:
 
 def _texts(values: Any) -> Iterator[str]:
     """Return what a hook gave as texts, rows as their keys; a queryset is not read further than is shown."""
+    from ..serializers import pk_text
+
     for value in values[: MAX_VALUES + 1] if isinstance(values, QuerySet) else values:
         if isinstance(value, Model):
             yield pk_text(value.pk)

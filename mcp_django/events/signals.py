@@ -4,23 +4,25 @@ Signals say what changed; a queryset that updates rows by itself sends none, whi
 for. Only the models that some site may expose are listened to: a listener costs Django its shortcuts for deletion.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.db import router
 from django.db.backends.signals import connection_created
 from django.db.models import Model, QuerySet
 from django.db.models.signals import m2m_changed, post_delete, post_save
 
-from ..addresses import parse_uri
 from ..conf import settings
 from ..exceptions import NotFound
-from ..serializers import pk_text
+from ..signals import rows_changed
 from ..sites import MCPSite, _sites, is_open
-from ..tools.base import rows_changed
-from .outbox import MAX_ROWS, Changes, after_commit
 from .tables import ends_of, relations_of, same_rows
+
+if TYPE_CHECKING:
+    from .outbox import Changes
 
 __all__ = ["KINDS", "connect", "connect_models", "notify_changed", "notify_list_changed"]
 
@@ -73,6 +75,13 @@ def _connect(model: type[Model]) -> None:
 # Signals
 
 
+def _after_commit(using: str | None, fill: Callable[[Changes], None], *, explicit: bool = False) -> None:
+    # Behind the outbox are the hub and the channel layers, which nobody needs who changes nothing.
+    from .outbox import after_commit
+
+    after_commit(using, fill, explicit=explicit)
+
+
 def _recorded(receiver: Callable[..., None]) -> Callable[..., None]:
     """Return a receiver that records changes and never fails the project's own ``save()``."""
 
@@ -80,7 +89,7 @@ def _recorded(receiver: Callable[..., None]) -> Callable[..., None]:
         if not settings.EVENTS:
             return
         try:
-            after_commit(using, lambda changes: receiver(changes, **kwargs))
+            _after_commit(using, lambda changes: receiver(changes, **kwargs))
         except Exception:
             logger.exception("A change of %s could not be told", kwargs.get("sender"))
 
@@ -140,6 +149,8 @@ def _add(changes: Changes, model: type[Model], pks: Iterable[Any] | None) -> Non
 
 def _text(model: type[Model], pk: Any) -> str:
     """Return the one spelling of a primary key, whatever the project's code put into the attribute."""
+    from ..serializers import pk_text
+
     fields: Any = model._meta.pk_fields
     parts = pk if isinstance(pk, tuple) else (pk,)
     try:
@@ -168,7 +179,7 @@ def notify_changed(*targets: Any, using: str | None = None) -> None:
     connect_models()
     for target in targets:
         alias, fill = _reading(target)
-        after_commit(alias or using, fill, explicit=True)
+        _after_commit(alias or using, fill, explicit=True)
 
 
 def _reading(target: Any) -> tuple[str | None, Callable[[Changes], None]]:
@@ -179,6 +190,8 @@ def _reading(target: Any) -> tuple[str | None, Callable[[Changes], None]]:
         case type() if issubclass(target, Model):
             return router.db_for_write(target), lambda changes: _add_keys(changes, target, None)
         case QuerySet():
+            from .outbox import MAX_ROWS
+
             pks = list(target.values_list("pk", flat=True)[: MAX_ROWS + 1])
             return target.db, lambda changes: _add_keys(changes, target.model, pks or None)
     rows: Any = target if isinstance(target, (list, tuple, set, frozenset)) else [target]
@@ -194,6 +207,8 @@ def _add_instances(changes: Changes, rows: Iterable[Model]) -> None:
 
 
 def _add_uri(changes: Changes, uri: str) -> None:
+    from ..addresses import parse_uri
+
     try:
         address = parse_uri(uri)
     except NotFound:
@@ -217,4 +232,5 @@ def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:
         raise ValueError(f"There is no list of {', '.join(sorted(unknown))}")
     name = site.name if site is not None else None
     if settings.EVENTS:
-        after_commit(None, lambda changes: changes.lists.update((kind, name) for kind in kinds or KINDS), explicit=True)
+        told = [(kind, name) for kind in kinds or KINDS]
+        _after_commit(None, lambda changes: changes.lists.update(told), explicit=True)

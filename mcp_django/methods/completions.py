@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from ..completions import Completion, ModelTemplate
+from ..completions import Completion
+from ..completions.templates import ModelTemplate
 from ..conf import settings
 from ..context import MCPRequest
 from ..costs import read_limits

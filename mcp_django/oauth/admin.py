@@ -16,9 +16,6 @@ from django.utils.translation import gettext_lazy as _
 from oauth2_provider import admin as toolkit
 from oauth2_provider.models import get_access_token_model
 
-from .targets import targets_of
-from .tokenlist import describe
-
 __all__ = ["AccessTokenAdmin", "ApplicationAdmin"]
 
 TOKEN: Final = ("user", "application", "scope", "endpoint", "created", "last_use", "ends")
@@ -44,6 +41,8 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         """Return the list with what is known of its tokens."""
+        from .tokenlist import describe
+
         found: ChangeList = super().get_changelist_instance(request)
         found.result_list = list(found.result_list)
         describe(found.result_list)
@@ -51,6 +50,8 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """Return the token with what is known of it."""
+        from .tokenlist import describe
+
         found = super().get_object(request, object_id, from_field)
         if found is not None:
             describe([found])
@@ -96,6 +97,8 @@ class ApplicationAdmin(toolkit.ApplicationAdmin):
     @admin.display(description=_("host"))
     def lives_at(self, application: Any) -> str:
         """Return where the application sends people back to."""
+        from .targets import targets_of
+
         shown = ((target.before, target.domain, target.after) for target in targets_of(application))
         return format_html_join(", ", "{}<strong>{}</strong>{}", shown)
 

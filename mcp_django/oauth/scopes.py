@@ -4,11 +4,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from ..conf import settings
-from ..tools.base import READ, WRITE
+from ..scopes import ADMIN, READ, WRITE
 
 __all__ = ["ADMIN", "READ", "WRITE", "default_scopes", "expand", "join"]
-
-ADMIN: Final = "mcp:admin"
 
 # Weakest first: each implies those before it.
 HIERARCHY: Final = (READ, WRITE, ADMIN)

@@ -6,7 +6,7 @@ Imported by a project's settings module: nothing here may need loaded apps.
 import copy
 from typing import Any, Final
 
-from .scopes import ADMIN, READ, WRITE
+from ..scopes import ADMIN, READ, WRITE
 
 __all__ = ["provider_settings"]
 

@@ -1,22 +1,26 @@
 """Resources that a project writes as functions: fixed ones, and templates with parameters in the URI."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist, PermissionDenied
 from django.http import Http404
 
+from ..columns import clean_text
 from ..completions import Completer, Hook
-from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..protocol.content import Audio, EmbeddedResource, Image, Text
 from ..protocol.errors import InvalidParams
 from ..protocol.uris import UriTemplate
 from ..schemas import ProjectFunction, to_jsonable
-from ..serializers import clean_text
+
+if TYPE_CHECKING:
+    from ..context import MCPRequest
 
 __all__ = ["FunctionResource"]
 

@@ -7,7 +7,6 @@ too: clients drop keywords that they do not know. Output schemas promise nothing
 from .annotations import Header, Param
 from .arguments import ArgumentSchema, raw_schema, signature_schema
 from .asking import Ask, Roots, Sample
-from .forms import form_schema
 from .functions import ProjectFunction
 from .jsonable import to_jsonable
 from .output import output_schema
@@ -23,7 +22,6 @@ __all__ = [
     "Roots",
     "Sample",
     "Sampled",
-    "form_schema",
     "output_schema",
     "raw_schema",
     "signature_schema",

@@ -1,15 +1,16 @@
 """The arguments of a call: one structure that is the schema clients see and the validation of what they send."""
 
+from __future__ import annotations
+
 import importlib
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..protocol.headers import param_headers
 from .annotations import parameter, resolve_hint
@@ -17,6 +18,9 @@ from .containers import MISSING, Array, Dictionary, Object, Parameter
 from .docstrings import parse_docstring
 from .problems import Invalid
 from .values import Anything, Boolean, Choice, Integer, Number, String, Type
+
+if TYPE_CHECKING:
+    from ..context import MCPRequest
 
 __all__ = ["IGNORED", "ArgumentSchema", "raw_schema", "signature_schema"]
 

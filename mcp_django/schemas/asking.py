@@ -4,25 +4,33 @@
 round, before the function runs.
 """
 
+from __future__ import annotations
+
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, unwrap
-from typing import Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin
 
 from django.core.exceptions import ImproperlyConfigured
 from django.forms import BaseForm
 
-from ..context import KEY, MCPRequest
-from ..questions import answered_together
 from .annotations import resolve_hint
 from .arguments import signature_of
-from .blanks import blank
 from .containers import MISSING
 from .sampling import Sampled
+from .values import FREE_OBJECT
 
-__all__ = ["Ask", "Asked", "Roots", "Sample", "answers_of", "asked_parameters"]
+if TYPE_CHECKING:
+    from ..context import MCPRequest
 
+__all__ = ["RESERVED", "Ask", "Asked", "Roots", "Sample", "answers_of", "asked_parameters"]
+
+# Arguments of every function that may ask, by which clients answer that cannot ask their user.
+RESERVED: Final[Mapping[str, Any]] = {
+    "answers": {**FREE_OBJECT, "description": "Answers to its questions, by name"},
+    "confirm_token": {"type": "string", "description": "From its questions"},
+}
 # A text, or a function of the request and the call's arguments that gives it.
 Text = str | Callable[..., str]
 
@@ -94,12 +102,16 @@ class Asked:
 
     def check(self) -> None:
         """Raise ``ImproperlyConfigured`` where no form could ask for it, as far as that can be known beforehand."""
+        from ..context import KEY
+
         if not KEY.fullmatch(self.name):
             raise ImproperlyConfigured(f"{self.name} cannot be the key of a question")
         form = getattr(self.marker, "form", None)
         if isinstance(form, type) and not issubclass(form, BaseForm):
             raise ImproperlyConfigured(f"{self.name}: form must be a Django form")
         if isinstance(self.marker, Ask) and form is None:
+            from .blanks import blank
+
             blank(self.annotation, self.name)
 
 
@@ -148,5 +160,7 @@ def answers_of(asked: Sequence[Asked], request: MCPRequest, arguments: Mapping[s
         InputRequired: some are not known yet; the questions of all of them together.
         Declined: the user declined or dismissed a question.
     """
+    from ..questions import answered_together
+
     steps = [lambda item=item: item.answer(request, arguments) for item in asked]
     return dict(zip([item.name for item in asked], answered_together(steps), strict=True))

@@ -1,20 +1,22 @@
 """Types made of other types, and rows of models."""
 
+from __future__ import annotations
+
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from ..context import MCPRequest
 from ..exceptions import NotFound
-from ..protocol.errors import ParseError
-from ..protocol.messages import decode
 from .problems import Invalid, Problems, is_empty, json_type, show
 from .values import NULL, Type, any_of, between
+
+if TYPE_CHECKING:
+    from ..context import MCPRequest
 
 __all__ = ["MISSING", "AnyOf", "Array", "Dictionary", "Nullable", "Object", "Parameter", "Row", "Tuple"]
 
@@ -28,6 +30,9 @@ MAX_ROWS: Final = 100
 def _json_text(value: Any, opening: str) -> Any:
     """Return the JSON value that a string holds: models write arrays and objects as text."""
     if isinstance(value, str) and value.lstrip().startswith(opening):
+        from ..protocol.errors import ParseError
+        from ..protocol.messages import decode
+
         try:
             return decode(value.encode())
         except (ParseError, UnicodeEncodeError):
@@ -236,7 +241,7 @@ class Object(Type):
 
 
 @contextmanager
-def _left_out(parameter: "Parameter", value: Any) -> Iterator[None]:
+def _left_out(parameter: Parameter, value: Any) -> Iterator[None]:
     """Take an empty value that the type does not have for one that is left out."""
     try:
         yield

@@ -1,20 +1,24 @@
 """A function of the project as the app sees it: its name and texts, its arguments, and who may call it."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist, PermissionDenied, ValidationError
 from django.http import Http404
 
-from ..context import MCPRequest
 from ..exceptions import ToolError
 from .arguments import ArgumentSchema, raw_schema, signature_of, signature_schema
 from .asking import answers_of, asked_parameters
 from .containers import MISSING
 from .docstrings import parse_docstring
+
+if TYPE_CHECKING:
+    from ..context import MCPRequest
 
 __all__ = ["ProjectFunction", "speaking_plainly"]
 

@@ -13,7 +13,7 @@ from django.core.files import File
 from django.db import models
 from django.utils.functional import Promise
 
-from ..serializers import clean_text
+from ..columns import clean_text
 
 __all__ = ["to_jsonable"]
 

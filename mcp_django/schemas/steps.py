@@ -5,18 +5,18 @@ Each ``yield`` is a report, and the place where a call that nobody waits for any
 is the result.
 """
 
-import functools
+from __future__ import annotations
+
 import inspect
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import closing
-from typing import Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from ..context import MCPRequest
+if TYPE_CHECKING:
+    from ..context import MCPRequest
 
-__all__ = ["finished", "result_annotation", "runs_anywhere"]
-
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = ["finished", "result_annotation"]
 
 
 def finished(request: MCPRequest, value: Any) -> Any:
@@ -43,30 +43,6 @@ def finished(request: MCPRequest, value: Any) -> Any:
                 # A text says nothing of how far it is, and what is told has to grow (basic/utilities/progress).
                 last = math.nextafter(last, math.inf) if is_counting else last + 1
             request.mcp.progress(last, total, message)
-
-
-def runs_anywhere(method: F) -> F:
-    """Return a method ``(self, request, ...)`` that, as a generator, runs to its end for a request without ``mcp``.
-
-    The admin calls its actions and looks no further: a generator would do nothing there, and nobody would notice.
-    """
-    if not inspect.isgeneratorfunction(method):
-        return method
-
-    @functools.wraps(method)
-    def run(self: Any, request: Any, *args: Any, **options: Any) -> Any:
-        steps = method(self, request, *args, **options)
-        return steps if hasattr(request, "mcp") else _result_of(steps)
-
-    return run  # type: ignore[return-value]
-
-
-def _result_of(steps: Any) -> Any:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
 
 
 def result_annotation(hint: Any) -> Any:

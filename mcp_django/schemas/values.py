@@ -1,5 +1,7 @@
 """Types of single values: each has its JSON Schema and turns what a client sent into the Python value."""
 
+from __future__ import annotations
+
 import json
 import math
 import re
@@ -7,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
 
 from django.conf import settings
@@ -15,8 +17,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
 
-from ..context import MCPRequest
 from .problems import MAX_SHOWN, Invalid, json_type, show
+
+if TYPE_CHECKING:
+    from ..context import MCPRequest
 
 __all__ = [
     "FREE_OBJECT",
@@ -104,7 +108,7 @@ class Type:
         """
         raise NotImplementedError
 
-    def limited(self, limits: Mapping[str, Any]) -> "Type":
+    def limited(self, limits: Mapping[str, Any]) -> Type:
         """Return the type with the limits (``minimum``, ``max_length`` ...) added.
 
         Raises:

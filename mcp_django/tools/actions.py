@@ -6,7 +6,6 @@ harmless), ``mcp_read_only`` (it changes nothing), ``mcp_atomic = False`` (it ma
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +17,11 @@ from django.forms import CharField, Form
 from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..hooks import reading
-from ..schemas import form_schema, signature_schema
+from ..schemas import signature_schema
 from ..schemas.asking import Asked, answers_of, asked_parameters
+from ..schemas.forms import form_schema
 from ..schemas.problems import is_empty
+from .actionoptions import ActionOptions
 from .base import ToolResult
 from .controls import Pair, as_files, as_query, posted
 from .forms import changing_choices, error_lines, field_entries, visible_choices
@@ -31,26 +32,9 @@ from .selection import EVERYTHING
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
-__all__ = ["Action", "ActionOptions", "AdminAction", "FunctionAction", "takes_selection"]
+__all__ = ["Action", "AdminAction", "FunctionAction", "takes_selection"]
 
 SKIPPED: Final = ("self", "request", "queryset")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionOptions:
-    """What is declared of an action.
-
-    ``permissions`` are names of ``has_*_permission``; a caller needs one of them, as in the admin, for every row that
-    is picked. ``destructive``: True asks before it runs, False hints that it is harmless, None is not known.
-    ``atomic`` runs it in one transaction. ``asks`` says that it uses ``request.mcp.ask()``.
-    """
-
-    permissions: tuple[str, ...] = ("change",)
-    description: str = ""
-    destructive: bool | None = True
-    read_only: bool = False
-    atomic: bool = True
-    asks: bool = False
 
 
 class Action:

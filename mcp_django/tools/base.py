@@ -1,29 +1,26 @@
 """A tool and its result (specification, server/tools)."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import orjson
-from django.dispatch import Signal
 
 from ..conf import settings
-from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..protocol.content import Content, Text
-from ..schemas.values import as_text
-from ..visibility import sees_any
+from ..scopes import READ, WRITE
 
-__all__ = ["IDEMPOTENCY_KEY", "READ", "WRITE", "RecordTool", "Tool", "ToolResult", "error_result", "rows_changed"]
+if TYPE_CHECKING:
+    from ..context import MCPRequest
 
-READ, WRITE = "mcp:read", "mcp:write"
+__all__ = ["IDEMPOTENCY_KEY", "READ", "WRITE", "RecordTool", "Tool", "ToolResult", "error_result"]
+
 # The argument under which a client may repeat a call that writes (``mcp_django.methods.once``).
 IDEMPOTENCY_KEY: Final[Mapping[str, Any]] = {"type": "string"}
-
-# Sent by the app's own tools, with the model as ``sender``, for ``rows`` (instances) that may have been changed in ways
-# that Django sends no signal for.
-rows_changed = Signal()
 
 
 @dataclass(slots=True)
@@ -87,7 +84,7 @@ class Tool:
         """Return whether this call runs in one transaction, so that nothing of it is kept when it fails."""
         return False
 
-    def for_caller(self, request: MCPRequest) -> "Tool":
+    def for_caller(self, request: MCPRequest) -> Tool:
         """Return the tool as it is listed to this caller, who may see it."""
         return self
 
@@ -110,6 +107,8 @@ class Tool:
         wire["description"] = self.description
         wire["inputSchema"] = dict(self.input_schema)
         if settings.SCHEMAS == "plain":
+            from ..schemas.values import as_text
+
             properties: Mapping[str, Any] = self.input_schema.get("properties", {})
             wire["inputSchema"]["properties"] = {name: as_text(schema) for name, schema in properties.items()}
         if self.output_schema is not None:
@@ -150,6 +149,8 @@ class RecordTool(Tool):
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may view the rows of some model."""
+        from ..visibility import sees_any
+
         return sees_any(request)
 
 

@@ -14,7 +14,7 @@ from ..elicitation import REFUSED, open_state, seal_state
 from ..exceptions import InputRequired, ToolError
 from ..protocol.errors import InvalidParams
 from ..questions import ELICITATION, Answers, Question, answer_schema, use_up
-from ..schemas.values import FREE_OBJECT
+from ..schemas.asking import RESERVED
 from .base import Tool, ToolResult
 from .inputs import as_object
 
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["RESERVED", "answers_schema", "ask_by_result", "can_be_direct", "take_direct_answers"]
 
 METHOD: Final = "tools/call"
-# Arguments of every tool that may ask.
-RESERVED: Final[Mapping[str, Any]] = {
-    "answers": {**FREE_OBJECT, "description": "Answers to its questions, by name"},
-    "confirm_token": {"type": "string", "description": "From its questions"},
-}
 NEXT: Final = (
     "Nothing has been changed yet. Ask the user; then call again with the same arguments, answers and confirm_token."
 )

@@ -1,26 +1,29 @@
 """Tools that a project writes as functions."""
 
+from __future__ import annotations
+
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import orjson
 from django.core.exceptions import ImproperlyConfigured
 
+from ..columns import clean_text
 from ..conf import settings
-from ..context import MCPRequest
 from ..exceptions import ToolError
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..schemas import ProjectFunction, output_schema, to_jsonable
 from ..schemas.annotations import resolve_hint, unwrap
 from ..schemas.arguments import signature_of
-from ..schemas.asking import Ask
+from ..schemas.asking import RESERVED, Ask
 from ..schemas.output import RESULT, is_wrapped
 from ..schemas.steps import finished, result_annotation
-from ..serializers import clean_text
 from .base import READ, WRITE, Tool, ToolResult
-from .fallback import RESERVED
+
+if TYPE_CHECKING:
+    from ..context import MCPRequest
 
 __all__ = ["FunctionTool"]
 

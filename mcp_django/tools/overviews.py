@@ -13,7 +13,7 @@ from ..context import MCPRequest
 from ..filtering import filters_of
 from ..hooks import asked
 from ..namedfilters import Offer, named_filters_of
-from ..schemas import form_schema
+from ..schemas.forms import form_schema
 from ..serializers import Column, clean_text
 from ..visibility import caller_actions, columns_of, page_rows, visible_fields
 from .base import WRITE

@@ -7,8 +7,8 @@ from django.core.exceptions import ValidationError
 from django.forms import Field
 
 from ..context import MCPRequest
-from ..schemas import form_schema
 from ..schemas.formblanks import is_required
+from ..schemas.forms import form_schema
 from .arguments import alternatives
 from .controls import Button, Control, Pair, posted
 from .forms import field_entries

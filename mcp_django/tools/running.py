@@ -24,7 +24,8 @@ from ..protocol.content import Content, EmbeddedResource, ResourceLink
 from ..questions import Answers, Question, answered_together
 from ..schemas import to_jsonable
 from ..schemas.steps import finished
-from .base import ToolResult, rows_changed
+from ..signals import rows_changed
+from .base import ToolResult
 from .confirming import CHANGED, CONFIRM, MAX_LABELS, can_ask, confirm, listed, quoted, rows_question, settle
 from .controls import Pair
 from .fallback import answers_schema, can_be_direct

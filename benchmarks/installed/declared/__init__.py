@@ -1,0 +1,1 @@
+"""An app with nothing but an ``mcp.py``."""

@@ -1,0 +1,9 @@
+"""The scopes of the endpoint. What each implies is :mod:`mcp_django.oauth.scopes`'s to say."""
+
+from typing import Final
+
+__all__ = ["ADMIN", "READ", "WRITE"]
+
+READ: Final = "mcp:read"
+WRITE: Final = "mcp:write"
+ADMIN: Final = "mcp:admin"

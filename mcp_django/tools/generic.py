@@ -1,0 +1,26 @@
+"""The generic tools: the same for every project and every number of models."""
+
+from .actiontools import RunAction
+from .aggregate import AggregateRecords
+from .base import Tool
+from .models import DescribeModel, ListModels
+from .query import QueryRecords
+from .record import GetRecord
+from .uploads import CreateUpload
+from .writes import CreateRecord, DeleteRecord, UpdateRecord
+
+__all__ = ["GENERIC_TOOLS", "OWN_TOOLS"]
+
+GENERIC_TOOLS: tuple[type[Tool], ...] = (
+    ListModels,
+    DescribeModel,
+    QueryRecords,
+    GetRecord,
+    AggregateRecords,
+    CreateRecord,
+    UpdateRecord,
+    DeleteRecord,
+    RunAction,
+)
+# Those that are there whatever the project registers; the last one is offered where there is a storage for it.
+OWN_TOOLS: tuple[type[Tool], ...] = (*GENERIC_TOOLS, CreateUpload)
