@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .prompts import Prompt
     from .resources.base import FunctionResource
     from .resources.orm import ModelResources
+    from .tools.actions import Action
     from .tools.actiontools import ActionTool
     from .tools.base import Tool
 
@@ -133,6 +134,7 @@ class MCPSite:
         self._removed: set[type[Model]] = set()
         self._known: tuple[admin.AdminSite, int] | None = None
         self._labels: dict[str, ModelExposure] | None = None
+        self._declared: dict[str, tuple[ModelExposure, str]] | None = None
         # Those that the project registered, and the app's own that it took off.
         self._tools: dict[str, Tool] = {}
         self._removed_tools: set[str] = set()
@@ -248,7 +250,7 @@ class MCPSite:
 
     def _forget(self) -> None:
         self.__dict__.pop("_exposures", None)
-        self._labels = None
+        self._labels = self._declared = None
         self._action_tools.clear()
 
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
@@ -358,9 +360,7 @@ class MCPSite:
 
     def get_tool(self, request: MCPRequest, name: str) -> Tool | None:
         """Return the tool if the caller's permissions admit it, whatever scopes the token holds."""
-        tool = self._own_tools.get(name) or self._tools.get(name)
-        if tool is None:
-            tool = next((tool for tool in self._caller_action_tools(request) if tool.name == name), None)
+        tool = self._own_tools.get(name) or self._tools.get(name) or self._caller_action_tool(request, name)
         return tool if tool is not None and self._permits(request, tool) else None
 
     def _offers(self, request: MCPRequest, tool: Tool) -> bool:
@@ -374,20 +374,46 @@ class MCPSite:
         return (tool.read_only or not settings.READ_ONLY) and tool.has_permission(request)
 
     def _caller_action_tools(self, request: MCPRequest) -> list[ActionTool]:
-        from .tools.actiontools import ActionTool
         from .visibility import caller_actions, visible_exposures
 
-        found = []
-        for exposure in visible_exposures(request):
-            for action in caller_actions(request, exposure).values():
-                # Whatever the tool says of the action: an admin can describe it to each caller in other words.
-                key = (exposure.label, action.name, action.description, action.options)
-                tool = self._action_tools.get(key)
-                if tool is None:
-                    if len(self._action_tools) >= MAX_ACTION_TOOLS:
-                        self._action_tools.clear()
-                    tool = self._action_tools[key] = ActionTool(action)
-                found.append(tool)
+        exposures = visible_exposures(request)
+        return [self._action_tool(a) for exposure in exposures for a in caller_actions(request, exposure).values()]
+
+    def _caller_action_tool(self, request: MCPRequest, name: str) -> ActionTool | None:
+        """Return the tool of this name among those of the caller's actions: most are declared, and known by name."""
+        from .visibility import caller_actions, may_view
+
+        exposure, action_name = self._declared_actions.get(name, (None, ""))
+        if exposure is not None and may_view(request, exposure):
+            action = caller_actions(request, exposure).get(action_name)
+            if action is not None:
+                return self._action_tool(action)
+        return next((tool for tool in self._caller_action_tools(request) if tool.name == name), None)
+
+    def _action_tool(self, action: Action) -> ActionTool:
+        from .tools.actiontools import ActionTool
+
+        # Whatever the tool says of the action: an admin can describe it to each caller in other words.
+        key = (action.exposure.label, action.name, action.description, action.options)
+        tool = self._action_tools.get(key)
+        if tool is None:
+            if len(self._action_tools) >= MAX_ACTION_TOOLS:
+                self._action_tools.clear()
+            tool = self._action_tools[key] = ActionTool(action)
+        return tool
+
+    @property
+    def _declared_actions(self) -> Mapping[str, tuple[ModelExposure, str]]:
+        """The actions that are declared, by the names of their tools."""
+        from .tools.actiontools import action_tool_name
+
+        exposures, found = self.exposures, self._declared
+        if found is None:
+            found = self._declared = {
+                action_tool_name(name, exposure.opts): (exposure, name)
+                for exposure in exposures.values()
+                for name in exposure.all_action_names()
+            }
         return found
 
     def get_prompts(self, request: MCPRequest) -> list[Prompt]:
