@@ -16,13 +16,14 @@ PYTHON ?= $(call find_python,(3,11),python3.11 python3.12 python3.13 python3.14 
 PYTHON_DEMO ?= $(or $(PYTHON_DJANGO6),$(PYTHON))
 PYTHON_DJANGO6 ?= $(call find_python,(3,12),python3.14 python3.13 python3.12 python3)
 
-.PHONY: help demo test installed chromium lint bench fuzz fixture-server clean
+.PHONY: help demo test installed chromium lint docs bench fuzz fixture-server clean
 
 help:
 	@echo "make demo            the example project with its data on http://127.0.0.1:$(PORT) (PORT=N)"
 	@echo "make test            every test, on Django 5.2 and on Django 6"
 	@echo "make chromium        installs the browser of the tests where it is missing (Debian, as root)"
 	@echo "make lint            ruff and mypy"
+	@echo "make docs            the documentation site, in build/docs; a link that leads nowhere is an error"
 	@echo "make bench           measures, prints a table and writes it as JSON"
 	@echo "make fuzz            sends the server 50,000 mutated messages of each era (MESSAGES=N)"
 	@echo "make fixture-server  the project that the conformance suite runs against (PORT=N)"
@@ -53,6 +54,10 @@ lint: .venv/.installed
 	.venv/bin/mypy || failed=1; \
 	test -z "$$failed"
 
+docs: .venv/.installed
+	@.venv/bin/python -m sphinx --fail-on-warning --keep-going --quiet -d build/doctrees docs build/docs
+	@echo "The documentation is in build/docs/index.html"
+
 bench: .venv/.installed
 	@.venv/bin/python -m benchmarks
 
@@ -74,7 +79,7 @@ fixture-server: .venv/.installed
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer was found; name one with PYTHON=..." >&2; exit 1; }
 	@echo "== Making .venv with $(PYTHON)"
 	"$(PYTHON)" -m venv --clear .venv
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dev,example,packages,packages-django5]" "django~=5.2.0"
+	.venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dev,docs,example,packages,packages-django5]" "django~=5.2.0"
 	@touch $@
 
 .venv-django6/.installed: pyproject.toml

@@ -22,13 +22,18 @@ from django.core.management import call_command, get_commands, load_command_clas
 
 from mcp_django.conf import DEFAULTS
 from mcp_django.oauth.checks import RULES
-from mcp_django.setups import CLIENTS, Connection
+from mcp_django.setups import CLIENTS, Client, Connection
 from mcp_django.sites import CLOSED_APPS
 from mcp_django.tools.generic import GENERIC_TOOLS
+from tests.documentation import DOCS, README, ROOT, Block, blocks_of, section
 
-ROOT = Path(__file__).resolve().parent.parent
-README = ROOT / "README.md"
-PAGES = [README, ROOT / "CHANGELOG.md", ROOT / "example_project" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    README,
+    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "example_project/README.md")),
+    *sorted(DOCS.glob("*.md")),
+]
+# Their snippets are run by tests of their own.
+FOLLOWED = {DOCS / "tutorial.md", DOCS / "cookbook.md"}
 SOURCES = Path(__file__).parent / "readme_project"
 START = 60
 OWN_SETTINGS = """
@@ -36,36 +41,10 @@ INSTALLED_APPS += ["shop"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the others are slow on purpose
 """
 # Programs that are not this project's; what is said of clients is compared with what `mcp_install` prints.
-FOREIGN = {"daphne", "gunicorn", "uvicorn"}
+FOREIGN = {"claude", "code", "codex", "daphne", "gemini", "gunicorn", "npx", "uvicorn"}
 
 
-@dataclass(frozen=True)
-class Block:
-    page: Path
-    line: int
-    language: str
-    text: str
-
-    @property
-    def where(self) -> str:
-        return f"{self.page.relative_to(ROOT)}:{self.line}"
-
-    @property
-    def file(self) -> str:
-        """The file that the first line names, or ""."""
-        found = re.match(r"# (\S+\.py)\n", self.text)
-        return found[1] if found else ""
-
-
-def blocks_of(page: Path) -> list[Block]:
-    text = page.read_text()
-    return [
-        Block(page, text[: found.start()].count("\n") + 1, found[1], found[2])
-        for found in re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    ]
-
-
-BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+BLOCKS = [block for page in PAGES if page not in FOLLOWED for block in blocks_of(page)]
 
 
 def snippets(language: str) -> list[Block]:
@@ -94,12 +73,13 @@ class Project:
     def run(self, *command: str, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         env = {**self.environment, "DJANGO_SETTINGS_MODULE": "project.settings", **environment}
         return subprocess.run(
-            [sys.executable, *command], cwd=self.path, env=env, input=given, capture_output=True, text=True, timeout=60
+            [sys.executable, *command], cwd=self.path, env=env, input=given, capture_output=True, text=True, timeout=120
         )
 
-    def script(self, name: str, given: str = "", **environment: str) -> str:
-        """Run a module of `readme_project/` within the project and return what it prints."""
-        code = f"import django; django.setup(); import tests.readme_project.{name}"
+    def script(self, name: str, given: str = "", without: str = "", **environment: str) -> str:
+        """Run a module of `readme_project/` within the project, where one may be empty; return what it prints."""
+        empty = f"import sys, types; sys.modules['{without}'] = types.ModuleType('{without}'); " if without else ""
+        code = f"{empty}import django; django.setup(); import tests.readme_project.{name}"
         done = self.run("-c", code, given=given, **environment)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
@@ -177,6 +157,17 @@ def test_the_project_of_the_readme_lists_its_tools_to_a_client_with_a_token(proj
     assert not revenue.get("isError")
 
 
+def test_the_program_of_the_page_about_clients_gets_an_answer(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (program,) = (block.text for block in snippets("python") if block.file == "client.py")
+    namespace: dict[str, Any] = {"__name__": "client"}
+    exec(program, namespace)
+    with project.server() as address:
+        namespace["run"](f"{address}/mcp", project.token)
+    assert "shop.order" in capsys.readouterr().out
+
+
 def test_the_tests_that_the_readme_shows_pass(project: Project) -> None:
     done = project.run("manage.py", "test", "shop")
     assert done.returncode == 0, done.stderr
@@ -194,11 +185,20 @@ def test_each_declaration_setting_and_call_in_the_documentation_works(project: P
     assert project.script("snippets", json.dumps(given)) == ""
 
 
+def test_each_recipe_of_the_cookbook_does_what_it_promises(project: Project) -> None:
+    parts = re.split(r"^## (.+)\n", (DOCS / "cookbook.md").read_text(), flags=re.MULTILINE)[1:]
+    recipes = dict(zip(parts[::2], parts[1::2], strict=True))
+    blocks = {heading: re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) for heading, text in recipes.items()}
+    given = {heading: source for heading, (source,) in blocks.items()}
+    assert len(given) >= 12
+    assert project.script("recipes", json.dumps(given), without="shop.mcp") == ""
+
+
 def test_every_python_block_has_a_test_here() -> None:
-    tested = {"", "settings.py", "urls.py", "asgi.py", "shop/mcp.py", "shop/signin.py", "shop/tests.py"}
+    tested = {"", "settings.py", "urls.py", "asgi.py", "client.py", "shop/mcp.py", "shop/signin.py", "shop/tests.py"}
     assert {block.file for block in snippets("python")} <= tested
     assert {block.text for block in snippets("python") if block.file == "asgi.py"} == {readme_file("asgi.py")}
-    assert {block.language for block in BLOCKS} <= {"python", "console", "json", "nginx", "sh"}
+    assert {block.language for block in BLOCKS} <= {"python", "console", "json", "nginx", "sh", "toml"}
 
 
 # Commands
@@ -227,6 +227,8 @@ def test_commands_exist_with_their_options(where: str, command: list[str]) -> No
             extra = re.fullmatch(r"\.\[(\w+)\]", what)
             assert extra is not None
             assert extra[1] in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        case [".venv/bin/python", "-m", "pytest", *arguments]:
+            assert all((ROOT / name).exists() for name in arguments if name.endswith(".py"))
         case [program, *_]:
             assert program in FOREIGN
 
@@ -242,16 +244,51 @@ def test_make_targets_named_in_the_text_exist() -> None:
 
 
 def test_client_set_ups_are_those_of_mcp_install() -> None:
-    connection = Connection("shop", url="http://127.0.0.1:8000/mcp")
-    ready = [client.text(connection) for client in CLIENTS.values()]
-    ready += [client.shell(connection) for client in CLIENTS.values() if client.shell]
-    ready += [client.after.format(name=connection.name, url=connection.url) for client in CLIENTS.values()]
+    ready: list[str] = []
+    for connection in (
+        Connection("shop", url=url) for url in ("http://127.0.0.1:8000/mcp", "https://shop.example/mcp")
+    ):
+        ready += [client.text(connection) for client in CLIENTS.values()]
+        ready += [client.shell(connection) for client in CLIENTS.values() if client.shell]
+        ready += [client.after.format(name=connection.name, url=connection.url) for client in CLIENTS.values()]
     (table,) = re.findall(r"^\| client .*?\n\n", README.read_text(), re.MULTILINE | re.DOTALL)
     commands = [code for code in re.findall(r"`([^`]+)`", table) if re.match(r"(claude|codex|code|gemini|npx) ", code)]
     assert len(commands) == 6
-    configured = [block.text.strip() for block in snippets("json") if "mcpServers" in block.text]
+    configured = [block.text.strip() for block in snippets("json") if "ervers" in block.text]
     for text in [*commands, *configured]:
         assert any("".join(text.split()) in "".join(set_up.split()) for set_up in ready)
+
+
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=list(CLIENTS))
+def test_the_page_about_clients_says_what_mcp_install_prints(client: Client) -> None:
+    connection = Connection("shop", url="https://shop.example/mcp")
+    text = "".join(section(DOCS / "clients.md", client.title).replace("`", "").split())
+    said = [client.shell(connection) if client.shell else "", client.remote.format(url=connection.url)]
+    said.append("" if client.shell or client.remote else client.text(connection))
+    after = client.after.format(name=connection.name, url=connection.url)
+    said.append(re.split("Run: ", after)[-1].rstrip("."))
+    for part in said:
+        assert "".join(part.replace("`", "").split()) in text
+
+
+# Messages
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """Yield the texts of a module, where an expression of an f-string is a break."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_the_messages_of_the_page_about_trouble_are_those_of_the_code() -> None:
+    known = "\n".join(text for path in (ROOT / "mcp_django").rglob("*.py") for text in texts_of(path))
+    headings = ("The server refuses requests", "A command says", "The model says")
+    tables = "".join(section(DOCS / "troubleshooting.md", heading) for heading in headings)
+    messages = re.findall(r"^\| `(.+?)` \| ", tables, re.MULTILINE)
+    assert len(messages) > 25
+    parts = [part.strip() for message in messages for part in message.split("…") if len(part.strip(" .,;:")) > 2]
+    assert [part for part in parts if part not in known] == []
 
 
 # Tables, links, ids
@@ -263,6 +300,12 @@ def test_the_settings_table_is_that_of_the_code() -> None:
     assert [name for name, _ in rows] == list(DEFAULTS)
 
 
+def test_the_settings_page_has_each_setting_once_with_its_default() -> None:
+    rows = re.findall(r"^\| `([A-Z_]+)` \| `(.+?)` \| .+ \|$", (DOCS / "settings.md").read_text(), re.MULTILINE)
+    assert {name: ast.literal_eval(default) for name, default in rows} == dict(DEFAULTS)
+    assert len(rows) == len(DEFAULTS)
+
+
 def test_settings_named_in_the_text_exist() -> None:
     known = DEFAULTS.keys()
     for page in PAGES:
@@ -271,7 +314,7 @@ def test_settings_named_in_the_text_exist() -> None:
 
 
 def test_the_tables_of_tools_and_closed_apps_are_complete() -> None:
-    tools = (ROOT / "docs" / "tools.md").read_text()
+    tools = (DOCS / "tools.md").read_text()
     assert re.findall(r"^\| `(\w+_\w+)` \| `", tools, re.MULTILINE)[:9] == [tool.name for tool in GENERIC_TOOLS]
     for tool in GENERIC_TOOLS:
         (row,) = re.findall(rf"^\| `{tool.name}` \| (.+?) \|", tools, re.MULTILINE)
@@ -283,7 +326,7 @@ def test_the_tables_of_tools_and_closed_apps_are_complete() -> None:
 def test_the_options_and_hooks_of_exposures_are_those_of_the_class() -> None:
     from mcp_django import ModelExposure
 
-    text = (ROOT / "docs" / "exposures.md").read_text()
+    text = (DOCS / "exposures.md").read_text()
     table = text.partition("## Options")[2].partition("## Hooks")[0]
     options = set(re.findall(r"^\| `(\w+)` \| ", table, re.MULTILINE))
     assert options == vars(ModelExposure)["__annotations__"].keys() - {"row_hooks"}
@@ -294,14 +337,14 @@ def test_the_options_and_hooks_of_exposures_are_those_of_the_class() -> None:
 
 
 def test_every_check_is_listed_and_every_listed_check_exists() -> None:
-    listed = set(re.findall(r"`([EIW]\d{3})`", (ROOT / "docs" / "checks.md").read_text()))
+    listed = set(re.findall(r"`([EIW]\d{3})`", (DOCS / "checks.md").read_text()))
     code = "".join(
         (ROOT / "mcp_django" / path).read_text() for path in ("checks.py", "declarationchecks.py", "oauth/checks.py")
     )
     numbers = {*re.findall(r"finding\((\d+)", code), *(str(rule[0]) for rule in RULES)}
     assert listed == {*re.findall(r"mcp_django\.([EIW]\d{3})", code), *(f"{kind}{n}" for kind in "EW" for n in numbers)}
     for number, name, *_ in RULES:
-        assert f"| `E{number}`, `W{number}` | `{name}`" in (ROOT / "docs" / "checks.md").read_text()
+        assert f"| `E{number}`, `W{number}` | `{name}`" in (DOCS / "checks.md").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -317,10 +360,10 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_documentation_names_the_dialect_of_schemas() -> None:
-    assert "JSON Schema 2020-12" in (ROOT / "docs" / "tools.md").read_text()
+    assert "JSON Schema 2020-12" in (DOCS / "tools.md").read_text()
 
 
 def test_the_image_is_small() -> None:
-    image = ROOT / "docs" / "images" / "consent.png"
+    image = DOCS / "images" / "consent.png"
     assert image.read_bytes().startswith(b"\x89PNG")
     assert image.stat().st_size < 150_000
