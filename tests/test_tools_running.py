@@ -10,6 +10,7 @@ from django.contrib.auth.models import Permission, User
 from django.contrib.sessions.models import Session
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
+from django.db.models.functions import Lower
 from django.http import HttpResponse, HttpResponseRedirect
 from django.template import engines
 from django.template.response import TemplateResponse
@@ -248,15 +249,15 @@ def test_keys_may_be_text_and_may_be_repeated(root):
     assert run(root, "shout", json.dumps([one]))["rows"] == 1
 
 
-def test_H142_an_action_is_in_the_history_of_each_row(root, client):
-    pks = authors(3)
-    run(root, "shout", pks)
+def test_H142_an_action_is_in_the_history_of_each_row_that_it_touched(root, client):
+    pks, loud = [make_author(f"a{number}").pk for number in range(3)], make_author("LOUD")
+    run(root, "shout", [*pks, loud.pk])
     entries = LogEntry.objects.order_by("pk")
     assert {(entry.action_flag, entry.object_id, entry.user) for entry in entries} == {
         (CHANGE, str(pk), root.user) for pk in pks
     }
     page = history_page(client, root.user, Author.objects.get(pk=pks[0]))
-    assert "Changed via MCP: Claude (client-1), shout." in page
+    assert "Changed Name: a0 → A0. Changed via MCP: Claude (client-1), shout." in page
 
 
 def test_an_action_that_only_takes_the_view_permission_is_not_in_the_history(root):
@@ -412,7 +413,9 @@ def test_D77_rows_of_a_query_are_shown_before_an_action_touches_them(root):
     assert question["message"] == "Shout: Confirm it for all 7 rows that match."
     assert (question["rows"], question["objects"][:2]) == (7, ["A2", "A20"])
     assert names()[1] == "A2"
-    assert call(RUN, root, **arguments, confirm_token=question["confirm_token"])["rows"] == 7
+    Author.objects.update(name=Lower("name"))
+    token = call(RUN, root, **arguments)["confirm_token"]
+    assert call(RUN, root, **arguments, confirm_token=token)["rows"] == 7
     assert LogEntry.objects.count() == 7
 
 

@@ -114,3 +114,9 @@ def test_G124_a_serializer_takes_no_row_that_the_caller_does_not_see(own):
     tag = Tag.objects.create(name="t")
     text = refusal(UPDATE, request_of(user, own), **BOOK, pk=book.pk, values={"tags": [tag.pk]})
     assert text == "Nothing was saved:\ntags: No testapp.tag has this primary key."
+
+
+def test_an_update_that_changes_nothing_leaves_no_history(root):
+    book = make_book("Dune", price="9.00")
+    assert call(UPDATE, root, **BOOK, pk=book.pk, values={"title": "Dune", "price": "9"})["changed"] == []
+    assert not LogEntry.objects.exists()

@@ -22,7 +22,17 @@ from ..visibility import visible_fields
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
-__all__ = ["author", "history_of", "log", "log_action", "log_addition", "log_change", "log_deletion", "log_deletions"]
+__all__ = [
+    "author",
+    "has_history",
+    "history_of",
+    "log",
+    "log_action",
+    "log_addition",
+    "log_change",
+    "log_deletion",
+    "log_deletions",
+]
 
 MAX_NAME: Final = 80
 # Entries of one row that are shown, and characters of the message of each.
@@ -30,6 +40,8 @@ MAX_ENTRIES: Final = 20
 MAX_MESSAGE: Final = 500
 # Entries in one query.
 CHUNK: Final = 200
+# Characters of a row's name in an entry.
+MAX_REPR: Final = 200
 
 Message = list[dict[str, Any]] | str
 
@@ -48,13 +60,13 @@ def _clean(text: str) -> str:
 def log_addition(request: MCPRequest, exposure: "ModelExposure", obj: Model, message: Message, tool: str) -> None:
     """Log that the row was added."""
     mark = {"added": {"name": "via MCP", "object": author(request, tool)}}
-    if _has_history(request):
+    if has_history(request):
         exposure.log_addition(request, obj, _marked(request, message, mark, tool))
 
 
 def log_change(request: MCPRequest, exposure: "ModelExposure", obj: Model, message: Message, tool: str) -> None:
     """Log that the row was changed."""
-    if _has_history(request):
+    if has_history(request):
         exposure.log_change(request, obj, _marked(request, message, _change_mark(request, tool), tool))
 
 
@@ -65,7 +77,7 @@ def log_deletion(request: MCPRequest, exposure: "ModelExposure", obj: Model, too
 
 def log_deletions(request: MCPRequest, exposure: "ModelExposure", objs: Sequence[Model], tool: str) -> None:
     """Log that the rows will be deleted; to be called before they are."""
-    if not _has_history(request):
+    if not has_history(request):
         return
     mark = json.dumps([{"deleted": {"name": "via MCP", "object": author(request, tool)}}])
     # A ModelAdmin's log_deletions takes no message: what it wrote is marked afterwards.
@@ -77,10 +89,43 @@ def log_deletions(request: MCPRequest, exposure: "ModelExposure", objs: Sequence
         type(unmarked[0])._default_manager.bulk_update(unmarked, ["change_message"], batch_size=CHUNK)
 
 
-def log_action(request: MCPRequest, objects: Sequence[Model], tool: str) -> None:
-    """Log for each row that an action ran on it."""
-    if _has_history(request):
-        log(request, objects, flag="CHANGE", message=[_change_mark(request, tool)])
+def log_action(
+    request: MCPRequest, objects: Sequence[Model], tool: str, changes: Sequence[Sequence[str]] | None = None
+) -> None:
+    """Log for each row that an action ran on it; ``changes`` are, for each, what it changed in the row."""
+    if not has_history(request):
+        return
+    mark, logged = _change_mark(request, tool), dict[tuple[str, ...], list[Model]]()
+    for obj, changed in zip(objects, changes if changes is not None else [()] * len(objects), strict=True):
+        logged.setdefault(tuple(changed), []).append(obj)
+    messages = {words: [*([{"changed": {"fields": words}}] if words else []), mark] for words in logged}
+    if len(logged) == 1:
+        [(words, rows)] = logged.items()
+        log(request, rows, flag="CHANGE", message=messages[words])
+    elif logged:
+        _log_each(request, [(obj, json.dumps(messages[words])) for words, rows in logged.items() for obj in rows])
+
+
+def _log_each(request: MCPRequest, entries: Sequence[tuple[Model, str]]) -> None:
+    """Write entries with a message each, in as few queries as the admin takes for one message."""
+    from django.contrib.admin.models import CHANGE, LogEntry
+    from django.contrib.admin.options import get_content_type_for_model
+
+    kinds = {type(obj): get_content_type_for_model(obj).pk for obj, _ in entries}
+    LogEntry.objects.bulk_create(
+        [
+            LogEntry(
+                user_id=request.user.pk,  # type: ignore[misc]
+                content_type_id=kinds[type(obj)],
+                object_id=obj.pk,
+                object_repr=str(obj)[:MAX_REPR],
+                action_flag=CHANGE,
+                change_message=message,
+            )
+            for obj, message in entries
+        ],
+        batch_size=CHUNK,
+    )
 
 
 def log(request: MCPRequest, objects: Sequence[Model], *, flag: str, message: Message = "") -> Any:
@@ -135,7 +180,7 @@ def _told(entry: Any, hidden: Collection[str]) -> str:
     for part in parts:
         changed = part.get("changed") if isinstance(part, dict) else None
         if isinstance(changed, dict) and "name" not in changed and isinstance(changed.get("fields"), list):
-            changed["fields"] = [name for name in changed["fields"] if str(name).lower() not in hidden]
+            changed["fields"] = [text for text in changed["fields"] if not _is_about(str(text).lower(), hidden)]
             if not changed["fields"]:
                 continue
         told.append(part)
@@ -143,10 +188,15 @@ def _told(entry: Any, hidden: Collection[str]) -> str:
     return str(entry.get_change_message())
 
 
+def _is_about(text: str, hidden: Collection[str]) -> bool:
+    """Return whether the text is the name of a hidden field, with or without what became of its value."""
+    return text in hidden or any(text.startswith(f"{name}: ") for name in hidden)
+
+
 def _may_read_history(request: MCPRequest, exposure: "ModelExposure", obj: Model) -> bool:
     """Return whether the admin would show the caller the history of the row."""
     admin_site = exposure.site.admin_site or admin.site
-    if not _has_history(request) or not admin_site.is_registered(exposure.model):
+    if not has_history(request) or not admin_site.is_registered(exposure.model):
         return False
     model_admin = admin_site.get_model_admin(exposure.model)
     # The admin has its own idea of which rows there are.
@@ -166,6 +216,6 @@ def _change_mark(request: MCPRequest, tool: str) -> dict[str, Any]:
     return {"changed": {"fields": [f"via MCP: {author(request, tool)}"]}}
 
 
-def _has_history(request: MCPRequest) -> bool:
+def has_history(request: MCPRequest) -> bool:
     """Return whether there is a history, and the caller is a user that it can name."""
     return apps.is_installed("django.contrib.admin") and isinstance(request.user, get_user_model())

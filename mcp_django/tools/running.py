@@ -30,7 +30,7 @@ from .confirming import CHANGED, CONFIRM, MAX_LABELS, can_ask, confirm, listed, 
 from .controls import Pair
 from .fallback import answers_schema, can_be_direct
 from .forms import error_lines
-from .history import log_action
+from .history import has_history, log_action
 from .inputs import one_transaction, refusals
 from .pageforms import page_entries, page_schema
 from .pagequestions import page_question
@@ -38,6 +38,7 @@ from .posting import changelist_entries, changelist_request, has_failed, said
 from .redirects import own_view
 from .responses import Page, read_response
 from .selection import queryset_of, select_rows
+from .touched import changes_of, read_stored
 
 if TYPE_CHECKING:
     from .actions import Action
@@ -141,6 +142,8 @@ class ActionCall:
         exposure = self.action.exposure
         with refusals(undone=self.action.atomic), self._transaction() as aliases:
             posting = changelist_request(self.request, exposure, entries)
+            logs = self.action.is_logged and has_history(self.request)
+            before = read_stored(rows) if logs else None
             with exposure.recording(posting):
                 value = self._invoke(posting, rows, values, page)
             outcome = self._read(posting, value, len(rows))
@@ -148,7 +151,9 @@ class ActionCall:
                 for alias in aliases:
                     transaction.set_rollback(True, using=alias)
             elif self.action.is_logged:
-                log_action(self.request, rows, self.action.name)
+                if logs:
+                    touched = dict(changes_of(self.request, exposure, rows, before))
+                    log_action(self.request, list(touched), self.action.name, list(touched.values()))
                 # It may have updated them by its queryset, which no signal tells of.
                 rows_changed.send(sender=exposure.model, rows=rows)
         return outcome

@@ -167,9 +167,10 @@ def _save_page(
             keep_stored(saved, page.named)
         exposure.save_model(request, saved, form, change)
         exposure.save_related(request, form, formsets, change)
-        message = exposure.construct_change_message(request, form, formsets, add=not change)
-        log = log_change if change else log_addition
-        log(request, exposure, saved, message, tool)
+        if not change or form.has_changed() or any(map(is_changed, formsets)):
+            message = exposure.construct_change_message(request, form, formsets, add=not change)
+            log = log_change if change else log_addition
+            log(request, exposure, saved, message, tool)
     changed = [name for name in form.changed_data if name in page.writable]
     return saved, changed + [post.name for post, formset in posted if post.name and is_changed(formset)]
 

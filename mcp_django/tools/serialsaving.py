@@ -40,10 +40,10 @@ def save_with_serializer(
     _validate(saved)
     after = exposure.serializer_class(saved, context=context).data
     changed = [name for name in writable if name in after and (name not in before or before[name] != after[name])]
-    if change:
-        log_change(request, exposure, saved, [{"changed": {"fields": changed}}] if changed else [], tool)
-    else:
+    if not change:
         log_addition(request, exposure, saved, [{"added": {}}], tool)
+    elif changed:
+        log_change(request, exposure, saved, [{"changed": {"fields": changed}}], tool)
     return saved, changed
 
 
