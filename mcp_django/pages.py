@@ -259,11 +259,15 @@ def show_row(
     row: Model,
     columns: tuple[Column, ...],
     labels: Mapping[str, str | None],
+    text_limit: int | None = None,
 ) -> Page:
-    """Return the one row that an instance is, as a page in which no text is cut; ``labels`` are known by their path."""
+    """Return the one row that an instance is, as a page; ``labels`` are known by their path.
+
+    No text is cut but where there is a ``text_limit``.
+    """
     joins = (joined_label(request, column.field) if column.kind == "relation" else None for column in columns)
     known = tuple(path if path in labels else None for path in joins)
-    layout = _layout(exposure, columns, (), known, None)
+    layout = _layout(exposure, columns, (), known, text_limit)
     read: Columns = [[labels[path] if path in labels else _getter(path)(row)] for path in layout.paths]
     return _assemble(request, PageQuery(exposure, columns, (), 1), layout, read, [row])
 

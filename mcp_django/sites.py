@@ -352,11 +352,13 @@ class MCPSite:
 
     def get_tools(self, request: MCPRequest) -> list[Tool]:
         """Return the tools that the caller may use, in an order that depends on nothing else."""
+        from .tools.actiontools import told_once
+
         known = (*self._own_tools.values(), *self._tools.values())
         found = [tool for tool in known if self._offers(request, tool)]
-        actions: list[Tool] = [tool for tool in self._caller_action_tools(request) if self._admits(request, tool)]
+        actions = [tool for tool in self._caller_action_tools(request) if self._admits(request, tool)]
         # Over the budget no client could hold the list; run_action reaches the same actions.
-        return found + actions if len(found) + len(actions) <= settings.TOOL_BUDGET else found
+        return [*found, *told_once(actions)] if len(found) + len(actions) <= settings.TOOL_BUDGET else found
 
     def get_tool(self, request: MCPRequest, name: str) -> Tool | None:
         """Return the tool if the caller's permissions admit it, whatever scopes the token holds."""

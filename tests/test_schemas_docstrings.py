@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_django.schemas.docstrings import parse_docstring
+from mcp_django.schemas.docstrings import first_sentence, parse_docstring
 
 GOOGLE = """Find orders.
 
@@ -60,3 +60,24 @@ def test_the_text_before_the_sections_is_the_description(
 ) -> None:
     found = parse_docstring(text)
     assert (found.description, found.parameters) == (description, parameters)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("What one customer ordered at one time.", "What one customer ordered at one time."),
+        ("An order\n    over two lines. And more.\n\n    Not this.", "An order over two lines."),
+        ("Things, e.g. orders. More.", "Things, e.g. orders."),
+        ("Version 2.5 of it! More.", "Version 2.5 of it!"),
+        ("No end\n\nAnother paragraph.", "No end"),
+        ("Order(id, number)", ""),
+        ("x" * 300, f"{'x' * 200}…"),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_the_first_sentence_of_a_class_is_its_own(text, sentence):
+    order = type("Order", (), {"__doc__": text})
+    assert first_sentence(order) == sentence
+    # What is inherited says what something else is.
+    assert first_sentence(type("Sub", (order,), {})) == ""

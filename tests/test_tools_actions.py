@@ -223,7 +223,7 @@ def test_H137_the_change_permission_is_asked_for_each_row():
     assert not Book.objects.filter(status="withdrawn").exists()
 
 
-def test_H144_a_file_comes_as_text_in_the_result_and_as_a_resource():
+def test_H144_a_text_file_comes_once_in_the_result():
     book = make_book("Dune", isbn="1")
     result = result_of(RUN, request_of(make_superuser()), model="testapp.book", action="export", pks=[book.pk])
     assert result.structured["file"] == {
@@ -233,10 +233,21 @@ def test_H144_a_file_comes_as_text_in_the_result_and_as_a_resource():
         "truncated": False,
         "text": "1,Dune\n",
     }
-    assert result.to_wire()["content"][1] == {
-        "type": "resource",
-        "resource": {"uri": "attachment:testapp.book/export/books.csv", "mimeType": "text/csv", "text": "1,Dune\n"},
-    }
+    assert [block["type"] for block in result.to_wire()["content"]] == ["text"]
+
+
+def test_H144_a_long_text_file_comes_whole_as_a_resource(settings):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "RESULT_CHARS": 8_000}
+    for number in range(40):
+        make_book("x" * 190, isbn=str(number))
+    request = request_of(make_superuser())
+    question = call(RUN, request, model="testapp.book", action="export", all=True)
+    token = {"confirm_token": question["confirm_token"]} if "confirm_token" in question else {}
+    result = result_of(RUN, request, model="testapp.book", action="export", all=True, **token)
+    assert result.structured["file"]["truncated"] is True
+    resource = result.to_wire()["content"][1]["resource"]
+    assert resource["uri"] == "attachment:testapp.book/export/books.csv"
+    assert resource["text"].count("\n") == 40
 
 
 def test_an_admin_action_needs_the_admin(own):

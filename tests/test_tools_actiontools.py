@@ -1,13 +1,16 @@
+import json
 import re
+from typing import Annotated
 
 import pytest
 from django.contrib import admin
 from django.core.exceptions import ImproperlyConfigured
 
-from mcp_django import MCPSite, ModelExposure, action, site
+from mcp_django import MCPSite, ModelExposure, Param, action, site
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.actions import FunctionAction
 from mcp_django.tools.actiontools import ActionTool, RunAction, action_tool_name
+from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.selection import EVERYTHING
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Tag
@@ -16,6 +19,7 @@ from tests.writing import call, refusal, request_of
 pytestmark = pytest.mark.django_db
 
 RUN = RunAction()
+SCOPES = frozenset({"mcp:read", "mcp:write"})
 
 
 class TagExposure(ModelExposure):
@@ -218,3 +222,67 @@ def test_77_a_client_that_asks_its_user_is_asked_before_all_rows_are_touched():
     assert Book.objects.get().status == "draft"
     assert MCPClient(root, answers={"_confirm": {}}).call("publish_testapp_book", all=True).structured["done"]
     assert Book.objects.get().status == "published"
+
+
+# Few tokens
+
+
+class Shelving(ModelExposure):
+    fields = ["name"]
+    actions = ["shelve", "unshelve", "count"]
+
+    @action(destructive=False)
+    def shelve(self, request, queryset, *, room: Annotated[str, Param("Where they stand, by " + "the plan " * 20)]):
+        """Put them on a shelf."""
+
+    @action(destructive=False)
+    def unshelve(self, request, queryset, *, room: Annotated[str, Param("Where they stand, by " + "the plan " * 20)]):
+        """Take them off."""
+        queryset.update(name=room)
+
+    @action(permissions=["view"], read_only=True)
+    def count(self, request, queryset, *, room: str = ""):
+        """Count them."""
+
+
+def test_what_an_action_requires_stands_in_its_description():
+    shelving = MCPSite("shelving")
+    shelving.register(Tag, Shelving)
+    tools = {tool.name: tool for tool in shelving.get_tools(request_of(make_superuser(), shelving, scopes=SCOPES))}
+    assert tools["shelve_testapp_tag"].description == "Put them on a shelf.\nRuns on rows of testapp.tag. Needs room."
+    assert tools["count_testapp_tag"].description == "Count them.\nRuns on rows of testapp.tag."
+
+
+def test_long_schemas_that_are_equal_are_told_once():
+    shelving = MCPSite("shelving")
+    shelving.register(Tag, Shelving)
+    request = request_of(make_superuser(), shelving, scopes=SCOPES)
+
+    def listed(caller):
+        tools = {tool.name: tool.definition() for tool in shelving.get_tools(caller)}
+        return {name: tool["inputSchema"]["properties"]["room"] for name, tool in tools.items() if "_testapp_" in name}
+
+    found = listed(request)
+    assert "the plan" in found["shelve_testapp_tag"]["description"]
+    assert found["unshelve_testapp_tag"] == {"type": "string", "description": "As in shelve_testapp_tag"}
+    assert found["count_testapp_tag"]["type"] == "string"
+    assert listed(request) == found
+    # It is the list that refers: the tool takes what it took, and alone it is told in full.
+    tag = Tag.objects.create(name="t")
+    tool = shelving.get_tool(request, "unshelve_testapp_tag")
+    assert "the plan" in tool.definition()["inputSchema"]["properties"]["room"]["description"]
+    call(tool, request, pks=[tag.pk], room="attic")
+    assert Tag.objects.get().name == "attic"
+    detail = call(DescribeModel(), request, model="testapp.tag", detail=True)["actions"]
+    assert [item["arguments"] if item["name"] == "unshelve" else "" for item in detail] == [
+        "",
+        "As those of shelve",
+        "",
+    ]
+
+
+def test_a_tool_of_an_action_costs_few_characters():
+    """About four characters a token; arguments that all such tools have are described in run_action."""
+    for tool in site.get_tools(request_of(make_superuser(), scopes=SCOPES)):
+        if isinstance(tool, ActionTool):
+            assert len(json.dumps(tool.definition())) < 650

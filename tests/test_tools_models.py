@@ -26,7 +26,11 @@ def test_row_125_the_list_holds_the_models_of_the_caller() -> None:
     request = reader(make_user("u", "testapp.view_book", "testapp.change_tag", "testapp.add_tag"), site)
     found = call(LIST, request)
     assert found["columns"] == ["model", "title", "may", "description"]
-    assert found["rows"] == [["testapp.book", "books", "view", ""], ["testapp.tag", "tags", "view add change", ""]]
+    assert found["rows"] == [
+        # The docstring's first sentence; the other model has none of its own.
+        ["testapp.book", "books", "view", "Nearly every type of field."],
+        ["testapp.tag", "tags", "view add change", ""],
+    ]
 
 
 def test_what_the_caller_may_do_follows_the_token_and_the_site() -> None:

@@ -40,7 +40,12 @@ def test_an_overview_names_types_targets_choices_and_what_is_required() -> None:
 def test_who_may_only_read_is_told_nothing_of_writing() -> None:
     site = site_with(Book, fields=["title", "author", "uuid"])
     found = call(DESCRIBE, reader(make_user("u", "testapp.view_book"), site), model="testapp.book")
-    assert found == {"model": "testapp.book", "may": "view", "fields": "id, title, author key, uuid uuid"}
+    assert found == {
+        "model": "testapp.book",
+        "may": "view",
+        "description": "Nearly every type of field.",
+        "fields": "id, title, author key, uuid uuid",
+    }
 
 
 def test_row_125_a_relation_to_an_invisible_model_does_not_name_it() -> None:

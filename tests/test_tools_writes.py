@@ -18,11 +18,12 @@ from mcp_django.context import Client
 from mcp_django.elicitation import REFUSED
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.arguments import RECORD_NOT_FOUND
+from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import CreateRecord, DeleteRecord, UpdateRecord
 from tests.answering import CANCEL, DECLINE, ELICITS, accept, again, calling, only, send
 from tests.factories import make_author, make_book, make_superuser, make_user
-from tests.testapp.models import Author, Book, Loan, Note, Placement, Section, Shelf, Tag
-from tests.writing import call, history_page, refusal, request_of
+from tests.testapp.models import Author, Book, Loan, Note, Placement, Profile, Section, Shelf, Tag
+from tests.writing import call, history_page, refusal, request_of, site_with
 
 pytestmark = pytest.mark.django_db
 
@@ -687,3 +688,16 @@ def test_156_consent_deletes_one_row_once():
     with pytest.raises(MCPError, match="requestState is not valid"):
         again(client, params, asked, accept())
     assert Book.objects.count() == 1
+
+
+def test_the_result_of_a_write_has_no_long_texts_and_get_record_has():
+    root = request_of(make_superuser(), site_with(Author, Profile, fields=["name", "author", "biography"]))
+    values = {"author": make_author("Ada").pk, "biography": "x" * 5_000}
+    made = call(CREATE, root, model="testapp.profile", values=values)
+    done = call(UPDATE, root, model="testapp.profile", pk=made["pk"], values={"author": make_author("Bob").pk})
+    for result in (made, done):
+        assert len(result["fields"]["biography"]) < 500
+    whole = call(GetRecord(), root, model="testapp.profile", pk=made["pk"])
+    assert len(whole["fields"]["biography"]) == 5_000
+    # What was cut takes no part in the version.
+    assert whole["version"] == done["version"]

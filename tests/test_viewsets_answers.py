@@ -59,10 +59,14 @@ def test_links_become_arguments(ann):
 # Files
 
 
-def test_a_file_comes_as_an_embedded_resource(ann):
+def test_a_text_file_comes_once_and_a_long_one_as_an_embedded_resource(ann):
     make_order(ann, "A1")
     result = mcp(ann).call("export_orders")
-    assert result.structured["file"]["name"] == "orders.csv"
+    assert (result.structured["file"]["name"], result.structured["file"]["text"]) == ("orders.csv", "A1\n")
+    assert len(result.content) == 1
+    with override_settings(MCP_DJANGO={"RESULT_CHARS": 2, "BASE_URL": "http://testserver"}):
+        result = mcp(ann).call("export_orders")
+    assert result.structured["file"]["truncated"] is True
     assert result.content[1]["resource"]["text"] == "A1\n"
     assert result.content[1]["resource"]["uri"] == "attachment:export_orders/orders.csv"
 

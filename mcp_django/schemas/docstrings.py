@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["Docstring", "parse_docstring"]
+__all__ = ["Docstring", "first_sentence", "parse_docstring"]
 
 _SECTION: Final = re.compile(r"(\w[\w ]{0,30}):")
 _SPHINX: Final = re.compile(r":(\w+)(?:\s+([^:]{0,200}))?:\s*(.*)")
@@ -14,6 +14,9 @@ PARAMETERS: Final = frozenset({"args", "arguments", "parameters", "params", "key
 SECTIONS: Final = PARAMETERS | frozenset(
     {"returns", "return", "raises", "yields", "examples", "example", "note", "notes"}
 )
+# The end of a sentence, which is no abbreviation such as "e.g.".
+_SENTENCE: Final = re.compile(r"(?<![.\s]\w)[.!?](?=\s+[A-Z\"'`(]|\s*$)")
+MAX_SENTENCE: Final = 200
 SPHINX_PARAMETERS: Final = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
 
 
@@ -23,6 +26,20 @@ class Docstring:
 
     description: str = ""
     parameters: dict[str, str] = field(default_factory=dict)
+
+
+def first_sentence(owner: type) -> str:
+    """Return the first sentence of a class's own docstring, "" where it has none or Django wrote it.
+
+    Django gives a model without one its fields as such: ``Order(id, number)`` (``ModelBase._prepare``).
+    """
+    text = owner.__dict__.get("__doc__") or ""
+    if text.startswith(f"{owner.__name__}("):
+        return ""
+    paragraph = " ".join(parse_docstring(text).description.partition("\n\n")[0].split())
+    end = _SENTENCE.search(paragraph)
+    sentence = paragraph[: end.end()] if end is not None else paragraph
+    return sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[:MAX_SENTENCE].rstrip()}…"
 
 
 def parse_docstring(text: str | None) -> Docstring:

@@ -2,9 +2,12 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from copy import copy
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models.options import Options
 
@@ -22,10 +25,12 @@ from .selection import EVERYTHING
 if TYPE_CHECKING:
     from ..exposures import ModelExposure
 
-__all__ = ["ActionTool", "RunAction", "action_tool_name"]
+__all__ = ["ActionTool", "RunAction", "action_tool_name", "told_once"]
 
 MAX_NAME: Final = 40
 UNSAFE: Final = re.compile(r"[^a-z0-9_]")
+# Characters from which on a parameter's schema is not repeated.
+LONG: Final = 100
 FORM: Final[Mapping[str, Any]] = {**FREE_OBJECT, "description": "Answers to its question"}
 CONFIRM_TOKEN: Final[Mapping[str, Any]] = {
     "type": "string",
@@ -33,6 +38,18 @@ CONFIRM_TOKEN: Final[Mapping[str, Any]] = {
 }
 # No parameter of an action may be named so; one that is named as another way to pick rows is there instead of it.
 RESERVED: Final = frozenset({"pks", "form", "confirm_token"})
+
+
+def told_once(tools: Iterable["ActionTool"]) -> list["ActionTool"]:
+    """Return the tools as they are listed together: a long parameter that several share is told by the first alone."""
+    first: dict[str, str] = {}
+    found = []
+    for tool in tools:
+        told = {name: first[text] for name, text in tool.long_parameters.items() if text in first}
+        for text in tool.long_parameters.values():
+            first.setdefault(text, tool.name)
+        found.append(tool.referring(told) if told else tool)
+    return found
 
 
 def action_tool_name(name: str, opts: "Options[Any]") -> str:
@@ -56,7 +73,11 @@ class ActionTool(Tool):
         self.name = action_tool_name(action.name, opts)
         self.title = f"{action.title} ({action.exposure.label})"
         asks = " Asks for confirmation first." if action.confirms else ""
-        self.description = f"{action.description or action.title}\nRuns on rows of {action.exposure.label}.{asks}"
+        required = ", ".join(action.schema.get("required", ()))
+        needs = f" Needs {required}." if required else ""
+        self.description = (
+            f"{action.description or action.title}\nRuns on rows of {action.exposure.label}.{needs}{asks}"
+        )
         self.read_only = action.read_only
         self.scopes = frozenset({READ if action.read_only else WRITE})
         self.destructive = action.destructive
@@ -67,15 +88,39 @@ class ActionTool(Tool):
     @staticmethod
     def _schema(action: Action) -> dict[str, Any]:
         own = action.schema
-        asking = {"form": FORM} if action.has_form else {}
+        # What is equal in all tools of actions is described in run_action alone.
+        asking = {"form": FREE_OBJECT} if action.has_form else {}
         if asking or not action.only_looks:
-            asking["confirm_token"] = CONFIRM_TOKEN
+            asking["confirm_token"] = {"type": "string"}
         parameters = own.get("properties", {})
         if clashing := parameters.keys() & RESERVED:
             raise ImproperlyConfigured(f"{action.key} may not have a parameter named {', '.join(sorted(clashing))}.")
         key = {} if action.only_looks else {"idempotency_key": IDEMPOTENCY_KEY}
-        properties = {**EVERYTHING, **key, **parameters, **asking}
+        properties = {**EVERYTHING, "filters": FREE_OBJECT, **key, **parameters, **asking}
         return {**own, "properties": properties}
+
+    @cached_property
+    def long_parameters(self) -> dict[str, str]:
+        """The action's own parameters whose schemas are long, each with its name as JSON."""
+        own = {name: orjson.dumps([name, self.input_schema["properties"][name]]).decode() for name in self.parameters}
+        return {name: text for name, text in own.items() if len(text) >= LONG}
+
+    def referring(self, told: Mapping[str, str]) -> "ActionTool":
+        """Return the tool with parameters that refer to those of other tools; ``told`` are the tools by parameter."""
+        key = tuple(sorted(told.items()))
+        if key not in self._referring:
+            tool = self._referring[key] = copy(self)
+            tool.__dict__.pop("_encoded", None)
+            properties = dict(self.input_schema["properties"])
+            for name, other in told.items():
+                kept = {part: properties[name][part] for part in ("type", "anyOf", "items") if part in properties[name]}
+                properties[name] = {**kept, "description": f"As in {other}"}
+            tool.input_schema = {**self.input_schema, "properties": properties}
+        return self._referring[key]
+
+    @cached_property
+    def _referring(self) -> dict[tuple[tuple[str, str], ...], "ActionTool"]:
+        return {}
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may see the model and run the action."""

@@ -216,11 +216,14 @@ def _one_of(pairs: Sequence[tuple[str, str]]) -> str:
 
 def _actions(request: MCPRequest, exposure: "ModelExposure") -> list[dict[str, Any]]:
     found = []
+    first: list[tuple[str, Mapping[str, Any]]] = []
     for name, action in caller_actions(request, exposure).items():
         entry: dict[str, Any] = {"name": name, "description": clean_text(action.description, MAX_LINE)}
         arguments = action.told(request).get("properties", {})
+        other = next((known for known, told in first if told == arguments), "")
         if arguments:
-            entry["arguments"] = arguments
+            entry["arguments"] = f"As those of {other}" if other else arguments
+            first.append((name, arguments))
         found.append(entry)
     return found
 

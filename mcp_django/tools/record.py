@@ -49,14 +49,15 @@ def record_payload(
     obj: Model,
     fields: Sequence[str] | None = None,
     labels: Mapping[str, str | None] = MappingProxyType({}),
+    text_limit: int | None = None,
 ) -> dict[str, Any]:
     """Return one row in full: ``{model, pk, uri, label, permissions, hint?, fields}``.
 
     ``fields`` are names that the caller may read, None for all; ``labels`` are what :func:`find_row` found. Long texts
-    are not cut but where the whole would be longer than ``RESULT_CHARS``.
+    are not cut but at a ``text_limit``, or where the whole would be longer than ``RESULT_CHARS``.
     """
     names = visible_fields(request, exposure, obj) if fields is None else exposure.with_primary_key(fields)
-    page = show_row(request, exposure, obj, columns_of(exposure, names), labels)
+    page = show_row(request, exposure, obj, columns_of(exposure, names), labels, text_limit)
     values = dict(zip(page.names, page.rows[0], strict=True))
     payload: dict[str, Any] = {
         "model": exposure.label,
@@ -85,9 +86,10 @@ def full_record(
     fields: Sequence[str] | None = None,
     labels: Mapping[str, str | None] = MappingProxyType({}),
     inlines: Collection[str] | None = None,
+    text_limit: int | None = None,
 ) -> dict[str, Any]:
     """Return :func:`record_payload` with the ``version`` of the row and the rows of its ``inlines``, None for all."""
-    payload = record_payload(request, exposure, obj, fields, labels)
+    payload = record_payload(request, exposure, obj, fields, labels, text_limit)
     found = read_inlines(request, exposure, obj)
     rows, notes = show_inlines(request, exposure, [i for i in found if inlines is None or i.inline.name in inlines])
     values = payload.pop("fields")

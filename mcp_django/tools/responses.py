@@ -19,6 +19,7 @@ from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
+from ..protocol.content import Content, EmbeddedResource
 from .controls import HtmlForm, read_forms
 from .redirects import destination, own_view
 
@@ -48,6 +49,12 @@ class File:
             found["truncated"] = len(self.body) > shown
             found["text"] = self.body[:shown]
         return found
+
+    def result(self, room: int, uri: str) -> tuple[dict[str, Any], list[Content]]:
+        """Return what a structured result says of the file, and its contents as a block where that is not all of it."""
+        described = self.described(room)
+        is_whole = described.get("truncated") is False
+        return described, [] if is_whole else [EmbeddedResource(uri, self.body, self.mime_type)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from ..elicitation import issue, redeem
 from ..exceptions import InputRequired, ToolError
 from ..labels import label_of
 from ..places import go_to
-from ..protocol.content import Content, EmbeddedResource, ResourceLink
+from ..protocol.content import Content, ResourceLink
 from ..questions import Answers, Question, answered_together
 from ..schemas import to_jsonable
 from ..schemas.steps import finished
@@ -192,9 +192,9 @@ class ActionCall:
                 result["record"] = answer.record
                 content.append(ResourceLink(answer.record["uri"], answer.record["label"] or answer.record["uri"]))
             if answer.file is not None:
-                result["file"] = answer.file.described(self.request.mcp.result_chars)
                 uri = f"attachment:{self.action.key}/{answer.file.name}"
-                content.append(EmbeddedResource(uri, answer.file.body, answer.file.mime_type))
+                result["file"], blocks = answer.file.result(self.request.mcp.result_chars, uri)
+                content += blocks
         elif value is not None:
             result["result"] = to_jsonable(value)
         result["messages"] = said(posting)

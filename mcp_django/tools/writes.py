@@ -147,7 +147,9 @@ def _saved_payload(
     except NotFound:
         head |= {"model": exposure.label, "pk": render(saved.pk), "note": GONE}
         return ToolResult(structured=head)
-    return ToolResult(structured={**head, **full_record(request, exposure, row, inlines=values)})
+    # Who wrote a long text knows it; any other is read by get_record.
+    record = full_record(request, exposure, row, inlines=values, text_limit=settings.TEXT_CHARS)
+    return ToolResult(structured={**head, **record})
 
 
 class CreateRecord(WriteTool):

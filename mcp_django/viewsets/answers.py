@@ -9,7 +9,6 @@ from django.http import HttpResponseBase
 
 from ..conf import settings
 from ..exceptions import ToolError
-from ..protocol.content import EmbeddedResource
 from ..schemas.jsonable import to_jsonable
 from ..tools.base import ToolResult
 from ..tools.responses import read_response
@@ -104,5 +103,5 @@ def _file_result(route: Route, request: RestRequest, response: HttpResponseBase)
     if answer.file is None:
         return ToolResult(structured={"text": answer.text or (answer.page.message if answer.page else "")})
     uri = f"attachment:{route.name}/{answer.file.name}"
-    block = EmbeddedResource(uri, answer.file.body, answer.file.mime_type)
-    return ToolResult(structured={"file": answer.file.described(request.mcp.result_chars)}, content=[block])
+    described, content = answer.file.result(request.mcp.result_chars, uri)
+    return ToolResult(structured={"file": described}, content=content)

@@ -293,9 +293,10 @@ async def test_a_file_that_an_action_makes_comes_back(connect: Connect, database
     orders = database.rows("SELECT id, number FROM shop_order ORDER BY id LIMIT 3")
     async with connect() as client:
         result = await client.call_tool("export_csv_shop_order", {"pks": [pk for pk, _ in orders]})
-    resource = next(block.resource for block in result.content if block.type == "resource")
-    assert resource.mime_type == "text/csv"
-    assert {line.split(",")[0] for line in text_of(resource).splitlines()[1:]} == {number for _, number in orders}
+    assert [block.type for block in result.content] == ["text"]
+    found = json.loads(text_of(result.content[0]))["file"]
+    assert found["mime_type"] == "text/csv"
+    assert {line.split(",")[0] for line in found["text"].splitlines()[1:]} == {number for _, number in orders}
 
 
 async def test_progress_of_a_slow_action_arrives(connect: Connect, database: Database) -> None:
