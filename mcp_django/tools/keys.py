@@ -143,16 +143,22 @@ def _any(conditions: Iterable[Q]) -> Q:
     return found
 
 
+def _for_labels(exposure: "ModelExposure", rows: QuerySet[Any]) -> QuerySet[Any]:
+    # Without names it would follow every relation.
+    relations = label_relations(exposure.model)
+    return rows.select_related(*relations) if relations else rows
+
+
 def _read(request: MCPRequest, exposure: "ModelExposure", rows: QuerySet[Any]) -> list[Model]:
     with all_readable():
-        read = list(rows.select_related(*label_relations(exposure.model))[: MAX_NAMED + 1])
+        read = list(_for_labels(exposure, rows)[: MAX_NAMED + 1])
     return [row for row in read if exposure.has_view_permission(request, row)]
 
 
 def _labelled(request: MCPRequest, exposure: "ModelExposure", rows: QuerySet[Any], text: str) -> list[Model]:
     """Return the rows that ``__str__`` calls so; none where there are too many rows to ask each of them."""
     with all_readable():
-        read = list(rows.select_related(*label_relations(exposure.model))[: MAX_COMPARED + 1])
+        read = list(_for_labels(exposure, rows)[: MAX_COMPARED + 1])
     if len(read) > MAX_COMPARED:
         return []
     wanted = text.casefold()
