@@ -95,6 +95,22 @@ def test_an_endpoint_that_is_not_there_is_said(server, answer, said):
     assert said in text
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('{"error": {"message": "Origin not allowed"}}', "It says: Origin not allowed."),
+        ('{"error": {"message": "a\\u001b[31m\\nb"}}', "It says: a\ufffd[31m\ufffdb."),
+        ('{"error": "x"}', "with application/json. "),
+        ("[" * 100_000, "with application/json. "),
+    ],
+)
+def test_what_the_endpoint_says_of_a_refusal_is_repeated(server, body, said):
+    server.answers["/mcp"] = (403, JSON, body, {})
+    _, step, text = examine(server)
+    assert step == "Endpoint"
+    assert said in text
+
+
 def test_an_endpoint_that_is_open_to_anyone_ends_the_way_and_is_said(server):
     server.answers["/mcp"] = (200, JSON, "{}", {})
     assert "AUTHENTICATION_CLASSES is empty" in Doctor(f"{server.origin}/mcp").reach()
