@@ -21,6 +21,7 @@ from mcp_django import asgi
 from mcp_django.oauth.tokens import issue_token
 from mcp_django.testing import MCPClient
 from mcp_django.transports import refusals
+from mcp_django.transports.limits import concurrent
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_superuser
 
@@ -322,16 +323,18 @@ def test_a_session_that_is_not_there_is_said(token, log):
     assert "SESSION_IDLE" in log()[0]
 
 
-@pytest.mark.parametrize("limit", [{"CALL_RATE": "1/h"}, {"MAX_CONCURRENT_CALLS": 0}])
+@pytest.mark.parametrize("limit", [{"CALL_RATE": "1/h"}, {"MAX_CONCURRENT_CALLS": 1}])
 def test_a_limit_is_named_in_the_log_alone(limit, ask, token, log, settings):
     settings.MCP_DJANGO = {**settings.MCP_DJANGO, **limit}
-    for _ in range(2):
+    user = get_user_model().objects.get()
+    ask(token)
+    # A call that runs at the same time.
+    with concurrent(f"user:{user.pk}"):
         status, headers, body = ask(token)
     assert status == 429
     assert message(body) == f"Too many calls. Try again in {headers['retry-after']} s"
     (name,) = limit
     assert f"Raise {name}" in log()[0]
-    user = get_user_model().objects.get()
     assert log()[0].startswith(f"429: user:{user.pk}: Too many calls")
 
 
