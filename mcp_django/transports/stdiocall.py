@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -186,8 +186,13 @@ class StdioCall:
 
     @property
     def _exchange(self) -> "Exchange":
-        """What the roads of HTTP share with this one needs of an exchange its request alone."""
+        """What the roads of HTTP share with this one needs of an exchange its request and its caller alone."""
         return cast("Exchange", self)
+
+    @property
+    def caller(self) -> Hashable:
+        """Whose share of the threads the call takes: there is one caller."""
+        return self.server.caller
 
     def _notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Tell the client something, from whatever thread."""
