@@ -45,7 +45,7 @@ IMPURE_STDLIB = set(
 )
 
 # Files that import each other in a loop, types counted: to be made smaller, and never larger.
-IN_CIRCLES = 170
+IN_CIRCLES = 163
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 40
 MAX_MEDIAN_LINES = 170
