@@ -21,7 +21,6 @@ from django.forms import ModelForm, modelform_factory
 from .conf import settings
 from .managers import filterable, gives_every_row
 from .permissions import has_perm
-from .schemas.docstrings import first_sentence
 from .sensitive import is_sensitive
 
 if TYPE_CHECKING:
@@ -79,6 +78,8 @@ class ModelExposure:
         self.opts = model._meta
         self.site = site
         if type(self).description == "":
+            from .schemas.docstrings import first_sentence
+
             self.description = first_sentence(model)
         self._inline_exposures: dict[type[Any], InlineExposure] = {}
 

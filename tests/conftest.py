@@ -18,6 +18,7 @@ from django.conf import settings
 from django.core.cache import cache
 from django.db import connections
 from django.urls import clear_script_prefix, set_urlconf
+from django.utils import timezone
 
 from tests.emptying import made_at_first, sooner
 
@@ -79,6 +80,7 @@ def no_request_is_active_after_a_test() -> Iterator[None]:
     yield
     set_urlconf(None)
     clear_script_prefix()
+    timezone.deactivate()
 
 
 @pytest.fixture(autouse=True)

@@ -117,7 +117,7 @@ def _queries() -> Iterator[tuple[str, Mapping[str, Any]]]:
             if (argument, value) not in (("search", "1; DROP TABLE x"), ("count", True)):
                 yield f"{argument} {str(value)[:20]!r}", {**BOOKS, argument: value or [value]}
     yield "place of NULL", {**BOOKS, "ordering": ["title:nulls_first; DROP TABLE x"]}
-    yield "order that is an object", {**BOOKS, "ordering": {"title": "asc"}}
+    yield "order that is an object", {**BOOKS, "ordering": {"title": {"asc": True}}}
     yield "too many orders", {**BOOKS, "ordering": ["title"] * 100}
     yield "no model", {}
     yield "unknown argument", {**BOOKS, "using": "default"}

@@ -36,13 +36,13 @@ class Trip(NamedTuple):
 
 
 BOUNDS = {
-    "a page by a plan": Trip(79, 270, 14),
-    "a page by instances": Trip(80, 315, 24),
-    "one row": Trip(76, 275, 16),
+    "a page by a plan": Trip(82, 280, 15),
+    "a page by instances": Trip(83, 320, 25),
+    "one row": Trip(79, 285, 17),
     "the tools": Trip(56, 280, 36),
     "a resource": Trip(72, 280, 24),
-    "an action that asks": Trip(86, 410, 33),
-    "an action that was confirmed": Trip(87, 435, 35),
+    "an action that asks": Trip(90, 420, 34),
+    "an action that was confirmed": Trip(91, 445, 36),
     "a saved row": Trip(31, 90, 14),
 }
 
