@@ -3,15 +3,13 @@
 from typing import Any
 
 from django.db.models import QuerySet
-from rest_framework import serializers
 
 import mcp_django as mcp
 from mcp_django.context import MCPRequest
 
 from .models import Article, ComputedArticle, OwnArticle, SerializedArticle
-from .rows import PAGE_COLUMNS
-
-WORDS_PER_MINUTE = 200
+from .rows import PAGE_COLUMNS, minutes
+from .serializers import ArticleSerializer
 
 
 @mcp.register(OwnArticle)
@@ -34,26 +32,7 @@ class ComputedExposure(mcp.ModelExposure):
 
     def minutes(self, article: Article) -> int:
         """Return how long it takes to read."""
-        return -(-article.words // WORDS_PER_MINUTE)
-
-
-class ArticleSerializer(serializers.ModelSerializer[Article]):
-    """As an API would write an article, with what is not a column of its table."""
-
-    author = serializers.SerializerMethodField()
-    minutes = serializers.SerializerMethodField()
-
-    class Meta:
-        model = SerializedArticle
-        fields = (*PAGE_COLUMNS, "minutes")
-
-    def get_author(self, article: Article) -> list[Any]:
-        """Return who wrote it: key and label."""
-        return [article.author_id, str(article.author)]
-
-    def get_minutes(self, article: Article) -> int:
-        """Return how long it takes to read."""
-        return -(-article.words // WORDS_PER_MINUTE)
+        return minutes(article)
 
 
 @mcp.register(SerializedArticle)

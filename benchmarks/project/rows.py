@@ -4,21 +4,55 @@ from typing import Any
 
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.db import transaction
-from django.db.models import Count, Sum
+from django.db.models import Count, QuerySet, Sum
 from django.db.models.functions import TruncMonth
 
-from .models import Article, Author
+from .models import Article, Author, OwnArticle
 
+WORDS_PER_MINUTE = 200
 # Of a page: its long text is left to a single article, as the endpoint leaves it.
 PAGE_COLUMNS = [field.name for field in Article._meta.concrete_fields if field.name != "summary"]
 TOTALS_COLUMNS = ["status", "month", "count", "sum"]
 
 
+def newest(articles: QuerySet[Article], status: str, limit: int) -> QuerySet[Article]:
+    """Return the newest of the articles of a status, with their authors."""
+    return articles.filter(status=status).select_related("author").order_by("-published", "-pk")[:limit]
+
+
 def page(status: str, limit: int) -> dict[str, Any]:
     """Return the newest articles of a status: ``columns`` and ``rows``, the author with pk and label."""
-    articles = Article.objects.filter(status=status).select_related("author").order_by("-published", "-pk")[:limit]
-    rows = [values(article) for article in articles]
-    return {"model": "bench.article", "returned": len(rows), "columns": PAGE_COLUMNS, "rows": rows}
+    return shown_page([values(article) for article in newest(Article.objects.all(), status, limit)])
+
+
+def own_page(status: str, limit: int) -> dict[str, Any]:
+    """Return the same of what the exposure with an own queryset lets through."""
+    articles: Any = OwnArticle.objects.filter(words__gt=0)
+    return shown_page([values(article) for article in newest(articles, status, limit)])
+
+
+def computed_page(status: str, limit: int) -> dict[str, Any]:
+    """Return the same with what Python computes of each article."""
+    articles = newest(Article.objects.all(), status, limit)
+    return shown_page([[*values(article), minutes(article)] for article in articles], "minutes")
+
+
+def serialized_page(status: str, limit: int) -> dict[str, Any]:
+    """Return the same as the serializer of REST framework writes it."""
+    from .serializers import ArticleSerializer
+
+    found = ArticleSerializer(newest(Article.objects.all(), status, limit), many=True).data
+    return shown_page([list(article.values()) for article in found], "minutes")
+
+
+def shown_page(rows: list[list[Any]], *more: str) -> dict[str, Any]:
+    """Return rows with the names of their columns."""
+    return {"model": "bench.article", "returned": len(rows), "columns": [*PAGE_COLUMNS, *more], "rows": rows}
+
+
+def minutes(article: Article) -> int:
+    """Return how long it takes to read."""
+    return -(-article.words // WORDS_PER_MINUTE)
 
 
 def record(pk: int) -> dict[str, Any]:

@@ -22,6 +22,13 @@ Model = Annotated[str, Field(description="Label of a model, such as shop.order")
 Pk = Annotated[int, Field(description="Primary key of the record")]
 Values = Annotated[dict[str, Any], Field(description="Values by field name")]
 
+# What reads a page, by the model: each as the endpoint reads that model.
+PAGES = {
+    "bench.article": rows.page,
+    "bench.ownarticle": rows.own_page,
+    "bench.computedarticle": rows.computed_page,
+    "bench.serializedarticle": rows.serialized_page,
+}
 # By itself the server takes 1,024 streams.
 MAX_STREAMS = 100_000
 
@@ -55,7 +62,7 @@ def query_records(
     cursor: str | None = None,
 ) -> dict[str, Any]:
     """Return one page of the records of a model; pages end with a cursor."""
-    return rows.page(str((filters or {})["status"]), limit)
+    return PAGES[model](str((filters or {})["status"]), limit)
 
 
 @server.tool(annotations=READ)

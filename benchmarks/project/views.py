@@ -14,14 +14,14 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from oauth2_provider.models import get_access_token_model
 
-from . import rows
+from . import forms, rows
 from .settings import ENDPOINT
 
 UNAUTHORIZED, FORBIDDEN = 401, 403
 
 
-def guarded(request: HttpRequest, answer: Callable[[int], dict[str, Any]], write: bool = False) -> HttpResponse:
-    """Answer with what ``answer`` gives for the key of the user of the bearer token, if the token is good for it.
+def guarded(request: HttpRequest, answer: Callable[[], dict[str, Any]], write: bool = False) -> HttpResponse:
+    """Answer with what ``answer`` gives, for the user of the bearer token, if the token is good for it.
 
     It has to be good for the endpoint, and its user may view, or change, articles.
     """
@@ -36,7 +36,8 @@ def guarded(request: HttpRequest, answer: Callable[[int], dict[str, Any]], write
         return HttpResponse(status=UNAUTHORIZED)
     if not found.user.has_perm("bench.change_article" if write else "bench.view_article"):
         return HttpResponse(status=FORBIDDEN)
-    return JsonResponse(answer(found.user.pk))
+    request.user = found.user
+    return JsonResponse(answer())
 
 
 in_thread = sync_to_async(guarded, thread_sensitive=False)
@@ -45,19 +46,19 @@ in_thread = sync_to_async(guarded, thread_sensitive=False)
 async def articles(request: HttpRequest) -> HttpResponse:
     """Answer with the newest articles of ``status``, ``limit`` of them."""
     status, limit = request.GET["status"], int(request.GET["limit"])
-    return await in_thread(request, lambda user_pk: rows.page(status, limit))
+    return await in_thread(request, lambda: rows.page(status, limit))
 
 
 @csrf_exempt
 async def article(request: HttpRequest, pk: int) -> HttpResponse:
-    """Answer with one article; POST changes fields of it first."""
+    """Answer with one article; POST changes fields of it first, as the admin's page would."""
     if request.method == "POST":
         values = json.loads(request.body)
-        return await in_thread(request, lambda user_pk: rows.change_article(user_pk, pk, values), write=True)
-    return await in_thread(request, lambda user_pk: rows.record(pk))
+        return await in_thread(request, lambda: forms.change_article(request, pk, values), write=True)
+    return await in_thread(request, lambda: rows.record(pk))
 
 
 async def totals(request: HttpRequest) -> HttpResponse:
     """Answer with the totals ``since`` a day."""
     since = request.GET["since"]
-    return await in_thread(request, lambda user_pk: rows.totals(since))
+    return await in_thread(request, lambda: rows.totals(since))
