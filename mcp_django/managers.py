@@ -7,7 +7,7 @@ from django.db.models import Model, QuerySet
 from django.db.models.manager import BaseManager
 from django.db.models.sql.constants import LOUTER
 
-__all__ = ["filterable", "gives_every_row", "leaves_out_nothing", "with_loaded"]
+__all__ = ["filterable", "gives_every_row", "is_plain", "leaves_out_nothing", "with_loaded"]
 
 # The methods of a queryset by which a class of the project's own could decide which rows there are.
 DECIDING: Final = ("__init__", "_chain", "_clone", "_fetch_all", "_filter_or_exclude", "_iterator", "filter", "query")
@@ -16,11 +16,12 @@ DECIDING: Final = ("__init__", "_chain", "_clone", "_fetch_all", "_filter_or_exc
 def gives_every_row(model: type[Model]) -> bool:
     """Return whether the default manager gives all rows of the table, whoever asks and whenever."""
     manager: Any = model._default_manager
-    return type(manager).get_queryset is BaseManager.get_queryset and _is_plain(manager._queryset_class)
+    return type(manager).get_queryset is BaseManager.get_queryset and is_plain(manager._queryset_class)
 
 
 @lru_cache(maxsize=1024)
-def _is_plain(queryset_class: type[QuerySet[Any]]) -> bool:
+def is_plain(queryset_class: type[QuerySet[Any]]) -> bool:
+    """Return whether Django's own methods alone decide which rows such a queryset has."""
     return all(getattr(queryset_class, name, None) is getattr(QuerySet, name, None) for name in DECIDING)
 
 
@@ -29,7 +30,7 @@ def leaves_out_nothing(queryset: QuerySet[Any]) -> bool:
     rows: Any = queryset
     query = rows.query
     narrowed = query.where or query.is_sliced or query.combinator or query.distinct_fields or query.extra_tables
-    if narrowed or rows._db is not None or _has_values(queryset) or not _is_plain(type(queryset)):
+    if narrowed or rows._db is not None or _has_values(queryset) or not is_plain(type(queryset)):
         return False
     joins = (join for alias, join in query.alias_map.items() if query.alias_refcount.get(alias))
     return all(join.join_type in (None, LOUTER) for join in joins)

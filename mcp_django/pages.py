@@ -1,7 +1,8 @@
 """One page of rows, by the shortest of three roads that give the same rows.
 
-A page of plain columns is read as tuples: from a plan that was compiled before, where the exposure's rows have one
-shape for all callers and the filters have one SQL for all values; otherwise from SQL compiled for this call. A page
+A page of plain columns is read as tuples: from a plan that was compiled before, where the exposure's rows have a shape
+(:mod:`mcp_django.shapes`, where they are not the same for all callers) and the filters have one SQL for all values;
+otherwise from SQL compiled for this call. A page
 with a computed column, or of an exposure with its own serializer, is read as instances.
 """
 
@@ -51,6 +52,7 @@ from .repairs import LOST, is_no_value, is_unreadable, salvaged_columns, salvage
 from .replaced import is_replaced, plain_rows
 from .serialized import represented
 from .serializers import Column, clean_text, field_renderer, pk_text, render, render_column
+from .shapes import shape_of, with_slots
 from .visibility import has_every_row, is_sensitive, related_exposure, visible_fields
 
 if TYPE_CHECKING:
@@ -131,7 +133,7 @@ def read_page(request: MCPRequest, query: PageQuery, road: Road | None = None) -
 
 
 def _tuple_road(request: MCPRequest, query: PageQuery) -> Road:
-    planned = query.exposure.has_stable_queryset and not query.search and all(map(is_plannable, query.conditions))
+    planned = not query.search and all(map(is_plannable, query.conditions))
     return "plan" if planned and not query.exposure.narrows_without_search(request) else "tuples"
 
 
@@ -180,10 +182,13 @@ def _read_columns(
     queryset = None if exposure.has_stable_queryset else exposure.get_queryset(request)
     using = using_of(exposure, queryset)
     params = params_of(query, using)
+    own = shape_of(queryset, using) if queryset is not None and road == "plan" else None
+    is_kept = road == "plan" and (queryset is None or own is not None)
 
     @cache
     def matching() -> QuerySet[Any]:
         base = queryset if queryset is not None else exposure.get_queryset(request)
+        base = with_slots(base, len(params)) if own is not None else base
         return matching_rows(request, query, base, slots_of(params))
 
     def plan_of(segment: Segment) -> Plan:
@@ -195,14 +200,20 @@ def _read_columns(
             labels = [join for join in (*joins, *keys) if join is not None and join.partition("__")[0] not in sorted_by]
             return compile_plan(with_labels(plain_rows(rows), layout.paths, labels), using)
 
-        return build() if road == "tuples" else cached_plan((*key, segment), build)
+        return cached_plan((*key, segment), build) if is_kept else build()
 
     shapes = tuple(map(condition_shape, query.conditions))
     order = tuple((key.path, key.descending, key.nulls_last) for key in query.ordering)
-    key = (exposure, using, layout.paths, shapes, order, query.limit)
+    key = (exposure, using, layout.paths, shapes, order, query.limit, own and own.key)
+    values = [*params, *own.values] if own is not None else params
+    return _read_segments(query, layout, using, lambda segment: plan_of(segment).columns(using, values))
+
+
+def _read_segments(query: PageQuery, layout: Layout, using: str, read_one: Callable[[Segment], Columns]) -> Columns:
+    """Return what the segments of the page hold, one after the other until there is enough."""
     found: Columns = []
     for segment in segments_of(query, using):
-        read = plan_of(segment).columns(using, params)
+        read = read_one(segment)
         for position in (layout.keys[index] for index in segment_values(segment, query.ordering) if read):
             # SQLite's driver makes nothing of a date that is none.
             if None in read[position]:

@@ -21,8 +21,8 @@ LAYERS = {
     "common": "addresses bounds columns conf context converters costs elicitation exceptions expressions filtering "
     "indexes kinds labels languages lookups managers namedfilters narrowing ordering pages pagination patterns "
     "peers permissions plans queries questions rates relations relativedates repairs replaced rows schemas "
-    "scopes sealing sensitive serialized serializers sharedcache signals signin tickets uploads visibility hooks "
-    "callmiddleware places",
+    "scopes sealing sensitive serialized serializers shapes sharedcache signals signin tickets uploads visibility "
+    "hooks callmiddleware places",
     "features": "tools resources prompts completions viewsets",
     "registry": "exposures adminexposure mounts sites decorators",
     "kernel": "server methods events models sessions streams threads",

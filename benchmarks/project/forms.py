@@ -45,7 +45,8 @@ def posted(form: BaseForm) -> dict[str, Any]:
         value: Any = bound.value()
         widget: Any = bound.field.widget
         if isinstance(widget, MultiWidget):
-            data |= {f"{bound.html_name}_{number}": part for number, part in enumerate(widget.decompress(value))}
+            parts: Any = widget.decompress(value)
+            data |= {f"{bound.html_name}_{number}": part for number, part in enumerate(parts)}
         elif value is not False:
             data[bound.html_name] = value
     return data
