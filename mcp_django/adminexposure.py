@@ -19,7 +19,7 @@ from .exposures import ModelExposure
 from .hooks import asked
 from .managers import filterable
 from .permissions import known_permissions
-from .places import asks_where, at_page, is_placed
+from .places import PAGE_FIELDS, asks_where, at_page, is_placed
 from .sensitive import is_sensitive
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class AdminExposure(ModelExposure):
     def __init__(self, model: type[Model], site: MCPSite, model_admin: ModelAdmin[Any]) -> None:
         super().__init__(model, site)
         self.model_admin = model_admin
+        self._fixed_fields: dict[Any, Any] = {}
 
     def overrides(self, *hooks: str) -> bool:
         """Return whether the ``ModelAdmin`` replaces one of these methods of Django's class."""
@@ -163,8 +164,20 @@ class AdminExposure(ModelExposure):
         return [name for name in names if isinstance(name, str)]
 
     def _page_names(self, request: MCPRequest, obj: Model | None) -> list[str]:
-        names = flatten_fieldsets(self.model_admin.get_fieldsets(request, obj))
-        return [name for name in names if isinstance(name, str)]
+        return [name for name in self._page_fields(request, obj) if isinstance(name, str)]
+
+    def _page_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[Any]:
+        """Return what the fieldsets of the page hold; while the page is shown, what they held at first."""
+        # A row is known by its identity, which is its own as long as the row is kept here too.
+        key, row = (id(obj), obj) if self.has_own_columns else (obj is None, None)
+        kept: Any = request.__dict__.get(PAGE_FIELDS) if self.has_own_columns else self._fixed_fields
+        found: Any = kept.get((self, key)) if kept is not None else None
+        if found is None:
+            found = row, flatten_fieldsets(self.model_admin.get_fieldsets(request, obj))
+            if kept is not None:
+                kept[self, key] = found
+        fields: Sequence[Any] = found[1]
+        return fields
 
     def _is_read(self, name: str) -> bool:
         """Whether a name of the change page is more than a field of its form."""
@@ -396,8 +409,7 @@ class AdminExposure(ModelExposure):
         """Return the form of the admin's add or change page."""
         if self.form is not None or self.fields is not None:
             return super().get_form(request, obj, change)
-        fields = flatten_fieldsets(self.model_admin.get_fieldsets(request, obj))
-        return self.model_admin.get_form(request, obj, change=change, fields=fields)
+        return self.model_admin.get_form(request, obj, change=change, fields=self._page_fields(request, obj))
 
     def get_changeform_initial_data(self, request: MCPRequest) -> dict[str, Any]:
         """Return what the admin's add page shows at first."""

@@ -12,8 +12,6 @@ from django.conf import settings as django_settings
 from django.http import HttpRequest
 from django.utils import timezone, translation
 
-from .context import MCPRequest
-
 __all__ = ["in_own_context", "language_of", "own_locale", "page_language", "shown_language"]
 
 T = TypeVar("T")
@@ -35,7 +33,7 @@ def language_of(request: HttpRequest) -> str | None:
     return translation.get_language_from_request(request)
 
 
-def in_own_context(request: MCPRequest, work: Callable[[], T]) -> T:
+def in_own_context(request: HttpRequest, work: Callable[[], T]) -> T:
     """Return what the work gives, in the language of the call.
 
     What it leaves behind in context variables, which hold the active language and time zone, ends with it.
@@ -50,7 +48,7 @@ def in_own_context(request: MCPRequest, work: Callable[[], T]) -> T:
 
 
 @contextmanager
-def own_locale(request: MCPRequest) -> Iterator[None]:
+def own_locale(request: HttpRequest) -> Iterator[None]:
     """Do the same for a coroutine, of which language and time zone are restored."""
     language, zone = translation.get_language(), timezone.get_current_timezone()
     if wanted := language_of(request):

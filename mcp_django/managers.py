@@ -7,15 +7,24 @@ from django.db.models import Model, QuerySet
 from django.db.models.manager import BaseManager
 from django.db.models.sql.constants import LOUTER
 
-__all__ = ["filterable", "gives_every_row", "is_plain", "leaves_out_nothing", "with_loaded"]
+__all__ = ["filterable", "follows_every_row", "gives_every_row", "is_plain", "leaves_out_nothing", "with_loaded"]
 
 # The methods of a queryset by which a class of the project's own could decide which rows there are.
-DECIDING: Final = ("__init__", "_chain", "_clone", "_fetch_all", "_filter_or_exclude", "_iterator", "filter", "query")
+DECIDING: Final = (
+    *("__getitem__", "__init__", "__iter__", "_chain", "_clone", "_fetch_all", "_filter_or_exclude", "_iterator"),
+    *("filter", "query"),
+)
 
 
 def gives_every_row(model: type[Model]) -> bool:
     """Return whether the default manager gives all rows of the table, whoever asks and whenever."""
     manager: Any = model._default_manager
+    return type(manager).get_queryset is BaseManager.get_queryset and is_plain(manager._queryset_class)
+
+
+def follows_every_row(model: type[Model]) -> bool:
+    """Return whether a foreign key to the model leads to whatever row has the key."""
+    manager: Any = model._base_manager
     return type(manager).get_queryset is BaseManager.get_queryset and is_plain(manager._queryset_class)
 
 

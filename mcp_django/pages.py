@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from itertools import chain, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import F, Model, QuerySet
@@ -21,11 +21,12 @@ from .addresses import row_uri
 from .columns import texts
 from .context import MCPRequest
 from .hooks import asked
+from .instances import InstancePlan, compile_instances, instances_of, shape_of_instances
 from .kinds import is_joinable, kind_of
 from .labels import MAX_LABEL, label_of, label_relations
 from .managers import with_loaded
 from .pagination import Segment, segment_values
-from .peers import each_row
+from .peers import each_row, learn, learned
 from .plans import Plan, cached_plan, compile_plan, condition_shape, is_plannable
 from .queries import (
     PageQuery,
@@ -63,6 +64,8 @@ __all__ = ["Page", "read_instances", "read_page", "show_row", "show_rows"]
 logger = logging.getLogger("mcp_django")
 Road = Literal["plan", "tuples", "instances"]
 Renderer = Callable[[Any], Any]
+# What follows relations in the name of all columns that the exposure's serializer makes.
+SERIALIZER: Final = ""
 # Values as they were read, by the column.
 Columns = list[Sequence[Any]]
 
@@ -114,7 +117,7 @@ def read_page(request: MCPRequest, query: PageQuery, road: Road | None = None) -
         own = needs_instances(query.columns) or any(
             is_replaced(getattr(key.field, "model", None), key.field) for key in query.ordering
         )
-        road = "instances" if own else _tuple_road(request, query)
+        road = "instances" if own else "plan" if _is_planned(request, query) else "tuples"
     if road == "instances":
         return read_instances(request, query)
     joins = tuple(
@@ -132,9 +135,15 @@ def read_page(request: MCPRequest, query: PageQuery, road: Road | None = None) -
     return _assemble(request, query, layout, columns, [])
 
 
-def _tuple_road(request: MCPRequest, query: PageQuery) -> Road:
+def _is_planned(request: MCPRequest, query: PageQuery) -> bool:
+    """Return whether what the caller asks for has one SQL for all values."""
     planned = not query.search and all(map(is_plannable, query.conditions))
-    return "plan" if planned and not query.exposure.narrows_without_search(request) else "tuples"
+    return planned and not query.exposure.narrows_without_search(request)
+
+
+def _shape_of_page(query: PageQuery) -> tuple[Any, ...]:
+    shapes = tuple(map(condition_shape, query.conditions))
+    return shapes, tuple((key.path, key.descending, key.nulls_last) for key in query.ordering), query.limit
 
 
 # Tuples
@@ -172,7 +181,7 @@ def _renderer(exposure: "ModelExposure", column: Column, limit: int | None) -> R
     hint = f'use get_record fields=["{column.name}"]'
     if column.kind in ("field", "relation"):
         return field_renderer(column.field, limit, hint)
-    return lambda value: render(value, limit, hint)
+    return partial(render, limit=limit, hint=hint)
 
 
 def _read_columns(
@@ -202,9 +211,7 @@ def _read_columns(
 
         return cached_plan((*key, segment), build) if is_kept else build()
 
-    shapes = tuple(map(condition_shape, query.conditions))
-    order = tuple((key.path, key.descending, key.nulls_last) for key in query.ordering)
-    key = (exposure, using, layout.paths, shapes, order, query.limit, own and own.key)
+    key = (exposure, using, layout.paths, own and own.key, *_shape_of_page(query))
     values = [*params, *own.values] if own is not None else params
     return _read_segments(query, layout, using, lambda segment: plan_of(segment).columns(using, values))
 
@@ -232,7 +239,7 @@ def read_instances(request: MCPRequest, query: PageQuery) -> Page:
     """Read a page as instances, whatever its columns."""
     exposure = query.exposure
     layout = _layout(exposure, query.columns, query.ordering, (None,) * len(query.columns), query.text_limit)
-    queryset = exposure.get_queryset(request)
+    queryset, loading = exposure.get_queryset(request), _loading_of(request, exposure, layout, query.columns)
 
     # A cursor holds what the column holds, whatever an attribute in its place makes of it.
     hidden = {
@@ -244,10 +251,12 @@ def read_instances(request: MCPRequest, query: PageQuery) -> Page:
     def found() -> Iterator[QuerySet[Any]]:
         for rows in rows_of(request, query, queryset):
             stored = rows.annotate(**{name: F(path) for name, path in hidden.items()}) if hidden else rows
-            yield _with_related(request, exposure, stored, layout, query.columns)
+            yield _loaded(stored, loading)
 
     try:
-        instances = list(islice(chain.from_iterable(found()), query.limit + 1))
+        instances = None if hidden else _planned_instances(request, query, queryset, loading)
+        if instances is None:
+            instances = list(islice(chain.from_iterable(found()), query.limit + 1))
     except Exception as error:
         if not is_unreadable(error):
             raise
@@ -296,33 +305,97 @@ def show_rows(
     return _assemble(request, PageQuery(exposure, columns, (), len(rows)), layout, read, rows)
 
 
-def _with_related(
-    request: MCPRequest, exposure: "ModelExposure", rows: QuerySet[Any], layout: Layout, columns: Sequence[Column]
-) -> QuerySet[Any]:
-    """Return the rows with what their columns follow, so that no column costs a query for each row."""
+@dataclass(frozen=True, slots=True)
+class _Loading:
+    """What is loaded with instances: rows that columns follow, ``everything`` or ``paths``, and what is left out.
+
+    ``relations`` are those of the paths that this app follows by itself; ``many`` are loaded by queries of their own.
+    """
+
+    everything: bool
+    paths: frozenset[str]
+    relations: frozenset[str]
+    many: tuple[str, ...]
+    needed: frozenset[str]
+    left: tuple[str, ...]
+
+
+def _loading_of(request: MCPRequest, exposure: "ModelExposure", layout: Layout, columns: Sequence[Column]) -> _Loading:
+    """Return what to load so that no column costs a query for each row."""
     admin = getattr(exposure, "model_admin", None)
     followed: Any = False
     if admin is not None:
         ask = admin.get_list_select_related
         followed = asked(exposure.label, "get_list_select_related", ask, request, default=False)
-    prefixes = {path.rpartition("__")[0] for path in layout.paths if "__" in path}
+    paths = {path.rpartition("__")[0] for path in layout.paths if "__" in path}
     relations: set[str] = set()
-    if followed is True:
-        rows = rows.select_related()
-    elif followed:
-        prefixes.update(followed)
-    else:
+    if followed and followed is not True:
+        paths.update(followed)
+    elif not followed:
         names = {column.name for column in columns if column.kind == "relation" and is_joinable(column.field)}
         relations = {name for name in names if "__" not in name}
-        prefixes.update(names)
-    if linked := [column.name for column in columns if column.kind == "computed" and column.field is not None]:
-        rows = rows.prefetch_related(*linked)
-    rows = with_loaded(rows, {*layout.paths, *prefixes})
-    if prefixes:
-        rows = with_related(rows, prefixes, relations)
+        paths.update(names)
+    if followed is not True:
+        names = {SERIALIZER if column.kind == "serialized" else column.name for column in columns}
+        learnt = learned(exposure, names)
+        relations.update(learnt - paths)
+        paths.update(learnt)
     shown = visible_fields(request, exposure)
-    hidden = [f.attname for f in exposure.opts.concrete_fields if is_sensitive(f.name, f.model) and f.name not in shown]
-    return rows.defer(*hidden) if hidden else rows
+    return _Loading(
+        everything=followed is True,
+        paths=frozenset(paths),
+        relations=frozenset(relations),
+        many=tuple(column.name for column in columns if column.kind == "computed" and column.field is not None),
+        needed=frozenset({*layout.paths, *paths}),
+        left=tuple(attname for name, attname in _sensitive_fields(exposure) if name not in shown),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _sensitive_fields(exposure: "ModelExposure") -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (field.name, field.attname) for field in exposure.opts.concrete_fields if is_sensitive(field.name, field.model)
+    )
+
+
+def _loaded(rows: QuerySet[Any], loading: _Loading) -> QuerySet[Any]:
+    """Return the rows with what is to be loaded."""
+    if loading.everything:
+        rows = rows.select_related()
+    if loading.many:
+        rows = rows.prefetch_related(*loading.many)
+    rows = with_loaded(rows, set(loading.needed))
+    if loading.paths:
+        rows = with_related(rows, loading.paths, loading.relations)
+    return rows.defer(*loading.left) if loading.left else rows
+
+
+def _planned_instances(
+    request: MCPRequest, query: PageQuery, queryset: QuerySet[Any], loading: _Loading
+) -> list[Model] | None:
+    """Return the instances of the page from a plan; None where there can be none, or a value cannot be read."""
+    using = queryset.db
+    own = shape_of_instances(queryset, using) if not loading.many and _is_planned(request, query) else None
+    if own is None:
+        return None
+    params = params_of(query, using)
+
+    def build(segment: Segment) -> InstancePlan:
+        base = with_slots(queryset, len(params))
+        rows = matching_rows(request, query, base, slots_of(params))
+        return compile_instances(_loaded(segment_rows(rows, query, segment, slots_of(params), using), loading), using)
+
+    key = (InstancePlan, query.exposure, using, own.key, loading, *_shape_of_page(query))
+    found: list[Model] = []
+    for segment in segments_of(query, using):
+        plan = cached_plan((*key, segment), partial(build, segment))
+        read = instances_of(plan, using, [*params, *own.values], queryset)
+        if read is None:
+            return None
+        found += read
+        if len(found) > query.limit:
+            break
+    return found[: query.limit + 1]
 
 
 @lru_cache(maxsize=4096)
@@ -356,6 +429,7 @@ class _Work:
     instances: Sequence[Any]
     notes: list[str] = field(default_factory=list)
     shown: list[Any] | None = None
+    followed: dict[str, set[str]] = field(default_factory=dict)
     functions: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
@@ -376,6 +450,8 @@ def _assemble(
         work.functions = query.exposure.get_list_functions(request)
     cells = [_values(work, cell) for cell in layout.cells]
     keys = list(zip(*(columns[position] for position in layout.keys), strict=True))
+    if work.followed:
+        learn(query.exposure, work.followed)
     return Page(names, list(map(list, zip(*cells, strict=True))), keys, more, work.notes)
 
 
@@ -395,13 +471,15 @@ def _values(work: _Work, cell: Cell) -> list[Any]:
         assert cell.label is not None
         return generic_values(work.request, column.field, work.columns[cell.position], work.columns[cell.label])
     if column.kind == "computed":
-        computed, one_by_one = each_row(work.instances, partial(_compute, work, column))
+        followed = work.followed.setdefault(column.name, set())
+        computed, one_by_one = each_row(work.instances, partial(_compute, work, column), followed)
         if one_by_one:
             work.notes.append(f"{column.name} makes a query for each row: leave it out of fields for a quicker page")
         return _rendered(work, cell, computed)
     if column.kind == "serialized":
         if work.shown is None:
-            work.shown = represented(work.request, work.exposure, work.instances)
+            followed = work.followed.setdefault(SERIALIZER, set())
+            work.shown = represented(work.request, work.exposure, work.instances, followed)
         return _rendered(work, cell, [shown.get(column.name) for shown in work.shown])
     values = _rendered(work, cell, work.columns[cell.position])
     if kind_of(column.field).word in ("file", "image"):

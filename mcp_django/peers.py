@@ -1,16 +1,21 @@
 """Work on the rows of a page, one after the other, whose queries do not grow with the rows.
 
 A method of the project's own may follow a relation of its row, which is a query for each row. What the first rows were
-seen to follow is loaded for all that come after them, by one query for each relation.
+seen to follow is loaded for all that come after them, by one query for each relation; foreign keys are remembered, and
+read with the rows of later pages.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from django.db import connections
 from django.db.models import Model, prefetch_related_objects
 
-__all__ = ["each_row"]
+from .kinds import is_joinable
+from .managers import follows_every_row
+
+__all__ = ["each_row", "learn", "learned"]
 
 T = TypeVar("T")
 # Rows that are looked at: the first ones may have no value in a relation.
@@ -20,8 +25,11 @@ MAX_DEPTH: Final = 3
 FEW: Final = 5
 
 
-def each_row(rows: Sequence[Model], work: Callable[[Any], T]) -> tuple[list[T], bool]:
-    """Return what the work gives for each row, and whether it made a query for each of them all the same."""
+def each_row(rows: Sequence[Model], work: Callable[[Any], T], followed: set[str] | None = None) -> tuple[list[T], bool]:
+    """Return what the work gives for each row, and whether it made a query for each of them all the same.
+
+    ``followed`` gets the paths of the relations that were loaded for it.
+    """
     found: list[T] = []
     counted = _Counter()
     if not rows:
@@ -30,7 +38,10 @@ def each_row(rows: Sequence[Model], work: Callable[[Any], T]) -> tuple[list[T], 
         for position, row in enumerate(rows):
             found.append(work(row))
             if position < LOOKS and position + 2 < len(rows):
-                _load(rows[position + 1 :], _followed(row) - _followed(rows[position + 1]))
+                paths = _followed(row) - _followed(rows[position + 1])
+                _load(rows[position + 1 :], paths)
+                if followed is not None:
+                    followed |= paths
     return found, counted.queries >= len(rows) >= FEW
 
 
@@ -62,3 +73,28 @@ def _load(rows: Sequence[Model], paths: set[str]) -> None:
         except (AttributeError, ValueError):
             # Something that cannot be loaded for many rows at once.
             continue
+
+
+# The foreign keys that the code behind a column was seen to follow, by the exposure and the column.
+_learned: WeakKeyDictionary[Any, dict[str, frozenset[str]]] = WeakKeyDictionary()
+
+
+def learned(exposure: Any, columns: Collection[str]) -> set[str]:
+    """Return the foreign keys that the code behind these columns was seen to follow."""
+    known = _learned.get(exposure)
+    return {path for name in columns for path in known.get(name, ())} if known else set()
+
+
+def learn(exposure: Any, followed: Mapping[str, Collection[str]]) -> None:
+    """Remember what the code behind columns followed, as far as a join gives the same rows."""
+    for name, paths in followed.items():
+        if keys := frozenset(path for path in paths if _is_read_with_rows(exposure.fields_by_name.get(path))):
+            known = _learned.setdefault(exposure, {})
+            known[name] = known.get(name, frozenset()) | keys
+
+
+def _is_read_with_rows(field: Any) -> bool:
+    """Return whether a join gives the row that the foreign key leads to by itself."""
+    if field is None or not field.concrete or not (field.many_to_one or field.one_to_one):
+        return False
+    return is_joinable(field) and follows_every_row(field.related_model)

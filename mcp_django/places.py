@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from .context import MCPRequest
     from .exposures import ModelExposure
 
-__all__ = ["PageName", "asks_where", "at_page", "go_to", "is_placed", "own_place"]
+__all__ = ["PAGE_FIELDS", "PageName", "asks_where", "at_page", "go_to", "is_placed", "own_place"]
 
+# The attribute of a request that holds the fields of the pages that it shows.
+PAGE_FIELDS: Final = "_mcp_page_fields"
 PageName = Literal["changelist", "add", "change", "delete"]
 # A key that stands for others: the admin escapes nothing of it.
 PLACEHOLDER: Final = "mcp-object-id"

@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from django.core.exceptions import EmptyResultSet, ValidationError
@@ -46,6 +46,7 @@ __all__ = [
     "is_plannable",
     "joined",
     "places",
+    "plan_of",
     "prepare",
 ]
 
@@ -58,6 +59,17 @@ _COMPARISONS: Final[Mapping[str, type[Any]]] = {
     "lt": LessThan,
     "lte": LessThanOrEqual,
 }
+
+
+class Kept(Protocol):
+    """What can be kept: something that knows whether values of a caller are in it."""
+
+    @property
+    def has_own_params(self) -> bool:
+        """See :class:`Plan`."""
+
+
+P = TypeVar("P", bound=Kept)
 
 
 class Slot(int):
@@ -135,7 +147,11 @@ def compile_plan(queryset: QuerySet[Any], using: str) -> Plan:
         query.select = tuple(as_read(column, using) for column in query.select)
         # Without names: by the name of a column the order would be that of its text, which no index has.
         query.selected = None
-    compiler = query.get_compiler(using=using)
+    return plan_of(query.get_compiler(using=using))
+
+
+def plan_of(compiler: Any) -> Plan:
+    """Return the plan that one of Django's compilers writes."""
     try:
         sql, params = compiler.as_sql()
     except EmptyResultSet:
@@ -267,17 +283,17 @@ def joined(connector: str, parts: Sequence[Q]) -> Q:
 
 # The cache
 
-_plans: OrderedDict[Hashable, Plan] = OrderedDict()
+_plans: OrderedDict[Hashable, Any] = OrderedDict()
 _lock = threading.Lock()
 
 
-def cached_plan(key: Hashable, build: Callable[[], Plan]) -> Plan:
+def cached_plan(key: Hashable, build: Callable[[], P]) -> P:
     """Return the plan of the shape, compiled by ``build`` when it is not there.
 
     A plan that holds values which are not slots is not kept: they may be those of one caller.
     """
     with _lock:
-        plan = _plans.get(key)
+        plan: P | None = _plans.get(key)
         if plan is not None:
             _plans.move_to_end(key)
             return plan

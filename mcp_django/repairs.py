@@ -205,9 +205,9 @@ def _is_writable(field: Any, value: Any, connection: Any) -> bool:
 def _is_deeper(value: Any, levels: int) -> bool:
     """Return whether JSON is nested in more than so many levels."""
     inner = [value]
-    for _ in range(levels):
+    for _ in range(levels if isinstance(value, (dict, list)) else 0):
         inner = [part for item in inner for part in _parts(item)]
-    return bool(inner)
+    return isinstance(value, (dict, list)) and bool(inner)
 
 
 def _parts(value: Any) -> Iterable[Any]:

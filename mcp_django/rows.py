@@ -4,17 +4,17 @@ That is for exposures whose rows are those of the table. Any other row is what t
 may hold annotations and classes that a plan does not know.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from django.db.models import F, Model, Q, QuerySet
-from django.db.models.lookups import Exact
+from django.db.models import Model, QuerySet
 
 from .context import MCPRequest
 from .exceptions import NotFound, ToolError, Unreadable
-from .plans import Bind, Plan, Slot, cached_plan, compile_plan, prepare
+from .instances import by_key, key_params
+from .plans import Plan, cached_plan, compile_plan
 from .queries import using_of
 from .relations import joined_label, with_labels
 from .repairs import is_unreadable, salvaged_rows
@@ -51,10 +51,7 @@ def find_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> FoundRo
     joins = _joins(request, exposure)
 
     def build() -> Plan:
-        condition = Q()
-        for index, field in enumerate(exposure.opts.pk_fields):
-            condition &= Q(Exact(F(field.attname), Bind(Slot(index))))
-        rows = exposure.get_queryset(request).filter(condition).order_by()
+        rows = exposure.get_queryset(request).filter(by_key(exposure.opts)).order_by()
         return compile_plan(with_labels(rows, [*names, *joins], joins), using)
 
     try:
@@ -93,10 +90,8 @@ def _is_table(exposure: "ModelExposure") -> bool:
 
 
 def _params(exposure: "ModelExposure", value: Any, using: str) -> list[Any]:
-    fields: Sequence[Any] = exposure.opts.pk_fields
-    parts = [value] if len(fields) == 1 else value
     try:
-        return [prepare(field, part, using) for field, part in zip(fields, parts, strict=True)]
+        return key_params(exposure.opts, value, using)
     except ToolError:
         raise NotFound from None
 

@@ -42,12 +42,17 @@ def unchanged_fields(exposure: "ModelExposure") -> frozenset[str]:
     return frozenset(name for name, field in fields.items() if type(field) in known and field.source == name)
 
 
-def represented(request: MCPRequest, exposure: "ModelExposure", rows: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Return what the serializer makes of each row, with ``LOST`` for what it fails to make."""
+def represented(
+    request: MCPRequest, exposure: "ModelExposure", rows: Sequence[Any], followed: set[str] | None = None
+) -> list[Mapping[str, Any]]:
+    """Return what the serializer makes of each row, with ``LOST`` for what it fails to make.
+
+    ``followed`` gets the relations that it follows (:func:`~mcp_django.peers.each_row`).
+    """
     assert exposure.serializer_class is not None
     serializer = exposure.serializer_class(context={"request": request})
     _name_files(serializer)
-    return each_row(rows, partial(_represented, exposure, serializer))[0]
+    return each_row(rows, partial(_represented, exposure, serializer), followed)[0]
 
 
 def _name_files(field: Any) -> None:

@@ -332,6 +332,14 @@ def field_renderer(field: Any, limit: int | None, hint: str) -> Callable[[Any], 
     return _BY_WORD[word] if word in _BY_WORD else partial(_json, limit, hint)
 
 
+def _any_column(values: Sequence[Any], limit: int | None) -> list[Any] | None:
+    """Return a column of which nothing is known, where its values are all of one plain kind."""
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        return columns.texts(values, limit)
+    return columns.integers(values) or columns.plain(values) or columns.floats(values)
+
+
 def render_column(name: str, renderer: Callable[[Any], Any], values: Sequence[Any]) -> tuple[list[Any], int]:
     """Return the values as JSON and how many could not be turned: those are null, and the others stay.
 
@@ -367,6 +375,8 @@ def _rendered(renderer: Callable[[Any], Any], value: Any) -> Any:
 
 def _whole(renderer: Callable[[Any], Any], values: Sequence[Any]) -> list[Any] | None:
     if isinstance(renderer, partial):
-        return columns.texts(values, renderer.args[0]) if renderer.func is _text else None
+        if renderer.func is _text:
+            return columns.texts(values, renderer.args[0])
+        return _any_column(values, renderer.keywords["limit"]) if renderer.func is render else None
     quick = _BY_COLUMN.get(renderer)
     return quick(values) if quick is not None else None

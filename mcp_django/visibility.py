@@ -9,12 +9,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import orjson
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
 from .columns import iso_text
 from .context import MCPRequest
-from .exceptions import NotFound
+from .exceptions import NotFound, ToolError
 from .hooks import asked, note_failure
+from .instances import row_by_key
 from .kinds import kind_of, stored_field
 from .managers import leaves_out_nothing
 from .places import at_page
@@ -352,10 +353,17 @@ def get_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> Model:
         NotFound: the caller may not know of such a row.
         Unreadable: it holds a value that cannot be read.
     """
-    rows = exposure.get_queryset(request).filter(pk=parse_pk(exposure, pk))
+    rows, key = exposure.get_queryset(request), parse_pk(exposure, pk)
     with all_readable():
-        found = list(rows[:1])
+        found = _row_by_key(rows, key)
     if not found or not exposure.has_view_permission(request, found[0]):
         raise NotFound
-    row: Model = found[0]
-    return row
+    return found[0]
+
+
+def _row_by_key(rows: QuerySet[Any], key: Any) -> list[Model]:
+    try:
+        found = row_by_key(rows, key)
+    except ToolError:
+        return []
+    return list(rows.filter(pk=key)[:1]) if found is None else found

@@ -19,10 +19,10 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in p
 LAYERS = {
     "protocol": "protocol",
     "common": "addresses bounds columns conf context converters costs elicitation exceptions expressions filtering "
-    "indexes kinds labels languages lookups managers namedfilters narrowing ordering pages pagination patterns "
-    "peers permissions plans queries questions rates relations relativedates repairs replaced rows schemas "
-    "scopes sealing sensitive serialized serializers shapes sharedcache signals signin tickets uploads visibility "
-    "hooks callmiddleware places",
+    "indexes instances kinds labels languages lookups managers namedfilters narrowing ordering pages "
+    "pagination patterns peers permissions plans queries questions rates relations relativedates repairs "
+    "replaced rows schemas scopes sealing sensitive serialized serializers shapes sharedcache signals "
+    "signin tickets uploads visibility hooks callmiddleware places",
     "features": "tools resources prompts completions viewsets",
     "registry": "exposures adminexposure mounts sites decorators",
     "kernel": "server methods events models sessions streams threads",

@@ -8,6 +8,7 @@ from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
 
 from ..context import MCPRequest
+from ..places import PAGE_FIELDS
 from .posting import MemoryMessages, MemorySession, said
 
 __all__ = ["as_page"]
@@ -23,7 +24,8 @@ def as_page(
 ) -> Iterator[None]:
     """Let the request be what a page of the admin gets: no query, and ``data`` and ``files`` where it posts.
 
-    It has a session of its own, which is never stored; ``messages`` takes what hooks said to its user.
+    It has a session of its own, which is never stored; ``messages`` takes what hooks said to its user. While a page is
+    only shown, what it has is asked of its hooks once.
     """
     now: dict[str, Any] = {
         "method": method,
@@ -32,6 +34,7 @@ def as_page(
         "FILES": MultiValueDict() if files is None else files,
         "session": MemorySession(),
         "_messages": MemoryMessages(request),
+        PAGE_FIELDS: {} if method == "GET" else None,
     }
     before = {name: value for name, value in vars(request).items() if name in now}
     try:

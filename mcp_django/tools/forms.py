@@ -38,6 +38,7 @@ from django.utils.text import slugify
 
 from ..context import MCPRequest
 from ..exceptions import NotFound, ToolError
+from ..instances import load_related
 from ..kinds import choice_of
 from ..repairs import VALUE_ERRORS
 from ..schemas.forms import is_geometry
@@ -378,6 +379,7 @@ def _dangles(obj: Model, name: str) -> bool:
     if not (field.many_to_one or field.one_to_one) or not field.concrete or getattr(obj, field.attname) is None:
         return False
     try:
+        load_related(obj, field)
         return getattr(obj, name) is None
     except (ObjectDoesNotExist, *VALUE_ERRORS):
         return True

@@ -18,7 +18,7 @@ from ..elicitation import issue, redeem
 from ..exceptions import NotFound, ToolError
 from ..labels import label_of
 from ..places import PageName, go_to
-from ..rows import whole_row
+from ..rows import find_row, whole_row
 from ..schemas.values import FREE_OBJECT
 from ..serializers import pk_text, render
 from ..visibility import get_exposure, on_list, visible_exposures
@@ -143,13 +143,15 @@ def _saved_payload(
     go_to(request, exposure, "change", saved.pk)
     try:
         # Read anew: what the caller may see of it, with what the queryset adds.
-        row = whole_row(request, exposure, pk_text(saved.pk))
+        found = find_row(request, exposure, pk_text(saved.pk))
     except NotFound:
         head |= {"model": exposure.label, "pk": render(saved.pk), "note": GONE}
         return ToolResult(structured=head)
     # Who wrote a long text knows it; any other is read by get_record.
-    record = full_record(request, exposure, row, inlines=values, text_limit=settings.TEXT_CHARS)
-    return ToolResult(structured={**head, **record})
+    shown = full_record(
+        request, exposure, found.row, labels=found.labels, inlines=values, text_limit=settings.TEXT_CHARS
+    )
+    return ToolResult(structured={**head, **shown})
 
 
 class CreateRecord(WriteTool):
