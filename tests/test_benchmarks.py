@@ -57,7 +57,7 @@ def test_every_call_is_measured_and_compared(tmp_path: Path) -> None:
     assert {name: set(cells) for name, cells in document["calls"].items()} == {
         "tools_list": {"fast", "plain_mw", "sdk"},
         "query_records": everyone,
-        **{road: {"fast"} for road in ROADS},
+        **{road: {"fast", "sdk"} for road in ROADS},
         "get_record": everyone,
         "aggregate_records": everyone,
         "first_page": {"fast", "plain_mw"},
@@ -68,7 +68,7 @@ def test_every_call_is_measured_and_compared(tmp_path: Path) -> None:
     cells = [cell for contenders in document["calls"].values() for cell in contenders.values()]
     assert all(cell["calls_per_second"] > 0 and cell["p50_ms"] <= cell["p99_ms"] for cell in cells)
     targets = [ratio for ratio in document["ratios"] if ratio["target"] is not None]
-    assert len(targets) == 6
+    assert len(targets) == 9
     assert all(ratio["reached"] is (ratio["value"] >= ratio["target"]) for ratio in targets)
     assert document["versions"]["mcp"] == "2.3.0"
     assert document["options"]["connections"] == 2
@@ -82,7 +82,7 @@ def test_every_call_is_measured_and_compared(tmp_path: Path) -> None:
     assert all(target["reached"] is (target["value"] <= target["most"]) for target in document["stream_targets"])
     assert len(document["stream_targets"]) == 6
     assert all(target["what"] in table for target in document["stream_targets"])
-    assert table.count("official SDK, no token") == 5 + 4
+    assert table.count("official SDK, no token") == 8 + 4
     memory = document["worker_memory"]
     assert (memory["warm_up_pages"], memory["pages"], len(memory["mib_steps"])) == (15, 50, 13)
     assert memory["reached"] is (memory["growth_percent"] < memory["most_percent"])
