@@ -10,7 +10,6 @@ from .asking import Ask, Roots, Sample
 from .functions import ProjectFunction
 from .jsonable import to_jsonable
 from .output import output_schema
-from .sampling import Root, Sampled
 
 __all__ = [
     "ArgumentSchema",
@@ -18,10 +17,8 @@ __all__ = [
     "Header",
     "Param",
     "ProjectFunction",
-    "Root",
     "Roots",
     "Sample",
-    "Sampled",
     "output_schema",
     "raw_schema",
     "signature_schema",

@@ -18,7 +18,6 @@ from django.forms import BaseForm
 from .annotations import resolve_hint
 from .arguments import signature_of
 from .containers import MISSING
-from .sampling import Sampled
 from .values import FREE_OBJECT
 
 if TYPE_CHECKING:
@@ -88,6 +87,8 @@ class Asked:
                 message = _text(marker.message, request, arguments)
                 return mcp.ask(message, self._kind(request, arguments), key=self.name, default=self.default)
             case Sample():
+                from .sampling import Sampled
+
                 prompt = _text(marker.prompt, request, arguments)
                 found = mcp.sample(prompt, max_tokens=marker.max_tokens, system=marker.system, key=self.name)
                 return found if self.annotation is Sampled else found.text
