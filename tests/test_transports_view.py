@@ -146,6 +146,24 @@ async def test_a_client_that_left_stays_gone_whoever_asks():
     assert told == ["http.disconnect", "http.disconnect", "over"]
 
 
+async def test_an_answer_that_breaks_off_has_no_end_that_would_make_it_look_whole():
+    async def application(scope, receive, send):
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"a part", "more_body": True})
+
+    chunks = aiter(await run_consumer(application, ASGIRequest(http_scope(), BytesIO(b"{}"))))
+    assert await anext(chunks) == b"a part"
+    rest = asyncio.ensure_future(anext(chunks))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not rest.done()
+    # As Django does when the server says that the client has gone.
+    rest.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await rest
+
+
 _of_the_thread = threading.local()
 
 

@@ -180,6 +180,9 @@ async def _chunks(
                 return
             message = await outgoing.get()
             if message["type"] != "http.response.body":
+                # The client was cut off: an end would say that the answer is whole. Django hears of it from the server
+                # and cancels this.
+                await asyncio.sleep(WRITE_TIMEOUT)
                 return
             body, more = message.get("body", b""), message.get("more_body", False)
     finally:
