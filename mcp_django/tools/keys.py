@@ -15,6 +15,7 @@ from ..exceptions import NotFound, ToolError, Unreadable
 from ..filtering import find_filter
 from ..kinds import kind_of, parse_value
 from ..labels import MAX_LABEL, label_of, label_relations, plain_label
+from ..plans import joined
 from ..queries import check_searchable, narrowed
 from ..repairs import all_readable
 from ..serializers import pk_text
@@ -109,7 +110,7 @@ def _rows_named(request: MCPRequest, exposure: "ModelExposure", text: str) -> li
     rows = exposure.get_queryset(request).order_by("pk")
     label = plain_label(exposure)
     conditions = [*_unique_values(request, exposure, text), *([Q((label, text))] if label is not None else [])]
-    found = _read(request, exposure, rows.filter(_any(conditions))) if conditions else []
+    found = _read(request, exposure, rows.filter(joined("or", conditions))) if conditions else []
     if found:
         return found
     if label is not None:
@@ -134,13 +135,6 @@ def _unique_values(request: MCPRequest, exposure: "ModelExposure", text: str) ->
             continue
         if exposure.lookup_allowed(request, f"{path}__exact", text):
             yield Q((path, value))
-
-
-def _any(conditions: Iterable[Q]) -> Q:
-    found = Q()
-    for condition in conditions:
-        found |= condition
-    return found
 
 
 def _for_labels(exposure: "ModelExposure", rows: QuerySet[Any]) -> QuerySet[Any]:

@@ -9,10 +9,12 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 from ..conf import settings
+from ..context import MCPRequest
 from ..methods.base import Asked, Later
 from ..protocol.errors import InternalError
 from ..protocol.messages import encode, error_response
 from ..protocol.sse import KEEP_ALIVE, event
+from ..rates import caller_of
 from ..server import Reply, resume, resume_async
 from ..threads import BUSY, Busy, in_thread
 from .connection import KEEP_ALIVE_EVERY, ClientGone, Connection
@@ -29,15 +31,14 @@ __all__ = ["STREAM_AFTER", "DirectCall", "perform", "timed_out"]
 STREAM_AFTER: Final = 5.0
 
 
-async def perform(exchange: "Exchange", call: "Call", later: Later) -> Reply | Asked:
+async def perform(request: MCPRequest, call: "Call", later: Later) -> Reply | Asked:
     """Do work that was put off where it belongs: on the loop, or in the pool for the project's own code."""
     if later.is_async:
-        return await resume_async(exchange.request, call, later)
-    request = exchange.request
+        return await resume_async(request, call, later)
     work = lambda: resume(request, call, later)  # noqa: E731
     sensitive = request.mcp.site.needs_middleware
     try:
-        return await in_thread("slow", work, owner=exchange.caller, thread_sensitive=sensitive)
+        return await in_thread("slow", work, owner=caller_of(request), thread_sensitive=sensitive)
     except Busy:
         body = encode(error_response(call.id, InternalError(BUSY), modern=call.era.modern))
         return Reply(body, 503)
@@ -63,7 +64,7 @@ class DirectCall:
         """Run the work, while watching the connection and telling what the call has to tell."""
         context = self.exchange.request.mcp
         context.notify = self.waiting.put if self.exchange.accepts_events else None
-        work = asyncio.ensure_future(perform(self.exchange, self.call, self.later))
+        work = asyncio.ensure_future(perform(self.exchange.request, self.call, self.later))
         work.add_done_callback(lambda _: self.waiting.wake.set())
         watch = asyncio.ensure_future(self.watch(work))
         try:

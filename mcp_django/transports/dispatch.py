@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from asgiref.sync import async_to_sync
 
 from ..conf import settings
-from ..context import Client
+from ..context import Client, MCPRequest
 from ..events import hub
 from ..exceptions import InsufficientScope, NotFound
 from ..methods.base import Asked, Later, Listen
@@ -194,7 +194,7 @@ def lane_of(method: str) -> LaneName:
 
 def _run_call(exchange: "Exchange", call: Call, message: bytes) -> Outcome:
     try:
-        outcome = begin(exchange, call)
+        outcome = begin(exchange.request, call)
     except InsufficientScope as error:
         return exchange.forbidden(call, error)
     match outcome:
@@ -232,20 +232,20 @@ def _with_session(exchange: "Exchange", call: Call, response: Response) -> Respo
 # Calls
 
 
-def begin(exchange: "Exchange", call: Call) -> Reply | Later | Asked | Listen:
+def begin(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
     """Run a call, or as much of it as runs in this thread.
 
     Raises:
         InsufficientScope: the token lacks scopes.
     """
-    context = exchange.request.mcp
+    context = request.mcp
     context.version, context.capabilities = call.version, call.capabilities
     context.client = Client(str(call.client.get("name", "")), str(call.client.get("version", "")))
     context.progress_token, context.log_level = call.progress_token, call.log_level
     context.trace = call.trace
     if call.method != "ping":
-        load_permissions(exchange.request.user)
-    return serve(exchange.request, call)
+        load_permissions(request.user)
+    return serve(request, call)
 
 
 def rerun(exchange: "Exchange", resumption: Resumption) -> tuple[Call, Reply | Later | Asked]:
@@ -255,7 +255,7 @@ def rerun(exchange: "Exchange", resumption: Resumption) -> tuple[Call, Reply | L
     exchange.request.mcp.live = True
     exchange.request.mcp.answers = resumption.answers
     try:
-        outcome = begin(exchange, call)
+        outcome = begin(exchange.request, call)
     except InsufficientScope as error:
         # There is no head of an answer left that could carry the challenge.
         outcome = Reply(encode(error_response(call.id, InvalidRequest(str(error)), modern=False)))
@@ -263,12 +263,10 @@ def rerun(exchange: "Exchange", resumption: Resumption) -> tuple[Call, Reply | L
     return call, outcome
 
 
-def conclude(exchange: "Exchange", call: Call, later: Later) -> Reply:
+def conclude(request: MCPRequest, call: Call, later: Later) -> Reply:
     """Do work that was put off in this thread, whatever it is, as a WSGI server must."""
-    if later.is_async:
-        outcome = async_to_sync(resume_async)(exchange.request, call, later)
-    else:
-        outcome = resume(exchange.request, call, later)
+    run = async_to_sync(resume_async) if later.is_async else resume
+    outcome = run(request, call, later)
     # Nobody can be asked here, so nothing asks.
     assert isinstance(outcome, Reply)
     return outcome
@@ -302,10 +300,10 @@ def _run_member(exchange: "Exchange", item: Call | Rejected) -> Reply | None:
         take_notification(exchange, item)
         return None
     try:
-        outcome = begin(exchange, item)
+        outcome = begin(exchange.request, item)
     except InsufficientScope as error:
         return Reply(encode(error_response(item.id, InvalidRequest(str(error)), modern=False)))
-    return conclude(exchange, item, outcome) if isinstance(outcome, Later) else _as_reply(outcome)
+    return conclude(exchange.request, item, outcome) if isinstance(outcome, Later) else _as_reply(outcome)
 
 
 def _as_reply(outcome: Reply | Asked | Listen) -> Reply:

@@ -136,7 +136,7 @@ class SSEConsumer(MCPConsumer):
     def begin(self, session: ClientSession, call: Call) -> Reply | Later:
         """Run a call, or as much of it as runs in this thread."""
         try:
-            outcome = begin(self.exchange, call)
+            outcome = begin(self.exchange.request, call)
         except InsufficientScope as error:
             return Reply(encode(error_response(call.id, InvalidRequest(str(error)), modern=False)))
         if call.method == "initialize":

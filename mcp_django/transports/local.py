@@ -1,7 +1,7 @@
 """Calls within this process, as one user: what ``manage.py`` commands ask of a site, by the way of every other call."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 from django.contrib.auth.base_user import AbstractBaseUser
 
@@ -17,9 +17,6 @@ from ..server import Reply
 from ..sites import MCPSite
 from .dispatch import begin, conclude
 from .stdio import StdioServer
-
-if TYPE_CHECKING:
-    from .exchange import Exchange
 
 __all__ = ["LocalClient", "Refused"]
 
@@ -90,15 +87,9 @@ class LocalClient:
         return result
 
     def _answer(self, call: Call) -> Reply:
-        # Dispatch needs no more of an exchange than its request.
-        exchange = cast("Exchange", _Exchange(self.new_request()))
-        outcome = begin(exchange, call)
-        reply = conclude(exchange, call, outcome) if isinstance(outcome, Later) else outcome
+        request = self.new_request()
+        outcome = begin(request, call)
+        reply = conclude(request, call, outcome) if isinstance(outcome, Later) else outcome
         if not isinstance(reply, Reply):
             raise Refused(f"{call.method} goes on after its answer, which is not possible here.")
         return reply
-
-
-class _Exchange:
-    def __init__(self, request: MCPRequest) -> None:
-        self.request = request

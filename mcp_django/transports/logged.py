@@ -170,7 +170,7 @@ class LoggedCall:
 
     async def perform(self, later: Later) -> Reply | Asked | None:
         """Return what comes of the work, None when it was cancelled."""
-        self.work = asyncio.ensure_future(perform(self.exchange, self.call, later))
+        self.work = asyncio.ensure_future(perform(self.exchange.request, self.call, later))
         try:
             async with asyncio.timeout(self.exchange.time_left):
                 return await self.work

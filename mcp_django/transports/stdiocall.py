@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from ..conf import settings
 from ..context import MCPRequest
@@ -28,7 +28,6 @@ from .dispatch import begin, lane_of
 from .limits import LimitExceeded, concurrent, count_call, streaming
 
 if TYPE_CHECKING:
-    from .exchange import Exchange
     from .pipes import Output
     from .stdio import StdioServer
 
@@ -172,7 +171,7 @@ class StdioCall:
         try:
             async with asyncio.timeout(settings.CALL_TIMEOUT):
                 outcome = await in_thread(lane_of(self.call.method), self._begin)
-                return await perform(self._exchange, self.call, outcome) if isinstance(outcome, Later) else outcome
+                return await perform(self.request, self.call, outcome) if isinstance(outcome, Later) else outcome
         except TimeoutError:
             return timed_out(self.call)
         finally:
@@ -182,17 +181,7 @@ class StdioCall:
     def _begin(self) -> Reply | Later | Asked | Listen:
         self.server.authorize(self.request)
         count_call(self.server.caller)
-        return begin(self._exchange, self.call)
-
-    @property
-    def _exchange(self) -> "Exchange":
-        """What the roads of HTTP share with this one needs of an exchange its request and its caller alone."""
-        return cast("Exchange", self)
-
-    @property
-    def caller(self) -> Hashable:
-        """Whose share of the threads the call takes: there is one caller."""
-        return self.server.caller
+        return begin(self.request, self.call)
 
     def _notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Tell the client something, from whatever thread."""

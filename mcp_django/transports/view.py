@@ -219,7 +219,7 @@ def _whole(exchange: Exchange, body: bytes) -> Response:
     if isinstance(outcome, Pending):
         call, later = outcome.call, outcome.work
         assert isinstance(later, Later)
-        outcome = exchange.guarded(lambda: exchange.respond(conclude(exchange, call, later)))
+        outcome = exchange.guarded(lambda: exchange.respond(conclude(exchange.request, call, later)))
     elif isinstance(outcome, Batched):
         batch = outcome.batch
         found = exchange.guarded(lambda: run_batch(exchange, batch))
