@@ -43,6 +43,12 @@ def test_models_are_shown_with_their_fields_and_actions(capsys):
     assert "actions: " in out
 
 
+def test_a_model_is_shown_with_what_its_hooks_and_the_scopes_allow(capsys, monkeypatch):
+    monkeypatch.setattr(site.exposures[Author], "has_change_permission", lambda request, obj=None: False)
+    assert "(view, add, delete)" in line(run(capsys), "testapp.author (")
+    assert "(view only)" in line(run(capsys, scope=["mcp:read"]), "testapp.author (")
+
+
 @pytest.mark.parametrize(
     ("options", "what", "reason"),
     [

@@ -26,6 +26,7 @@ from ..oauth.styles import content_security_policy
 from ..protocol.http import Response
 from ..setups import CLIENTS, Connection
 from ..signin import keep
+from ..tools.overviews import may_words
 from ..visibility import caller_actions, visible_exposures, visible_fields
 from .local import LocalClient
 
@@ -36,7 +37,6 @@ __all__ = ["Reach", "access", "endpoint_page", "error_page", "reach_of", "wants_
 
 logger = logging.getLogger("mcp_django")
 
-VERBS: Final = ("add", "change", "delete")
 # Browsers name it first; programs that take anything do not name it.
 HTML: Final = re.compile(r"\s*text/html\s*(?:[,;]|$)", re.IGNORECASE)
 
@@ -113,7 +113,7 @@ def _client(request: HttpRequest, site: "MCPSite") -> LocalClient:
 def _models(asked: MCPRequest) -> Iterator[dict[str, Any]]:
     """Yield each model that the caller sees, and what the caller can do with it."""
     for exposure in visible_exposures(asked):
-        allowed = set() if settings.READ_ONLY else {verb for verb in VERBS if exposure.has_permission(asked, verb)}
+        allowed = {*may_words(asked, exposure).split()} - {"view"}
         yield {
             "label": exposure.label,
             "name": exposure.opts.verbose_name_plural,

@@ -14,13 +14,13 @@ from ...context import MCPRequest
 from ...exposures import ModelExposure
 from ...oauth.scopes import HIERARCHY
 from ...sites import MCPSite, is_open
+from ...tools.overviews import may_words
 from ...transports.local import LocalClient, Refused
 from ...visibility import caller_actions, is_sensitive, related_exposure, visible_exposures, visible_fields
 from ..accounts import find_scopes, find_site, find_user
 
 # Characters of JSON to a token, about, with the tokenizers of today.
 CHARS_PER_TOKEN: Final = 4
-OPERATIONS: Final = ("add", "change", "delete")
 
 
 class Command(BaseCommand):
@@ -88,8 +88,8 @@ class Command(BaseCommand):
 
     def show_model(self, request: MCPRequest, exposure: ModelExposure) -> None:
         """Print one model."""
-        allowed = [name for name in OPERATIONS if exposure.has_permission(request, name)]
-        words = "view only" if not allowed or settings.READ_ONLY else ", ".join(["view", *allowed])
+        allowed = may_words(request, exposure).split()
+        words = ", ".join(allowed) if len(allowed) > 1 else "view only"
         fields = visible_fields(request, exposure)
         self.stdout.write(f"  {exposure.label} ({words}): {', '.join(fields)}")
         for name, reason in hidden_fields(request, exposure, fields):
