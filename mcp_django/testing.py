@@ -17,7 +17,7 @@ from .oauth.resource import resource_url
 from .oauth.scopes import READ, WRITE
 from .oauth.tokens import issue_token
 from .protocol.inputs import ELICITATION
-from .protocol.modern import CAPABILITIES_KEY, CLIENT_KEY, VERSION_KEY
+from .protocol.modern import client_meta
 from .protocol.versions import MODERN
 
 __all__ = ["MCPClient", "MCPError", "ToolCall"]
@@ -111,11 +111,7 @@ class MCPClient:
         headers = {"MCP-Protocol-Version": self.version}
         sent = dict(params)
         if self.version in MODERN:
-            meta = {
-                VERSION_KEY: self.version,
-                CAPABILITIES_KEY: self.capabilities,
-                CLIENT_KEY: {"name": self.name, "version": "1"},
-            }
+            meta = client_meta(self.name, self.version, self.capabilities)
             sent["_meta"] = {**meta, **sent.get("_meta", {})}
             headers["Mcp-Method"] = method
             if name := params.get("name") or params.get("uri"):

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 from ..oauth.resource import same_resource
 from ..oauth.text import plain
-from ..protocol.modern import CAPABILITIES_KEY, CLIENT_KEY, VERSION_KEY
+from ..protocol.modern import client_meta
 from ..protocol.versions import MODERN
 
 __all__ = ["Doctor", "Failed"]
@@ -33,11 +33,7 @@ MOST_BYTES: Final = 2 * 1024 * 1024
 CALLBACK: Final = "http://127.0.0.1:33419/callback"
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
-META: Final = {
-    VERSION_KEY: MODERN[-1],
-    CAPABILITIES_KEY: {},
-    CLIENT_KEY: {"name": "mcp_doctor", "version": "1"},
-}
+META: Final = client_meta("mcp_doctor")
 
 
 class Failed(Exception):

@@ -10,7 +10,7 @@ from .messages import ClientResponse, Message, encode
 from .trace import trace_context
 from .versions import MODERN, SUPPORTED
 
-__all__ = ["VERSION_HEADER", "VERSION_KEY", "ModernEra"]
+__all__ = ["VERSION_HEADER", "VERSION_KEY", "ModernEra", "client_meta"]
 
 VERSION_HEADER: Final = "mcp-protocol-version"
 # Members of ``_meta`` that the revision itself defines (basic, Reserved keys).
@@ -37,6 +37,15 @@ CACHE_SCOPE: Final = "private"
 MAX_RESPONSES: Final = 32
 MAX_RESPONSE_BYTES: Final = 64 * 1024
 MAX_STATE_CHARS: Final = 64 * 1024
+
+
+def client_meta(name: str, version: str = MODERN[-1], capabilities: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the ``_meta`` by which a client with this name makes each request complete (basic, Reserved keys)."""
+    return {
+        VERSION_KEY: version,
+        CAPABILITIES_KEY: capabilities or {},
+        CLIENT_KEY: {"name": name, "version": "1"},
+    }
 
 
 class ModernEra(Era):

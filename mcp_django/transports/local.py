@@ -11,8 +11,7 @@ from ..methods.base import Later
 from ..protocol.eras import Call
 from ..protocol.inbound import Rejected, classify
 from ..protocol.messages import decode, encode
-from ..protocol.modern import CAPABILITIES_KEY, CLIENT_KEY, VERSION_KEY
-from ..protocol.versions import MODERN
+from ..protocol.modern import client_meta
 from ..server import Reply
 from ..sites import MCPSite
 from .dispatch import begin, conclude
@@ -21,11 +20,7 @@ from .stdio import StdioServer
 __all__ = ["LocalClient", "Refused"]
 
 # Nobody can be asked: what would ask answers with a confirmation token instead.
-META: Final[Mapping[str, Any]] = {
-    VERSION_KEY: MODERN[-1],
-    CAPABILITIES_KEY: {},
-    CLIENT_KEY: {"name": "manage.py", "version": "1"},
-}
+META: Final = client_meta("manage.py")
 
 
 class Refused(Exception):
