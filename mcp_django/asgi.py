@@ -30,10 +30,11 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
     fallback: Any = django_application or django_asgi_application()
     settings.require_right()
     # Django is set up by now; before that the models behind the transport cannot be imported.
-    # The first client waits for none of it.
-    from .protocol import wire  # noqa: F401
+    from .sites import site
     from .transports.http import as_application
     from .transports.request import split_path
+
+    site.prepare()
 
     @lru_cache(maxsize=256)
     def application_of(match: ResolverMatch) -> Any:

@@ -348,6 +348,14 @@ class MCPSite:
         ]
         return [*self._own_tools, *self._tools, *actions]
 
+    def prepare(self) -> None:
+        """Load what calls need, so that the first client of a process that serves waits for none of it."""
+        from .protocol import wire  # noqa: F401
+        from .resources import orm  # noqa: F401
+        from .tools import adminfilters  # noqa: F401
+
+        self._own_tools, self.exposures  # noqa: B018
+
     # What a caller finds
 
     def get_tools(self, request: MCPRequest) -> list[Tool]:

@@ -167,9 +167,54 @@ Order.objects.create(number="A1").delete()
     assert not PROTOCOL & loaded(project, code, "mcp_django")
 
 
-def test_the_first_client_of_the_fast_road_does_not_wait_for_them(project: Path) -> None:
-    code = "from mcp_django.asgi import get_asgi_application\nget_asgi_application()"
-    assert loaded(project, code, "mcp_django") >= PROTOCOL
+# What serves, and what its first client then loads.
+SERVERS = {
+    "asgi": "from mcp_django.asgi import get_asgi_application\nget_asgi_application()",
+    "stdio": """
+from unittest.mock import patch
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from mcp_django.management.commands import mcp_stdio
+from mcp_django.transports.stdio import StdioServer
+User.objects.create_superuser("admin")
+
+async def run(self):
+    pass
+
+# Standard output stays with the test.
+with patch.object(StdioServer, "run", run), patch.object(mcp_stdio, "claim", lambda: (0, 1)):
+    call_command("mcp_stdio", user="admin")
+""",
+}
+CLIENT = """
+from django.conf import settings
+from django.contrib.auth.models import User
+from mcp_django.testing import MCPClient
+
+settings.ALLOWED_HOSTS = ["*"]
+user = User.objects.create_superuser("client")
+# The test's client, and the URLs that any request reads, are not the server's.
+import shop.urls
+served = set(sys.modules)
+client = MCPClient(user=user)
+client.tools()
+client.request("resources/list")
+client.call("list_models")
+client.call("create_record", model="shop.order", values={"number": "A1"})
+client.call("query_records", model="shop.order", order_by=["number"])
+client.call("update_record", model="shop.order", pk=1, values={"number": "A2"})
+client.read("django://shop/order/1")
+print(json.dumps(sorted(set(sys.modules) - served)))
+raise SystemExit
+"""
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_the_first_client_waits_for_nothing_to_be_loaded(project: Path, server: str) -> None:
+    migrate = "from django.core.management import call_command\ncall_command('migrate', run_syncdb=True, verbosity=0)\n"
+    late = loaded(project, f"{migrate}{SERVERS[server]}\n{CLIENT}", "mcp_django")
+    assert not own(late)
+    assert {name.partition(".")[0] for name in late} <= {"django"}, sorted(late)
 
 
 def test_a_settings_module_loads_the_settings_alone() -> None:

@@ -46,7 +46,9 @@ class Command(BaseCommand):
         with closing_connections():
             # Without tokens, it does not matter which scopes the project's authorization server gives.
             scopes = find_scopes(options["scope"], {*oauth2_settings.SCOPES, *HIERARCHY})
-            server = StdioServer(find_site(site), find_user(user), scopes, streams)
+            found = find_site(site)
+            server = StdioServer(found, find_user(user), scopes, streams)
+            found.prepare()
             # What was asked above is not needed while the server waits for its client.
             connections.close_all()
             try:
