@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from .prompts import Message
     from .protocol.content import Audio, EmbeddedResource, Image, ResourceLink, Text
     from .resources.embedding import embed
-    from .schemas import Header, Param
+    from .results import ToolResult
+    from .schemas.annotations import Header, Param
     from .schemas.asking import Ask, Roots, Sample
     from .sites import MCPSite, site
-    from .tools.base import ToolResult
 
 __all__ = [
     "AdminExposure",
@@ -72,7 +72,7 @@ _MODULES = {
     "Sample": "schemas.asking",
     "Text": "protocol.content",
     "ToolError": "exceptions",
-    "ToolResult": "tools.base",
+    "ToolResult": "results",
     "action": "decorators",
     "embed": "resources.embedding",
     "notify_changed": "events.signals",

@@ -8,19 +8,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from .conf import settings
 from .exceptions import NotFound
 from .protocol.uris import UriTemplate, percent_decode, percent_encode
 from .serializers import pk_text
+from .tickets import can_link, ticket_url
 
 if TYPE_CHECKING:
-    from .exposures import ModelExposure
+    from .context import Exposure, MCPRequest
 
 __all__ = [
+    "DOWNLOADS",
     "FILE_TEMPLATE",
     "PAGE_TEMPLATE",
     "RECORD_TEMPLATE",
     "SCHEMA_TEMPLATE",
     "Address",
+    "download_url",
     "page_uri",
     "parse_uri",
     "row_uri",
@@ -29,6 +33,8 @@ __all__ = [
 ]
 
 SCHEME: Final = "django://"
+# The use of the tickets of downloads, and the part of the path.
+DOWNLOADS: Final = "files"
 RECORD_TEMPLATE: Final = "django://{app_label}/{model_name}/{pk}"
 PAGE_TEMPLATE: Final = "django://{app_label}/{model_name}{?cursor,search,ordering,fields}"
 SCHEMA_TEMPLATE: Final = "django://{app_label}/{model_name}/schema"
@@ -51,11 +57,11 @@ class Address:
     query: Mapping[str, str] = field(default_factory=dict)
 
 
-def _model_uri(exposure: "ModelExposure") -> str:
+def _model_uri(exposure: "Exposure") -> str:
     return f"{SCHEME}{exposure.opts.app_label}/{exposure.opts.model_name}"
 
 
-def row_uri(exposure: "ModelExposure", pk: Any) -> str:
+def row_uri(exposure: "Exposure", pk: Any) -> str:
     """Return the URI of the row with this primary key."""
     return f"{_model_uri(exposure)}/{_key_part(pk_text(pk))}"
 
@@ -66,17 +72,17 @@ def _key_part(key: str) -> str:
     return f"%{ord(text[0]):02X}{text[1:]}" if text in (".", "..", SCHEMA) else text
 
 
-def row_uri_pattern(exposure: "ModelExposure") -> str:
+def row_uri_pattern(exposure: "Exposure") -> str:
     """Return the URI of a row of the model with a variable for the primary key."""
     return f"{_model_uri(exposure)}/{{{exposure.opts.pk.name}}}"
 
 
-def schema_uri(exposure: "ModelExposure") -> str:
+def schema_uri(exposure: "Exposure") -> str:
     """Return the URI of the model's description."""
     return f"{_model_uri(exposure)}/{SCHEMA}"
 
 
-def page_uri(exposure: "ModelExposure", **query: str | None) -> str:
+def page_uri(exposure: "Exposure", **query: str | None) -> str:
     """Return the URI of a page of the model's rows."""
     values = {"app_label": exposure.opts.app_label, "model_name": exposure.opts.model_name, **query}
     return _PAGE.expand({name: value for name, value in values.items() if value})
@@ -117,3 +123,13 @@ def _page_address(uri: str) -> Address:
         raise NotFound
     label = f"{found.pop('app_label')}.{found.pop('model_name')}"
     return Address(label, query=found)
+
+
+def download_url(request: "MCPRequest", address: Address) -> str | None:
+    """Return a URL that is good for this file and caller for some minutes, None where there are none.
+
+    It leads to this server, which asks again who may have the file: never to the storage itself.
+    """
+    if not settings.DOWNLOAD_LINKS or not can_link(request) or address.pk is None or address.field_name is None:
+        return None
+    return ticket_url(request, DOWNLOADS, address.label, address.pk, address.field_name)

@@ -23,9 +23,8 @@ from .places import PAGE_FIELDS, asks_where, at_page, is_placed
 from .sensitive import is_sensitive
 
 if TYPE_CHECKING:
-    from .context import MCPRequest
+    from .context import Exposure, MCPRequest, Registry
     from .namedfilters import NamedFilter
-    from .sites import MCPSite
     from .tools.actions import Action
 
 __all__ = ["AdminExposure"]
@@ -67,7 +66,7 @@ class AdminExposure(ModelExposure):
         "formfield_for_manytomany",
     )
 
-    def __init__(self, model: type[Model], site: MCPSite, model_admin: ModelAdmin[Any]) -> None:
+    def __init__(self, model: type[Model], site: Registry, model_admin: ModelAdmin[Any]) -> None:
         super().__init__(model, site)
         self.model_admin = model_admin
         self._fixed_fields: dict[Any, Any] = {}
@@ -316,7 +315,7 @@ class AdminExposure(ModelExposure):
         path = resolve_path(self.model, name)
         if path is not None and is_sensitive(path.field.name, path.field.model):
             return True
-        exposure: ModelExposure | None = self
+        exposure: Exposure | None = self
         for part in name.split("__"):
             if is_sensitive(part) or (exposure is not None and exposure.leaves_out(part)):
                 return True

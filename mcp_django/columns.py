@@ -13,31 +13,17 @@ from typing import Any, Final
 
 import orjson
 
-from .sensitive import may_hold_secrets, without_secrets
+from .schemas.jsonable import MAX_SAFE_INTEGER
+from .sensitive import may_hold_secrets
 
-__all__ = ["MAX_SAFE_INTEGER", "clean_text", "dates", "decimals", "floats", "integers", "iso_text", "plain", "texts"]
+__all__ = ["MAX_SAFE_INTEGER", "dates", "decimals", "floats", "integers", "iso_text", "plain", "texts"]
 
-MAX_SAFE_INTEGER: Final = 2**53 - 1
 Column = list[Any] | None
 _TRUTH: Final = {bool, type(None)}
 _WHOLE: Final = {int, type(None)}
 _NUMBERS: Final = {float, type(None)}
 # Neither an exponent nor "NaN" and "Infinity".
 _PLAIN_NUMBERS: Final = re.compile(r"[0-9.-]*")
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-
-
-def clean_text(text: str, limit: int | None = None, hint: str = "") -> str:
-    """Return text that UTF-8 can hold, cut to ``limit`` characters with a note of what is missing.
-
-    Secrets within it are hidden: see :func:`~mcp_django.sensitive.without_secrets`.
-    """
-    left = len(text) - limit if limit is not None else 0
-    text = without_secrets(text[:limit] if left > 0 else text)
-    if left > 0:
-        note = f"; {hint}" if hint else ""
-        text = f"{text}…(+{left} chars{note})"
-    return text if text.isascii() or not _SURROGATE.search(text) else _SURROGATE.sub("\ufffd", text)
 
 
 def _types(values: Sequence[Any]) -> set[type[Any]]:

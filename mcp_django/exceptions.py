@@ -7,12 +7,9 @@ become an HTTP challenge for the client program. JSON-RPC errors live in :mod:`m
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-
-if TYPE_CHECKING:
-    from .questions import Question
 
 __all__ = [
     "AlreadyRegistered",
@@ -109,8 +106,8 @@ class InputRequired(BaseException):
     A ``BaseException``, so that open transactions roll back and a tool's own ``except Exception`` does not keep it.
     """
 
-    def __init__(self, questions: "Iterable[Question]") -> None:
-        self.questions = tuple(questions)
+    def __init__(self, questions: Iterable[Any]) -> None:
+        self.questions: tuple[Any, ...] = tuple(questions)
         super().__init__(", ".join(question.key for question in self.questions))
 
 

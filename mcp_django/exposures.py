@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from django.contrib.admin.options import InlineModelAdmin
     from rest_framework.serializers import BaseSerializer
 
-    from .context import MCPRequest
+    from .context import MCPRequest, Registry
     from .namedfilters import NamedFilter
-    from .sites import MCPSite
     from .tools.actions import Action
 
 __all__ = ["ModelExposure"]
@@ -73,7 +72,7 @@ class ModelExposure:
     # The methods that decide what a row is; an exposure that overrides one of them is read afresh for each call.
     row_hooks: ClassVar[tuple[str, ...]] = ("get_queryset",)
 
-    def __init__(self, model: type[Model], site: MCPSite) -> None:
+    def __init__(self, model: type[Model], site: Registry) -> None:
         self.model = model
         self.opts = model._meta
         self.site = site
@@ -415,7 +414,7 @@ class InlineExposure(ModelExposure):
     hold the request of its caller, as ``mcp_inline``.
     """
 
-    def __init__(self, model: type[Model], site: MCPSite, inline: Any) -> None:
+    def __init__(self, model: type[Model], site: Registry, inline: Any) -> None:
         super().__init__(model, site)
         self.inline = inline
         self.declared: Sequence[str] | None = None

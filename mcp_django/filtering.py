@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.exceptions import FieldDoesNotExist
 from django.db.models import ForeignObjectRel, Model
 
-from .context import MCPRequest
+from .context import Exposure, MCPRequest
 from .hooks import asked
 from .kinds import is_joinable
 from .lookups import Path, declared_lookups, resolve_path, usual_lookups
@@ -15,13 +15,10 @@ from .narrowing import leads_to_hidden_model, leads_to_hidden_rows
 from .serializers import resolve_column
 from .visibility import MAX_NAME, is_sensitive, related_exposure, visible_fields, visible_name
 
-if TYPE_CHECKING:
-    from .exposures import ModelExposure
-
 __all__ = ["filters_of", "find_filter", "is_offered_path", "is_searched"]
 
 
-def filters_of(request: MCPRequest, exposure: "ModelExposure") -> Iterator[tuple[str, Path, tuple[str, ...]]]:
+def filters_of(request: MCPRequest, exposure: Exposure) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
     """Yield what the caller may filter on: the name, the column it leads to, and the lookups it takes."""
     declared = exposure.get_filter_fields(request)
     names: Iterable[str] = declared if declared is not None else _undeclared_filters(request, exposure)
@@ -31,7 +28,7 @@ def filters_of(request: MCPRequest, exposure: "ModelExposure") -> Iterator[tuple
             yield name, *found
 
 
-def find_filter(request: MCPRequest, exposure: "ModelExposure", text: str) -> tuple[Path, tuple[str, ...]] | None:
+def find_filter(request: MCPRequest, exposure: Exposure, text: str) -> tuple[Path, tuple[str, ...]] | None:
     """Return the column and the lookups of a filter that the caller may use, None for any other name."""
     if len(text) > MAX_NAME:
         return None
@@ -43,7 +40,7 @@ def find_filter(request: MCPRequest, exposure: "ModelExposure", text: str) -> tu
     return _filter(request, exposure, text, None) if allowed else None
 
 
-def is_offered_path(request: MCPRequest, exposure: "ModelExposure", path: str) -> bool:
+def is_offered_path(request: MCPRequest, exposure: Exposure, path: str) -> bool:
     """Return whether code of the project may filter by the path for the caller: no row on the way is hidden."""
     if path not in visible_fields(request, exposure) and not _is_of_admin(request, exposure, path):
         return False
@@ -51,7 +48,7 @@ def is_offered_path(request: MCPRequest, exposure: "ModelExposure", path: str) -
     return found is not None and not leads_to_hidden_rows(request, exposure.model, found.column)
 
 
-def is_searched(request: MCPRequest, exposure: "ModelExposure", text: str) -> bool:
+def is_searched(request: MCPRequest, exposure: Exposure, text: str) -> bool:
     """Return whether the admin's search may look into the path: the caller could read each field on it.
 
     Of a model that is not exposed, and that nothing forbids to show, what the admin declares stands.
@@ -76,13 +73,13 @@ def is_searched(request: MCPRequest, exposure: "ModelExposure", text: str) -> bo
     return True
 
 
-def _undeclared_filters(request: MCPRequest, exposure: "ModelExposure") -> list[str]:
+def _undeclared_filters(request: MCPRequest, exposure: Exposure) -> list[str]:
     """Return every visible field, and what else the admin's ``list_filter`` and ``date_hierarchy`` name."""
     named = (path for path in _admin_paths(request, exposure) if _is_of_admin(request, exposure, path))
     return list(dict.fromkeys([*visible_fields(request, exposure), *named]))
 
 
-def _is_of_admin(request: MCPRequest, exposure: "ModelExposure", path: str) -> bool:
+def _is_of_admin(request: MCPRequest, exposure: Exposure, path: str) -> bool:
     """Return whether the admin offers to filter by the path, and the caller may."""
     if path not in _admin_paths(request, exposure):
         return False
@@ -96,7 +93,7 @@ def _is_of_admin(request: MCPRequest, exposure: "ModelExposure", path: str) -> b
     return related is not None and _sees_path(request, related, rest)
 
 
-def _admin_paths(request: MCPRequest, exposure: "ModelExposure") -> Iterator[str]:
+def _admin_paths(request: MCPRequest, exposure: Exposure) -> Iterator[str]:
     """Yield the fields and paths that the admin offers to filter by."""
     admin = getattr(exposure, "model_admin", None)
     if admin is None:
@@ -108,7 +105,7 @@ def _admin_paths(request: MCPRequest, exposure: "ModelExposure") -> Iterator[str
             yield path
 
 
-def _is_shown_by_admin(request: MCPRequest, exposure: "ModelExposure", name: str) -> bool:
+def _is_shown_by_admin(request: MCPRequest, exposure: Exposure, name: str) -> bool:
     """Return whether a field that is no column may be filtered on because the admin's sidebar does so.
 
     An exposure that names its own fields has said what may be known of a row.
@@ -121,10 +118,10 @@ def _is_shown_by_admin(request: MCPRequest, exposure: "ModelExposure", name: str
     return column.kind != "many" or related_exposure(request, column.field) is not None
 
 
-def _sees_path(request: MCPRequest, exposure: "ModelExposure", path: str) -> bool:
+def _sees_path(request: MCPRequest, exposure: Exposure, path: str) -> bool:
     """Return whether the caller could follow the path through the models by reading them one after the other."""
     *hops, last = path.split("__")
-    seen: ModelExposure | None = exposure
+    seen: Exposure | None = exposure
     for name in hops:
         if seen is None:
             return False
@@ -133,7 +130,7 @@ def _sees_path(request: MCPRequest, exposure: "ModelExposure", path: str) -> boo
     return seen is not None and visible_name(request, seen, last) is not None
 
 
-def _relation(request: MCPRequest, exposure: "ModelExposure", name: str) -> Any:
+def _relation(request: MCPRequest, exposure: Exposure, name: str) -> Any:
     """Return the relation that a filter may follow: one that the caller reads, or one from elsewhere to this model."""
     try:
         field = exposure.opts.get_field(name)
@@ -146,7 +143,7 @@ def _relation(request: MCPRequest, exposure: "ModelExposure", name: str) -> Any:
 
 
 def _filter(
-    request: MCPRequest, exposure: "ModelExposure", name: str, declared: Mapping[str, Sequence[str]] | None
+    request: MCPRequest, exposure: Exposure, name: str, declared: Mapping[str, Sequence[str]] | None
 ) -> tuple[Path, tuple[str, ...]] | None:
     root, _, rest = name.partition("__")
     path = resolve_path(exposure.model, name)
@@ -173,7 +170,7 @@ def _filter(
 
 def _is_open(
     request: MCPRequest,
-    exposure: "ModelExposure",
+    exposure: Exposure,
     name: str,
     rest: str,
     declared: Mapping[str, Sequence[str]] | None,

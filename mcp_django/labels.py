@@ -11,11 +11,11 @@ from django.db import models
 from .kinds import is_joinable
 from .lookups import resolve_path
 from .replaced import is_replaced
+from .schemas.jsonable import clean_text
 from .sensitive import HIDDEN, secret_columns
-from .serializers import clean_text
 
 if TYPE_CHECKING:
-    from .exposures import ModelExposure
+    from .context import Exposure
 
 __all__ = ["MAX_LABEL", "label_of", "label_relations", "plain_label"]
 
@@ -29,7 +29,7 @@ MAX_DEPTH: Final = 3
 
 
 @lru_cache(maxsize=1024)
-def plain_label(exposure: "ModelExposure") -> str | None:
+def plain_label(exposure: "Exposure") -> str | None:
     """Return the name of the text field that is the label of a row, or None where a label takes the instance."""
     name = exposure.label_field or _returned_attribute(exposure.model.__str__)
     if name in _secrets(exposure):
@@ -78,7 +78,7 @@ def label_relations(model: type[models.Model], depth: int = MAX_DEPTH) -> tuple[
     return tuple(found)
 
 
-def label_of(exposure: "ModelExposure", row: models.Model) -> str | None:
+def label_of(exposure: "Exposure", row: models.Model) -> str | None:
     """Return the label of a row, or None where the project's code fails to make one.
 
     Secrets of the row are hidden in it, but for those that the exposure names.
@@ -103,5 +103,5 @@ def _loaded_secrets(row: models.Model, names: Iterable[str], depth: int) -> Iter
 
 
 @lru_cache(maxsize=1024)
-def _secrets(exposure: "ModelExposure") -> frozenset[str]:
+def _secrets(exposure: "Exposure") -> frozenset[str]:
     return frozenset(secret_columns(exposure.model)) - {exposure.label_field, *exposure.default_fields}

@@ -4,15 +4,12 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db.models import QuerySet
 
-from .context import MCPRequest
+from .context import Exposure, MCPRequest
 from .kinds import choice_of
-
-if TYPE_CHECKING:
-    from .exposures import ModelExposure
 
 __all__ = ["MAX_CHOICES", "NamedFilter", "Offer", "named_filters_of"]
 
@@ -70,7 +67,7 @@ class NamedFilter(ABC):
         """
 
 
-def named_filters_of(request: MCPRequest, exposure: "ModelExposure", *, told: bool = False) -> list[Offer]:
+def named_filters_of(request: MCPRequest, exposure: Exposure, *, told: bool = False) -> list[Offer]:
     """Return every named filter that the caller may use. One that fails is left out: it is the project's code.
 
     With ``told`` they have the choices that the caller is told.

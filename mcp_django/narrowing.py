@@ -7,13 +7,13 @@ not be told by which rows are found.
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db.models import Case, F, Q, QuerySet, When
 from django.db.models.sql.where import AND
 
-from .context import MCPRequest
+from .context import Exposure, MCPRequest
 from .exceptions import ToolError
 from .expressions import Applied, Filter, Junction, conditions_of
 from .kinds import is_joinable
@@ -22,15 +22,12 @@ from .patterns import check_patterns, is_pattern_lookup
 from .plans import bound_condition, condition_values, is_plannable, joined, places
 from .visibility import has_every_row, related_exposure, sees_every_row
 
-if TYPE_CHECKING:
-    from .exposures import ModelExposure
-
 __all__ = ["filtered", "leads_to_hidden_model", "leads_to_hidden_rows", "search_paths", "searched"]
 
 
 def filtered(
     request: MCPRequest,
-    exposure: "ModelExposure",
+    exposure: Exposure,
     queryset: QuerySet[Any],
     filters: Sequence[Filter],
     params: Sequence[Any],
@@ -58,7 +55,7 @@ def filtered(
     return queryset, used
 
 
-def searched(request: MCPRequest, exposure: "ModelExposure", queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+def searched(request: MCPRequest, exposure: Exposure, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
     """Return the rows that the exposure's search finds, each once.
 
     Raises:
@@ -154,7 +151,7 @@ def _is_part_of(found: QuerySet[Any], queryset: QuerySet[Any], *, joins: bool = 
     return not given.where or (kept and all(child in query.where.children for child in given.where.children))
 
 
-def _condition(request: MCPRequest, exposure: "ModelExposure", using: str, item: Filter, negated: bool) -> Q:
+def _condition(request: MCPRequest, exposure: Exposure, using: str, item: Filter, negated: bool) -> Q:
     if isinstance(item, Junction):
         negated = negated or item.connector == "not"
         return joined(item.connector, [_condition(request, exposure, using, part, negated) for part in item.parts])
@@ -175,7 +172,7 @@ def _plain(condition: Condition, path: str) -> Q:
     return Q((f"{path}__{condition.lookup}", value))
 
 
-def _through_many(request: MCPRequest, exposure: "ModelExposure", condition: Condition) -> Q:
+def _through_many(request: MCPRequest, exposure: Exposure, condition: Condition) -> Q:
     """Return the condition on a many-to-many relation, as a subquery, so that no row comes twice.
 
     Of the related rows only those count that the caller may view.

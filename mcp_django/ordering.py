@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.core.exceptions import FieldError
 from django.db.models import CompositePrimaryKey, F, Model
 from django.db.models.expressions import OrderBy
 
-from .context import MCPRequest
+from .context import Exposure, MCPRequest
 from .kinds import kind_of
 from .lookups import resolve_path
 from .narrowing import leads_to_hidden_model
@@ -18,9 +18,6 @@ from .sensitive import is_sensitive
 from .serializers import Column, resolve_column
 from .visibility import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
 
-if TYPE_CHECKING:
-    from .exposures import ModelExposure
-
 __all__ = ["client_order_key", "declared_ordering", "default_ordering", "sortable_names", "total_order"]
 
 
@@ -28,7 +25,7 @@ __all__ = ["client_order_key", "declared_ordering", "default_ordering", "sortabl
 MAX_HOPS: Final = 3
 
 
-def default_ordering(request: MCPRequest, exposure: "ModelExposure") -> tuple[OrderKey, ...]:
+def default_ordering(request: MCPRequest, exposure: Exposure) -> tuple[OrderKey, ...]:
     """Return the exposure's own order as keys, made total by the primary key.
 
     An entry that is no column of one value (an expression, ``?``, an annotation) is left out.
@@ -36,13 +33,13 @@ def default_ordering(request: MCPRequest, exposure: "ModelExposure") -> tuple[Or
     return _total(exposure, exposure.get_ordering(request))
 
 
-def declared_ordering(exposure: "ModelExposure") -> tuple[OrderKey, ...]:
+def declared_ordering(exposure: Exposure) -> tuple[OrderKey, ...]:
     """Return the order that the exposure, its admin or its model declares for all callers."""
     admin = getattr(exposure, "model_admin", None)
     return _total(exposure, exposure.ordering or getattr(admin, "ordering", None) or exposure.opts.ordering or ())
 
 
-def _total(exposure: "ModelExposure", entries: Sequence[Any]) -> tuple[OrderKey, ...]:
+def _total(exposure: Exposure, entries: Sequence[Any]) -> tuple[OrderKey, ...]:
     return total_order(exposure, [key for entry in entries for key in _own_keys(exposure.model, entry, MAX_HOPS)])
 
 
@@ -93,7 +90,7 @@ def _named_key(model: type[Model], entry: str, descending: bool, nulls_last: boo
 
 def client_order_key(
     request: MCPRequest,
-    exposure: "ModelExposure",
+    exposure: Exposure,
     text: str,
     *,
     descending: bool = False,
@@ -123,7 +120,7 @@ def client_order_key(
     return replace(key, descending=key.descending is not descending, nulls_last=nulls_last if key.nullable else None)
 
 
-def _column_key(request: MCPRequest, exposure: "ModelExposure", column: Column) -> OrderKey | None:
+def _column_key(request: MCPRequest, exposure: Exposure, column: Column) -> OrderKey | None:
     order = column.name if column.is_plain else column.order_field
     if order is None or order == "?":
         return None
@@ -138,7 +135,7 @@ def _column_key(request: MCPRequest, exposure: "ModelExposure", column: Column) 
     return None if hidden else key
 
 
-def _computed_key(request: MCPRequest, exposure: "ModelExposure", name: str, order: Any) -> OrderKey | None:
+def _computed_key(request: MCPRequest, exposure: Exposure, name: str, order: Any) -> OrderKey | None:
     """Return the key of a column that is sorted by an expression, or by an annotation of the exposure's rows."""
     descending, nulls_last = False, None
     if isinstance(order, OrderBy):
@@ -161,7 +158,7 @@ def _computed_key(request: MCPRequest, exposure: "ModelExposure", name: str, ord
     return OrderKey(path, found.output_field, descending, True, nulls_last, expression)
 
 
-def _tells(exposure: "ModelExposure", expression: Any) -> bool:
+def _tells(exposure: Exposure, expression: Any) -> bool:
     """Return whether the expression is made of a column that is hidden."""
     for part in expression.flatten():
         target = getattr(part, "target", None)
@@ -173,7 +170,7 @@ def _tells(exposure: "ModelExposure", expression: Any) -> bool:
     return False
 
 
-def _path_key(request: MCPRequest, exposure: "ModelExposure", text: str, *, is_declared: bool) -> OrderKey | None:
+def _path_key(request: MCPRequest, exposure: Exposure, text: str, *, is_declared: bool) -> OrderKey | None:
     *hops, last = text.split("__")
     if not hops or len(hops) > MAX_HOPS:
         return None
@@ -194,14 +191,14 @@ def _path_key(request: MCPRequest, exposure: "ModelExposure", text: str, *, is_d
     return _own_key(exposure.model, text) if plain else None
 
 
-def sortable_names(request: MCPRequest, exposure: "ModelExposure") -> list[str]:
+def sortable_names(request: MCPRequest, exposure: Exposure) -> list[str]:
     """Return the names that the caller may sort by; of paths through relations those that are declared."""
     declared = exposure.get_sortable_by(request)
     names = visible_fields(request, exposure) if declared is None else declared
     return [name for name in names if client_order_key(request, exposure, name) is not None]
 
 
-def total_order(exposure: "ModelExposure", keys: Sequence[OrderKey]) -> tuple[OrderKey, ...]:
+def total_order(exposure: Exposure, keys: Sequence[OrderKey]) -> tuple[OrderKey, ...]:
     """Return the keys with the primary key added, and nothing after it: no two rows are equal."""
     found: dict[str, OrderKey] = {}
     pk_fields = {field.attname: field for field in exposure.opts.pk_fields}

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from itertools import chain, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import F, Model, QuerySet
 
 from .addresses import row_uri
 from .columns import texts
-from .context import MCPRequest
+from .context import Exposure, MCPRequest
 from .hooks import asked
 from .instances import InstancePlan, compile_instances, instances_of, shape_of_instances
 from .kinds import is_joinable, kind_of
@@ -51,13 +51,11 @@ from .relations import (
 )
 from .repairs import LOST, is_no_value, is_unreadable, salvaged_columns, salvaged_keys, salvaged_rows
 from .replaced import is_replaced, plain_rows
+from .schemas.jsonable import clean_text
 from .serialized import represented
-from .serializers import Column, clean_text, field_renderer, pk_text, render, render_column
+from .serializers import Column, field_renderer, pk_text, render, render_column
 from .shapes import shape_of, with_slots
 from .visibility import has_every_row, is_sensitive, related_exposure, visible_fields
-
-if TYPE_CHECKING:
-    from .exposures import ModelExposure
 
 __all__ = ["Page", "read_instances", "read_page", "show_row", "show_rows"]
 
@@ -151,7 +149,7 @@ def _shape_of_page(query: PageQuery) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=2048)
 def _layout(
-    exposure: "ModelExposure",
+    exposure: Exposure,
     columns: tuple[Column, ...],
     ordering: tuple[Any, ...],
     joins: tuple[str | None, ...],
@@ -175,7 +173,7 @@ def _layout(
     return Layout(tuple(paths), pk, keys, tuple(cells))
 
 
-def _renderer(exposure: "ModelExposure", column: Column, limit: int | None) -> Renderer:
+def _renderer(exposure: Exposure, column: Column, limit: int | None) -> Renderer:
     if column.name == exposure.opts.pk.name and len(exposure.opts.pk_fields) > 1:
         return pk_text
     hint = f'use get_record fields=["{column.name}"]'
@@ -275,7 +273,7 @@ def read_instances(request: MCPRequest, query: PageQuery) -> Page:
 
 def show_row(
     request: MCPRequest,
-    exposure: "ModelExposure",
+    exposure: Exposure,
     row: Model,
     columns: tuple[Column, ...],
     labels: Mapping[str, str | None],
@@ -294,7 +292,7 @@ def show_row(
 
 def show_rows(
     request: MCPRequest,
-    exposure: "ModelExposure",
+    exposure: Exposure,
     rows: Sequence[Model],
     columns: tuple[Column, ...],
     text_limit: int | None,
@@ -320,7 +318,7 @@ class _Loading:
     left: tuple[str, ...]
 
 
-def _loading_of(request: MCPRequest, exposure: "ModelExposure", layout: Layout, columns: Sequence[Column]) -> _Loading:
+def _loading_of(request: MCPRequest, exposure: Exposure, layout: Layout, columns: Sequence[Column]) -> _Loading:
     """Return what to load so that no column costs a query for each row."""
     admin = getattr(exposure, "model_admin", None)
     followed: Any = False
@@ -352,7 +350,7 @@ def _loading_of(request: MCPRequest, exposure: "ModelExposure", layout: Layout, 
 
 
 @lru_cache(maxsize=1024)
-def _sensitive_fields(exposure: "ModelExposure") -> tuple[tuple[str, str], ...]:
+def _sensitive_fields(exposure: Exposure) -> tuple[tuple[str, str], ...]:
     return tuple(
         (field.name, field.attname) for field in exposure.opts.concrete_fields if is_sensitive(field.name, field.model)
     )
@@ -423,7 +421,7 @@ class _Work:
     """What the columns of one page are made of."""
 
     request: MCPRequest
-    exposure: "ModelExposure"
+    exposure: Exposure
     columns: Columns
     pks: Sequence[Any]
     instances: Sequence[Any]

@@ -24,8 +24,7 @@ from django.urls import (
 )
 
 if TYPE_CHECKING:
-    from .context import MCPRequest
-    from .exposures import ModelExposure
+    from .context import Exposure, MCPRequest
 
 __all__ = ["PAGE_FIELDS", "PageName", "asks_where", "at_page", "go_to", "is_placed", "own_place"]
 
@@ -53,7 +52,7 @@ class own_place:
         vars(self.request).update(zip(ATTRIBUTES, self.before, strict=True))
 
 
-def go_to(request: MCPRequest, exposure: ModelExposure, page: PageName, pk: Any = None) -> None:
+def go_to(request: MCPRequest, exposure: Exposure, page: PageName, pk: Any = None) -> None:
     """Put the request on the admin's page of the model, or of the row with this key; nothing changes without one.
 
     What the URL of the endpoint names, such as a tenant, stays in ``resolver_match.kwargs``.
@@ -115,7 +114,7 @@ class at_page(own_place):
 
     __slots__ = ("page",)
 
-    def __init__(self, request: MCPRequest, exposure: ModelExposure, page: PageName, pk: Any = None) -> None:
+    def __init__(self, request: MCPRequest, exposure: Exposure, page: PageName, pk: Any = None) -> None:
         super().__init__(request)
         self.page = exposure, page, pk
 

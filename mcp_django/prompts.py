@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from django.db.models import Model
 
-from .columns import clean_text
 from .completions import Completer, Hook
 from .exceptions import ToolError
 from .protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from .protocol.errors import InvalidParams
-from .schemas import ProjectFunction
+from .schemas.functions import ProjectFunction
+from .schemas.jsonable import clean_text
 
 if TYPE_CHECKING:
     from .context import MCPRequest

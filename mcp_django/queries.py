@@ -3,21 +3,18 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from django.db import connections
 from django.db.models import QuerySet
 
-from .context import MCPRequest
+from .context import Exposure, MCPRequest
 from .exceptions import ToolError
 from .expressions import Filter
 from .narrowing import filtered, searched
 from .pagination import OrderKey, Segment, segment_condition, segment_order, segments
 from .plans import Bind, Slot, condition_values, is_plannable, prepare
 from .serializers import Column
-
-if TYPE_CHECKING:
-    from .exposures import ModelExposure
 
 __all__ = [
     "COUNT_CAP",
@@ -51,7 +48,7 @@ class PageQuery:
     the conditions are seen, the same for all pages; None where there are none.
     """
 
-    exposure: "ModelExposure"
+    exposure: Exposure
     columns: tuple[Column, ...]
     ordering: tuple[OrderKey, ...]
     limit: int
@@ -68,7 +65,7 @@ def chunks(keys: Sequence[T]) -> Iterator[Sequence[T]]:
         yield keys[start : start + CHUNK]
 
 
-def using_of(exposure: "ModelExposure", queryset: QuerySet[Any] | None) -> str:
+def using_of(exposure: Exposure, queryset: QuerySet[Any] | None) -> str:
     """Return the alias of the database that the rows are read from."""
     return queryset.db if queryset is not None else str(exposure.model._default_manager.db)
 
@@ -142,9 +139,7 @@ def rows_of(request: MCPRequest, query: PageQuery, queryset: QuerySet[Any]) -> I
         yield segment_rows(rows, query, segment, params, using)
 
 
-def narrowed(
-    request: MCPRequest, exposure: "ModelExposure", conditions: Sequence[Filter], search: str
-) -> QuerySet[Any]:
+def narrowed(request: MCPRequest, exposure: Exposure, conditions: Sequence[Filter], search: str) -> QuerySet[Any]:
     """Return all rows that match, in no order.
 
     Raises:
@@ -167,7 +162,7 @@ def count_rows(request: MCPRequest, query: PageQuery) -> int:
     return rows.values("pk")[: COUNT_CAP + 1].count()
 
 
-def check_searchable(request: MCPRequest, exposure: "ModelExposure") -> None:
+def check_searchable(request: MCPRequest, exposure: Exposure) -> None:
     """Pass if the exposure can be searched.
 
     Raises:

@@ -6,23 +6,21 @@ otherwise a foreign key is its bare key, and a many-to-many relation does not li
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from django.db.models import F, Field, QuerySet, Window
 from django.db.models.functions import RowNumber
 
-from .context import MCPRequest
+from .context import Exposure, MCPRequest
 from .exceptions import NotFound
 from .hooks import asked
 from .kinds import is_joinable, key_field
 from .labels import MAX_LABEL, label_of, label_relations, plain_label
 from .peers import each_row
 from .repairs import LOST, VALUE_ERRORS, is_unreadable, salvaged_by_key
-from .serializers import clean_text, field_renderer, is_generic_relation, pk_text
+from .schemas.jsonable import clean_text
+from .serializers import field_renderer, is_generic_relation, pk_text
 from .visibility import has_every_row, parse_pk, related_exposure, related_to
-
-if TYPE_CHECKING:
-    from .exposures import ModelExposure
 
 __all__ = [
     "MAX_RELATED",
@@ -89,7 +87,7 @@ def labels_for(request: MCPRequest, field: Any, keys: Iterable[Any]) -> dict[Any
     return _labels(request, related, target.attname, wanted)
 
 
-def _labels(request: MCPRequest, related: "ModelExposure", target: str, wanted: set[Any]) -> dict[Any, str | None]:
+def _labels(request: MCPRequest, related: Exposure, target: str, wanted: set[Any]) -> dict[Any, str | None]:
     visible = _visible(request, related)
     try:
         rows = visible.filter(**{f"{target}__in": list(wanted)})
@@ -125,7 +123,7 @@ def _is_key(field: Any, key: Any) -> bool:
     return True
 
 
-def _visible(request: MCPRequest, related: "ModelExposure") -> QuerySet[Any]:
+def _visible(request: MCPRequest, related: Exposure) -> QuerySet[Any]:
     """Return the related rows that the caller may view, none of them where the project fails to say which."""
     none = related.model._base_manager.none()
     return asked(related.label, "get_queryset", related.get_queryset, request, default=none).order_by()
@@ -198,7 +196,7 @@ def generic_values(request: MCPRequest, field: Any, types: Sequence[Any], keys: 
     return found
 
 
-def _key_of(related: "ModelExposure", key: Any) -> Any:
+def _key_of(related: Exposure, key: Any) -> Any:
     """Return the primary key that the text of a generic foreign key stands for, None where it is none."""
     try:
         return parse_pk(related, key)
@@ -207,7 +205,7 @@ def _key_of(related: "ModelExposure", key: Any) -> Any:
 
 
 def _listed(
-    request: MCPRequest, related: "ModelExposure", links: Sequence[tuple[Any, Any]]
+    request: MCPRequest, related: Exposure, links: Sequence[tuple[Any, Any]]
 ) -> tuple[dict[Any, list[Any]], bool]:
     """Return the pairs of what is linked, by what it is linked to, and whether a list was cut."""
     pk = related.opts.pk
@@ -224,7 +222,7 @@ def _listed(
     return found, bool(cut)
 
 
-def _links(request: MCPRequest, related: "ModelExposure", field: Any, pks: Sequence[Any]) -> list[tuple[Any, Any]]:
+def _links(request: MCPRequest, related: Exposure, field: Any, pks: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Return the pairs of keys that the relation's table holds for the rows, as many as can be shown of each."""
     forward = isinstance(field, Field)
     through = field.remote_field.through if forward else field.through
@@ -243,7 +241,7 @@ def _links(request: MCPRequest, related: "ModelExposure", field: Any, pks: Seque
 
 
 def _pointing(
-    request: MCPRequest, related: "ModelExposure", source: str, keys: Sequence[Any], also: Mapping[str, Any]
+    request: MCPRequest, related: Exposure, source: str, keys: Sequence[Any], also: Mapping[str, Any]
 ) -> list[tuple[Any, Any]]:
     """Return pairs of what the column ``source`` of the related model holds and the key of the row, for these keys."""
     rows = related.model._base_manager.filter(**{f"{source}__in": keys}, **also).order_by()

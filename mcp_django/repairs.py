@@ -8,18 +8,15 @@ alone. That costs queries only where such a value is.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db import DatabaseError, DataError, connections, router
 from django.db.models import Model, QuerySet
 
-from .context import MCPRequest
+from .context import Exposure, MCPRequest
 from .exceptions import Unreadable
 from .hooks import asked
-
-if TYPE_CHECKING:
-    from .exposures import ModelExposure
 
 __all__ = [
     "LOST",
@@ -215,7 +212,7 @@ def _parts(value: Any) -> Iterable[Any]:
     return (part for part in parts if isinstance(part, (dict, list)))
 
 
-def is_no_value(request: MCPRequest, exposure: "ModelExposure", name: str, row: Any, error: Exception) -> bool:
+def is_no_value(request: MCPRequest, exposure: Exposure, name: str, row: Any, error: Exception) -> bool:
     """Return whether a computed column that fails so has no value, and is no failure.
 
     So it is where a row that it follows is not there, and, as on the admin's page, where a read-only field finds no

@@ -7,11 +7,11 @@ may hold annotations and classes that a plan does not know.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db.models import Model, QuerySet
 
-from .context import MCPRequest
+from .context import Exposure, MCPRequest
 from .exceptions import NotFound, ToolError, Unreadable
 from .instances import by_key, key_params
 from .plans import Plan, cached_plan, compile_plan
@@ -19,9 +19,6 @@ from .queries import using_of
 from .relations import joined_label, with_labels
 from .repairs import is_unreadable, salvaged_rows
 from .visibility import columns_of, get_row, has_every_row, parse_pk, visible_fields
-
-if TYPE_CHECKING:
-    from .exposures import ModelExposure
 
 __all__ = ["FoundRow", "find_row", "whole_row"]
 
@@ -37,7 +34,7 @@ class FoundRow:
     labels: Mapping[str, str | None]
 
 
-def find_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> FoundRow:
+def find_row(request: MCPRequest, exposure: Exposure, pk: Any) -> FoundRow:
     """Return the row that :func:`~mcp_django.visibility.get_row` returns.
 
     Raises:
@@ -68,7 +65,7 @@ def find_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> FoundRo
     return FoundRow(row, dict(zip(joins, found[0][len(names) :], strict=True)))
 
 
-def whole_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> Model:
+def whole_row(request: MCPRequest, exposure: Exposure, pk: Any) -> Model:
     """Return the row of the exposure's own queryset, or as much of it as can be read.
 
     Raises:
@@ -84,19 +81,19 @@ def whole_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> Model:
         return row
 
 
-def _is_table(exposure: "ModelExposure") -> bool:
+def _is_table(exposure: Exposure) -> bool:
     manager: Any = exposure.model._default_manager
     return has_every_row(exposure) and manager._queryset_class is QuerySet
 
 
-def _params(exposure: "ModelExposure", value: Any, using: str) -> list[Any]:
+def _params(exposure: Exposure, value: Any, using: str) -> list[Any]:
     try:
         return key_params(exposure.opts, value, using)
     except ToolError:
         raise NotFound from None
 
 
-def _joins(request: MCPRequest, exposure: "ModelExposure") -> tuple[str, ...]:
+def _joins(request: MCPRequest, exposure: Exposure) -> tuple[str, ...]:
     columns = columns_of(exposure, visible_fields(request, exposure))
     labels = (joined_label(request, column.field) for column in columns if column.kind == "relation")
     return tuple(islice((label for label in labels if label is not None), MAX_JOINS))

@@ -3,14 +3,11 @@
 import logging
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .context import MCPRequest
+from .context import Exposure, MCPRequest
 from .peers import each_row
 from .repairs import LOST
-
-if TYPE_CHECKING:
-    from .exposures import ModelExposure
 
 __all__ = ["read_fields", "represented", "unchanged_fields"]
 
@@ -23,7 +20,7 @@ def _fields(serializer: Any) -> Mapping[str, Any]:
 
 
 @lru_cache(maxsize=256)
-def read_fields(exposure: "ModelExposure") -> tuple[str, ...]:
+def read_fields(exposure: Exposure) -> tuple[str, ...]:
     """Return the names that the exposure's serializer writes out, in its order."""
     assert exposure.serializer_class is not None
     fields = _fields(exposure.serializer_class())
@@ -31,7 +28,7 @@ def read_fields(exposure: "ModelExposure") -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def unchanged_fields(exposure: "ModelExposure") -> frozenset[str]:
+def unchanged_fields(exposure: Exposure) -> frozenset[str]:
     """Return the names whose values DRF writes as they are stored: a class of the project's own may mask its value."""
     from rest_framework import serializers
 
@@ -43,7 +40,7 @@ def unchanged_fields(exposure: "ModelExposure") -> frozenset[str]:
 
 
 def represented(
-    request: MCPRequest, exposure: "ModelExposure", rows: Sequence[Any], followed: set[str] | None = None
+    request: MCPRequest, exposure: Exposure, rows: Sequence[Any], followed: set[str] | None = None
 ) -> list[Mapping[str, Any]]:
     """Return what the serializer makes of each row, with ``LOST`` for what it fails to make.
 
@@ -69,7 +66,7 @@ def _name_files(field: Any) -> None:
             _name_files(inner)
 
 
-def _represented(exposure: "ModelExposure", serializer: Any, row: Any) -> Mapping[str, Any]:
+def _represented(exposure: Exposure, serializer: Any, row: Any) -> Mapping[str, Any]:
     try:
         shown: Mapping[str, Any] = serializer.to_representation(row)
         return shown

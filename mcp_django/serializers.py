@@ -22,20 +22,22 @@ from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
 from . import columns
-from .columns import MAX_SAFE_INTEGER, clean_text, iso_text
+from .columns import iso_text
 from .kinds import kind_of, stored_field
 from .lookups import resolve_path
 from .replaced import is_replaced, linked_reader
+from .schemas.jsonable import MAX_SAFE_INTEGER, clean_text
 from .sensitive import may_hold_secrets, members
 from .serialized import unchanged_fields
 
 if TYPE_CHECKING:
-    from .exposures import ModelExposure
+    from .context import Exposure
 
 __all__ = [
     "Column",
     "clean_text",
     "field_renderer",
+    "is_file",
     "is_generic_key",
     "is_generic_relation",
     "is_json_field",
@@ -78,7 +80,7 @@ class Column:
 
 
 @lru_cache(maxsize=8192)
-def resolve_column(exposure: "ModelExposure", name: str) -> Column | None:
+def resolve_column(exposure: "Exposure", name: str) -> Column | None:
     """Return the column of a name, or None: a path that is no column of one value."""
     plain = _model_column(exposure, name)
     if exposure.serializer_class is not None and name != exposure.opts.pk.name:
@@ -116,14 +118,20 @@ def _attribute(name: str, row: Any) -> Any:
     return value() if callable(value) and not isinstance(value, models.Manager) else value
 
 
-def _is_relation(exposure: "ModelExposure", name: str) -> bool:
+def is_file(exposure: "Exposure", name: str) -> bool:
+    """Return whether the column is a field of the model's own that holds files."""
+    column = resolve_column(exposure, name) if "__" not in name else None
+    return column is not None and column.kind == "field" and kind_of(column.field).word in ("file", "image")
+
+
+def _is_relation(exposure: "Exposure", name: str) -> bool:
     try:
         return bool(exposure.opts.get_field(name).is_relation)
     except FieldDoesNotExist:
         return "__" in name
 
 
-def _model_column(exposure: "ModelExposure", name: str) -> Column | None:
+def _model_column(exposure: "Exposure", name: str) -> Column | None:
     pk = exposure.opts.pk
     if name == pk.name:
         return Column(name, "field", path=pk.attname, field=pk)
@@ -148,7 +156,7 @@ def _many_column(name: str, field: Any) -> Column:
     return Column(name, "computed", field=field, compute=reader, is_plain=False)
 
 
-def _relation_column(exposure: "ModelExposure", name: str) -> Column | None:
+def _relation_column(exposure: "Exposure", name: str) -> Column | None:
     """Return the column of a relation that the table itself has no column for, by its name or its accessor's."""
     opts = exposure.opts
     for rel in opts.related_objects:

@@ -22,6 +22,7 @@ from .methods.lifecycle import identity
 from .places import own_place
 from .protocol.eras import Call
 from .protocol.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
+from .protocol.inbound import Rejected
 from .protocol.messages import encode, error_response, result_response
 from .questions import untangled
 from .resources.caching import cache_ttl
@@ -116,3 +117,9 @@ def _failed(call: Call, error: Exception) -> Reply:
         case _:
             mapped = InternalError(data={"errorId": log_failure(call.method, error)})
     return Reply(encode(error_response(call.id, mapped, modern=call.era.modern)), call.era.status(mapped))
+
+
+def rejection(rejected: Rejected) -> Reply:
+    """Return the reply to a message that is no call."""
+    body = encode(error_response(rejected.id, rejected.error, modern=rejected.era.modern))
+    return Reply(body, rejected.era.status(rejected.error))

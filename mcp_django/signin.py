@@ -20,7 +20,17 @@ from django.utils.module_loading import import_string
 
 from .conf import settings
 
-__all__ = ["CREDENTIAL", "OTPDevice", "SignInFact", "credential_of", "is_current", "keep", "restore", "would_admit"]
+__all__ = [
+    "CREDENTIAL",
+    "OTPDevice",
+    "SignInFact",
+    "act_as",
+    "credential_of",
+    "is_current",
+    "keep",
+    "restore",
+    "would_admit",
+]
 
 # Where the mark of the password is kept among the facts.
 CREDENTIAL: Final = "credential"
@@ -98,6 +108,13 @@ def restore(request: Any) -> None:
     """Put what is kept with the token of a call where hooks look for it; ``request`` has its user and ``mcp.facts``."""
     for fact in settings.SIGN_IN_FACTS:
         fact().restore(request, request.mcp.facts.get(fact.name))
+
+
+def act_as(request: Any, user: Any, scopes: frozenset[str]) -> None:
+    """Let a request without a token act as ``user`` with ``scopes``, and with the facts that it has."""
+    request.user, request.auth = user, None
+    request.mcp.scopes = scopes
+    restore(request)
 
 
 def would_admit(request: HttpRequest, admin_site: AdminSite) -> bool:

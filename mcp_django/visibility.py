@@ -4,15 +4,15 @@ What the caller may not see is not there: each function here gives the same answ
 filtered out and forbidden. Names that clients send are looked up in allow-lists and never become ORM keywords.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import orjson
 from django.db.models import Model, QuerySet
 
 from .columns import iso_text
-from .context import MCPRequest
+from .context import Exposure, MCPRequest
 from .exceptions import NotFound, ToolError
 from .hooks import asked, note_failure
 from .instances import row_by_key
@@ -24,12 +24,7 @@ from .sensitive import is_sensitive
 from .serialized import read_fields
 from .serializers import Column, is_json_field, resolve_column
 
-if TYPE_CHECKING:
-    from .exposures import ModelExposure
-    from .tools.actions import Action
-
 __all__ = [
-    "caller_actions",
     "columns_of",
     "get_exposure",
     "get_row",
@@ -43,6 +38,7 @@ __all__ = [
     "refusal",
     "related_exposure",
     "related_to",
+    "remembered",
     "sees_any",
     "sees_every_row",
     "visible_exposures",
@@ -59,7 +55,7 @@ MAX_SAMPLE: Final = 3
 # Models
 
 
-def _remembered(request: MCPRequest) -> dict[Any, Any]:
+def remembered(request: MCPRequest) -> dict[Any, Any]:
     """Return what was decided for this request; another user on the same object starts anew."""
     kept = request.__dict__.get("_mcp_visibility")
     if kept is None or kept[0] is not request.user:
@@ -69,7 +65,7 @@ def _remembered(request: MCPRequest) -> dict[Any, Any]:
 
 
 def on_list(
-    request: MCPRequest, exposure: "ModelExposure", hook: str, ask: Callable[..., T], *arguments: Any, default: D
+    request: MCPRequest, exposure: Exposure, hook: str, ask: Callable[..., T], *arguments: Any, default: D
 ) -> T | D:
     """Return what the hook, one of permissions, gives for a request on the admin's list; ``default`` if it fails."""
     if not exposure.permits_by_place:
@@ -82,9 +78,9 @@ def on_list(
         return asked(exposure.label, hook, ask, request, *arguments, default=default)
 
 
-def may_view(request: MCPRequest, exposure: "ModelExposure") -> bool:
+def may_view(request: MCPRequest, exposure: Exposure) -> bool:
     """Return whether the caller may view the model at all; decided once for each request."""
-    kept = _remembered(request)
+    kept = remembered(request)
     if exposure not in kept:
         verdict = on_list(request, exposure, "has_view_permission", exposure.has_view_permission, default=False)
         kept[exposure] = bool(verdict)
@@ -94,7 +90,7 @@ def may_view(request: MCPRequest, exposure: "ModelExposure") -> bool:
 
 def sees_any(request: MCPRequest) -> bool:
     """Return whether the caller may view any model."""
-    kept = _remembered(request)
+    kept = remembered(request)
     if "any" not in kept:
         exposures = request.mcp.site.exposures_by_label.values()
         kept["any"] = any(may_view(request, exposure) for exposure in exposures)
@@ -102,13 +98,13 @@ def sees_any(request: MCPRequest) -> bool:
     return found
 
 
-def visible_exposures(request: MCPRequest) -> list["ModelExposure"]:
+def visible_exposures(request: MCPRequest) -> list[Exposure]:
     """Return the exposures that the caller may view, in the order of their labels."""
-    kept = _remembered(request)
+    kept = remembered(request)
     if "visible" not in kept:
         exposures = request.mcp.site.exposures_by_label.values()
         kept["visible"] = [exposure for exposure in exposures if may_view(request, exposure)]
-    found: list[ModelExposure] = kept["visible"]
+    found: list[Exposure] = kept["visible"]
     return found
 
 
@@ -120,18 +116,7 @@ def refusal(request: MCPRequest) -> str:
     return next((text for exposure in exposures if (text := exposure.get_refusal(request))), "")
 
 
-def caller_actions(request: MCPRequest, exposure: "ModelExposure") -> Mapping[str, "Action"]:
-    """Return the actions of the exposure that the caller may run; asked once for each request."""
-    kept = _remembered(request)
-    key = (exposure, "actions")
-    if key not in kept:
-        nothing: Mapping[str, Action] = {}
-        kept[key] = on_list(request, exposure, "get_actions", exposure.get_actions, default=nothing)
-    found: Mapping[str, Action] = kept[key]
-    return found
-
-
-def get_exposure(request: MCPRequest, label: Any) -> "ModelExposure":
+def get_exposure(request: MCPRequest, label: Any) -> Exposure:
     """Return the exposure of a label such as ``shop.order``, in any case.
 
     Raises:
@@ -145,18 +130,18 @@ def get_exposure(request: MCPRequest, label: Any) -> "ModelExposure":
     return exposure
 
 
-def related_exposure(request: MCPRequest, field: Any) -> "ModelExposure | None":
+def related_exposure(request: MCPRequest, field: Any) -> Exposure | None:
     """Return the exposure of the model that a relation leads to, None where the caller may not view it."""
     return related_to(request, field.related_model)
 
 
-def related_to(request: MCPRequest, model: type[Model] | None) -> "ModelExposure | None":
+def related_to(request: MCPRequest, model: type[Model] | None) -> Exposure | None:
     """Return the exposure of the model, None where the caller may not view it."""
     exposure = request.mcp.site.exposures.get(model) if model is not None else None
     return exposure if exposure is not None and may_view(request, exposure) else None
 
 
-def has_every_row(exposure: "ModelExposure") -> bool:
+def has_every_row(exposure: Exposure) -> bool:
     """Return whether all rows of the table are the caller's: nothing of the project's own narrows them.
 
     A queryset that is declared stable may still hold parameters of the caller, so a declaration is no proof.
@@ -164,9 +149,9 @@ def has_every_row(exposure: "ModelExposure") -> bool:
     return exposure.stable_queryset is None and exposure.has_stable_queryset
 
 
-def sees_every_row(request: MCPRequest, exposure: "ModelExposure") -> bool:
+def sees_every_row(request: MCPRequest, exposure: Exposure) -> bool:
     """Return whether this caller's rows are all of the table, by what ``get_queryset`` gives for this request."""
-    kept = _remembered(request)
+    kept = remembered(request)
     key = (exposure, "every row")
     if key not in kept:
         kept[key] = has_every_row(exposure) or asked(
@@ -179,9 +164,9 @@ def sees_every_row(request: MCPRequest, exposure: "ModelExposure") -> bool:
 # Fields
 
 
-def visible_fields(request: MCPRequest, exposure: "ModelExposure", obj: Model | None = None) -> tuple[str, ...]:
+def visible_fields(request: MCPRequest, exposure: Exposure, obj: Model | None = None) -> tuple[str, ...]:
     """Return the names that the caller may read, the primary key's first."""
-    kept = _remembered(request)
+    kept = remembered(request)
     key = (exposure, "fields")
     if obj is None and key in kept:
         names: tuple[str, ...] = kept[key]
@@ -192,7 +177,7 @@ def visible_fields(request: MCPRequest, exposure: "ModelExposure", obj: Model | 
     return found
 
 
-def visible_among(request: MCPRequest, exposure: "ModelExposure", names: Iterable[str]) -> tuple[str, ...]:
+def visible_among(request: MCPRequest, exposure: Exposure, names: Iterable[str]) -> tuple[str, ...]:
     """Return those of the names that are columns here, and that no other exposure hides from the caller."""
     names = tuple(names)
     if _are_its_own(exposure, names):
@@ -201,14 +186,14 @@ def visible_among(request: MCPRequest, exposure: "ModelExposure", names: Iterabl
 
 
 @lru_cache(maxsize=1024)
-def _are_its_own(exposure: "ModelExposure", names: tuple[str, ...]) -> bool:
+def _are_its_own(exposure: Exposure, names: tuple[str, ...]) -> bool:
     """Return whether the names are columns of the exposure's own table alone, which no other exposure hides."""
     columns = columns_of(exposure, names)
     own = (column.kind in ("field", "relation") and column.field.model is exposure.model for column in columns)
     return len(columns) == len(names) and all(own)
 
 
-def _named(request: MCPRequest, exposure: "ModelExposure", obj: Model | None) -> Iterable[str]:
+def _named(request: MCPRequest, exposure: Exposure, obj: Model | None) -> Iterable[str]:
     only_key = exposure.with_primary_key(())
     declared = asked(exposure.label, "get_fields", exposure.get_fields, request, obj, default=only_key)
     if exposure.serializer_class is None:
@@ -219,7 +204,7 @@ def _named(request: MCPRequest, exposure: "ModelExposure", obj: Model | None) ->
     return exposure.with_primary_key(name for name in shown if name not in exposure.exclude)
 
 
-def _is_there(request: MCPRequest, exposure: "ModelExposure", name: str) -> bool:
+def _is_there(request: MCPRequest, exposure: Exposure, name: str) -> bool:
     column = resolve_column(exposure, name)
     if column is None:
         return False
@@ -234,14 +219,14 @@ def _is_there(request: MCPRequest, exposure: "ModelExposure", name: str) -> bool
     return _is_declared(exposure, name) or not _hidden_by_parent(request, exposure, field)
 
 
-def _is_declared(exposure: "ModelExposure", name: str) -> bool:
+def _is_declared(exposure: Exposure, name: str) -> bool:
     admin = getattr(exposure, "model_admin", None)
     own = exposure.fields is not None and exposure.fields != "__all__"
     declared = own or name in exposure.list_display or "__" in name
     return declared or (admin is not None and bool(admin.fields or admin.fieldsets or name in admin.list_display))
 
 
-def _hidden_by_parent(request: MCPRequest, exposure: "ModelExposure", field: Any) -> bool:
+def _hidden_by_parent(request: MCPRequest, exposure: Exposure, field: Any) -> bool:
     """Return whether the model that an inherited field belongs to is exposed without the field."""
     parent = request.mcp.site.exposures.get(field.model)
     if parent is None:
@@ -249,9 +234,9 @@ def _hidden_by_parent(request: MCPRequest, exposure: "ModelExposure", field: Any
     return field.name not in asked(parent.label, "get_fields", parent.get_fields, request, default=())
 
 
-def page_fields(request: MCPRequest, exposure: "ModelExposure") -> tuple[str, ...]:
+def page_fields(request: MCPRequest, exposure: Exposure) -> tuple[str, ...]:
     """Return the names of the columns of a page when the caller chooses none."""
-    kept = _remembered(request)
+    kept = remembered(request)
     key = (exposure, "page")
     if key not in kept:
         visible = visible_fields(request, exposure)
@@ -264,17 +249,17 @@ def page_fields(request: MCPRequest, exposure: "ModelExposure") -> tuple[str, ..
     return names
 
 
-def columns_of(exposure: "ModelExposure", names: Iterable[str]) -> tuple[Column, ...]:
+def columns_of(exposure: Exposure, names: Iterable[str]) -> tuple[Column, ...]:
     """Return the columns of names that :func:`visible_fields` gave."""
     return _columns_of(exposure, tuple(names))
 
 
 @lru_cache(maxsize=2048)
-def _columns_of(exposure: "ModelExposure", names: tuple[str, ...]) -> tuple[Column, ...]:
+def _columns_of(exposure: Exposure, names: tuple[str, ...]) -> tuple[Column, ...]:
     return tuple(column for name in names if (column := resolve_column(exposure, name)) is not None)
 
 
-def visible_name(request: MCPRequest, exposure: "ModelExposure", text: str) -> str | None:
+def visible_name(request: MCPRequest, exposure: Exposure, text: str) -> str | None:
     """Return the visible field that a client's name means: itself, ``pk``, or a column such as ``customer_id``."""
     visible = visible_fields(request, exposure)
     if text in visible:
@@ -291,12 +276,12 @@ def visible_name(request: MCPRequest, exposure: "ModelExposure", text: str) -> s
 # Rows
 
 
-def page_rows(request: MCPRequest, exposure: "ModelExposure") -> Iterator[Model]:
+def page_rows(request: MCPRequest, exposure: Exposure) -> Iterator[Model]:
     """Yield rows for hooks that take one where the caller names none: an empty one, then some that the caller may view.
 
     The admin never asks such a hook without a row, but for its add page.
     """
-    kept = _remembered(request)
+    kept = remembered(request)
     key = (exposure, "rows")
     empty = asked("", "__init__", exposure.model, default=None)
     if empty is not None:
@@ -307,12 +292,12 @@ def page_rows(request: MCPRequest, exposure: "ModelExposure") -> Iterator[Model]
     yield from kept[key]
 
 
-def _first_rows(request: MCPRequest, exposure: "ModelExposure") -> list[Model]:
+def _first_rows(request: MCPRequest, exposure: Exposure) -> list[Model]:
     rows = exposure.get_queryset(request).order_by("pk")[:MAX_SAMPLE]
     return [row for row in rows if exposure.has_view_permission(request, row)]
 
 
-def parse_pk(exposure: "ModelExposure", raw: Any) -> Any:
+def parse_pk(exposure: Exposure, raw: Any) -> Any:
     """Return the primary key that a client's text or number is, read strictly: one row has one spelling.
 
     Raises:
@@ -346,7 +331,7 @@ def _strict(field: Any, raw: Any) -> Any:
     return value
 
 
-def get_row(request: MCPRequest, exposure: "ModelExposure", pk: Any) -> Model:
+def get_row(request: MCPRequest, exposure: Exposure, pk: Any) -> Model:
     """Return the row with the primary key, which is read by :func:`parse_pk`.
 
     Raises:

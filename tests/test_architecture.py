@@ -21,7 +21,7 @@ LAYERS = {
     "common": "addresses bounds columns conf context converters costs elicitation exceptions expressions filtering "
     "indexes instances kinds labels languages lookups managers namedfilters narrowing ordering pages "
     "pagination patterns peers permissions plans queries questions rates relations relativedates repairs "
-    "replaced rows schemas scopes sealing sensitive serialized serializers shapes sharedcache signals "
+    "replaced results rows schemas scopes sealing sensitive serialized serializers shapes sharedcache signals "
     "signin tickets uploads visibility hooks callmiddleware places",
     "features": "tools resources prompts completions viewsets",
     "registry": "exposures adminexposure mounts sites decorators",
@@ -44,8 +44,6 @@ IMPURE_STDLIB = set(
     "socketserver ssl subprocess tempfile threading time".split()
 )
 
-# Files that import each other in a loop, types counted: to be made smaller, and never larger.
-IN_CIRCLES = 163
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 40
 MAX_MEDIAN_LINES = 170
@@ -142,6 +140,11 @@ def layer_of_import(item: Import) -> str:
     return parts[1] if len(parts) > 1 else "__init__"
 
 
+def is_upward(item: Import) -> bool:
+    """The one import that leads back up."""
+    return (item.path.name, item.scope) == UPWARD_IMPORT
+
+
 def lines(path: Path) -> int:
     return len(path.read_text().splitlines())
 
@@ -193,10 +196,10 @@ def test_layers_import_only_from_those_above_them() -> None:
     upward = [
         item
         for path in MODULES
-        for item in imports_of(path)
+        for item in imports_of(path, types=True)
         if item.top == "mcp_django" and RANKS[layer_of_import(item)] > RANKS[top_module(path)]
     ]
-    forbidden = [item for item in upward if (item.path.name, item.scope) != UPWARD_IMPORT]
+    forbidden = [item for item in upward if not is_upward(item)]
     assert not forbidden, "\n".join(map(str, forbidden))
     assert len(upward) <= 1, "MCPSite.get_urls() is allowed one upward import"
 
@@ -227,10 +230,13 @@ def test_circles_are_found() -> None:
     assert circles(graph) == [{"a", "b", "c"}, {"d", "e"}]
 
 
-def test_circles_of_imports_do_not_grow() -> None:
+def test_no_files_import_each_other_in_a_circle() -> None:
     names = {dotted(path) for path in MODULES}
-    graph = {dotted(path): names & {item.target for item in imports_of(path, types=True)} for path in MODULES}
-    assert sum(map(len, circles(graph))) <= IN_CIRCLES
+    graph = {
+        dotted(path): names & {item.target for item in imports_of(path, types=True) if not is_upward(item)}
+        for path in MODULES
+    }
+    assert circles(graph) == []
 
 
 def test_the_package_imports_only_what_it_declares() -> None:

@@ -10,7 +10,8 @@ from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist, Per
 from mcp_django import ToolError
 from mcp_django import site as default_site
 from mcp_django.completions import Completer
-from mcp_django.schemas import Param, ProjectFunction
+from mcp_django.schemas.annotations import Param
+from mcp_django.schemas.functions import ProjectFunction
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Section, Tag

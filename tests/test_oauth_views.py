@@ -506,7 +506,7 @@ def test_a_hook_that_fails_costs_the_numbers_and_not_the_page(flow: Flow, monkey
     def fails(*args: Any) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr("mcp_django.transports.pages.visible_exposures", fails)
+    monkeypatch.setattr("mcp_django.oauth.reach.visible_exposures", fails)
     page = flow.ask()
     assert page.status_code == 200
     assert "Kinds of records" not in page.text

@@ -13,8 +13,9 @@ from django.test import override_settings
 
 from mcp_django.exceptions import NotFound
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.resources.files import _read, file_type, is_file
+from mcp_django.resources.files import _read, file_type
 from mcp_django.resources.orm import ModelResources
+from mcp_django.serializers import is_file
 from tests.factories import make_book, make_superuser, make_user
 from tests.reading import reader, site_with
 from tests.testapp.models import Book

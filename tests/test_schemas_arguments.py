@@ -10,7 +10,8 @@ from django.core.exceptions import ImproperlyConfigured
 from jsonschema import Draft202012Validator
 
 from mcp_django.exceptions import NotFound, ToolError
-from mcp_django.schemas import ArgumentSchema, Header, Param, raw_schema, signature_schema
+from mcp_django.schemas.annotations import Header, Param
+from mcp_django.schemas.arguments import ArgumentSchema, raw_schema, signature_schema
 from tests.testapp.models import Author, Book
 
 if TYPE_CHECKING:

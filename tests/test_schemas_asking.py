@@ -12,7 +12,7 @@ from mcp_django import MCPSite
 from mcp_django.context import MCPContext
 from mcp_django.exceptions import Declined, InputRequired
 from mcp_django.questions import Answers
-from mcp_django.schemas import Param
+from mcp_django.schemas.annotations import Param
 from mcp_django.schemas.asking import Ask, Roots, Sample, answers_of, asked_parameters
 from mcp_django.schemas.sampling import Root, Sampled
 from tests.answering import DECLINE, EVERYTHING, accept, sampled

@@ -14,7 +14,7 @@ from django.db import models
 from mcp_types import ElicitRequestFormParams
 
 from mcp_django.protocol.forms import requested_schema
-from mcp_django.schemas import Param
+from mcp_django.schemas.annotations import Param
 from mcp_django.schemas.blanks import blank
 from tests.testapp.models import Author
 

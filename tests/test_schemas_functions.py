@@ -9,8 +9,7 @@ from django.http import Http404
 from django.utils.asyncio import async_unsafe
 
 from mcp_django.exceptions import Cancelled, NotFound, ToolError
-from mcp_django.schemas import ProjectFunction
-from mcp_django.schemas.functions import speaking_plainly
+from mcp_django.schemas.functions import ProjectFunction, speaking_plainly
 from tests.testapp.models import Author
 
 

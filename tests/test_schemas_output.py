@@ -12,8 +12,8 @@ import pytest
 from django.db.models import QuerySet
 from jsonschema import Draft202012Validator
 
-from mcp_django.schemas import output_schema, to_jsonable
-from mcp_django.schemas.output import is_wrapped
+from mcp_django.schemas.jsonable import to_jsonable
+from mcp_django.schemas.output import is_wrapped, output_schema
 from tests.testapp.models import Author, Book
 
 

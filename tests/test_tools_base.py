@@ -1,38 +1,10 @@
-import json
-
-import orjson
-
-from mcp_django.exceptions import ToolError
-from mcp_django.protocol.content import Text
-from mcp_django.tools.base import Tool, ToolResult, error_result
+from mcp_django.tools.base import Tool
 
 
 class Greet(Tool):
     name = "greet"
     description = "Say hello."
     read_only = True
-
-
-def wire(result):
-    return json.loads(orjson.dumps(result.to_wire()))
-
-
-def test_the_first_block_is_the_json_of_the_structured_content():
-    found = wire(ToolResult(structured={"a": [1, "ü"]}))
-    assert found["structuredContent"] == {"a": [1, "ü"]}
-    assert json.loads(found["content"][0]["text"]) == found["structuredContent"]
-    assert "isError" not in found
-
-
-def test_content_blocks_follow_the_structured_content():
-    found = wire(ToolResult(structured={}, content=[Text("more")]))
-    assert [block["text"] for block in found["content"]] == ["{}", "more"]
-
-
-def test_an_error_is_bounded_text_with_the_flag():
-    found = wire(error_result(ToolError("x" * 5_000)))
-    assert found["isError"] is True
-    assert len(found["content"][0]["text"]) == 1_500
 
 
 def test_R7_a_definition_has_no_optional_key_without_a_value():

@@ -13,8 +13,9 @@ from jsonschema import Draft202012Validator
 
 from mcp_django.exceptions import Cancelled, ToolError
 from mcp_django.protocol.content import Audio, EmbeddedResource, Image, Text
-from mcp_django.schemas import Header
-from mcp_django.tools.base import Tool, ToolResult
+from mcp_django.results import ToolResult
+from mcp_django.schemas.annotations import Header
+from mcp_django.tools.base import Tool
 from mcp_django.tools.functions import FunctionTool
 from tests.testapp.models import Author
 from tests.writing import request_of

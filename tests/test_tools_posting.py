@@ -8,7 +8,8 @@ from django.urls import set_script_prefix
 from django.views.decorators.csrf import csrf_protect
 
 from mcp_django import MCPSite, ModelExposure, site
-from mcp_django.tools.posting import changelist_entries, said
+from mcp_django.tools.adminpage import said
+from mcp_django.tools.posting import changelist_entries
 from mcp_django.tools.posting import changelist_request as copy_of
 from tests.factories import make_book, make_superuser
 from tests.testapp.models import Book, Profile

@@ -9,7 +9,7 @@ from django.contrib.auth import get_user_model
 from django.test import override_settings
 
 from mcp_django import MCPSite
-from mcp_django.schemas import Header
+from mcp_django.schemas.annotations import Header
 from mcp_django.transports import pipes, stdio
 from tests.factories import make_book, make_superuser, make_user
 from tests.protocol_messages import LEGACY, MODERN, PARAMS, VERSION_KEY

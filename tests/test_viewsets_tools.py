@@ -12,8 +12,8 @@ from django.test import override_settings
 from mcp_django import ToolError
 from mcp_django.elicitation import REFUSED
 from mcp_django.exceptions import NotFound
+from mcp_django.results import ToolResult
 from mcp_django.testing import MCPError
-from mcp_django.tools.base import ToolResult
 from mcp_django.tools.generic import GENERIC_TOOLS
 from tests.answering import DECLINE, ELICITS, accept, again, calling, only, send
 from tests.factories import make_superuser, make_user

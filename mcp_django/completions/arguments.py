@@ -11,9 +11,9 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model, QuerySet
 
-from ..schemas import ProjectFunction, to_jsonable
 from ..schemas.containers import AnyOf, Nullable, Row
-from ..schemas.functions import speaking_plainly
+from ..schemas.functions import ProjectFunction, speaking_plainly
+from ..schemas.jsonable import to_jsonable
 from ..schemas.values import Boolean, Choice, Type
 from .base import MAX_VALUES, NOTHING, Completion, capped, ranked
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Q
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..filtering import find_filter
 from ..kinds import choices_of, key_field, kind_of, parse_value, stored_field
@@ -19,9 +19,6 @@ from ..visibility import get_exposure, related_exposure
 from .base import NOTHING, Completion, capped, ranked
 from .beginnings import beginning
 from .rows import LIMIT, complete_rows, is_searchable_text
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["complete_field"]
 
@@ -54,7 +51,7 @@ def complete_field(request: MCPRequest, label: str, name: str, text: str) -> Com
     return capped(_column_values(request, exposure, found[0].column, field, text.strip()))
 
 
-def _column_values(request: MCPRequest, exposure: "ModelExposure", path: str, field: Any, text: str) -> Iterator[str]:
+def _column_values(request: MCPRequest, exposure: Exposure, path: str, field: Any, text: str) -> Iterator[str]:
     rows = narrowed(request, exposure, (), "").exclude(Q((path, None))).order_by(path)
     for condition in _value_conditions(path, field, text, rows.db):
         values = rows.filter(condition).values_list(path, flat=True).distinct()

@@ -5,11 +5,11 @@ a count.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db.models import Q, QuerySet
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..labels import plain_label
 from ..lookups import Condition
@@ -20,9 +20,6 @@ from ..tools.arguments import search_argument
 from ..visibility import parse_pk
 from .base import MAX_TEXT, MAX_VALUES, NOTHING, Completion, capped
 from .beginnings import beginning
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["LIMIT", "complete_rows", "is_searchable_text"]
 
@@ -35,7 +32,7 @@ def is_searchable_text(text: str) -> bool:
     return len(text) <= MAX_TEXT and "\0" not in text
 
 
-def search_term(request: MCPRequest, exposure: "ModelExposure", text: str) -> str:
+def search_term(request: MCPRequest, exposure: Exposure, text: str) -> str:
     """Return the text as the exposure's search takes it, "" where it has none or does not take this text."""
     try:
         return search_argument(request, exposure, text)
@@ -44,7 +41,7 @@ def search_term(request: MCPRequest, exposure: "ModelExposure", text: str) -> st
 
 
 def complete_rows(
-    request: MCPRequest, exposure: "ModelExposure", text: str, conditions: Sequence[Condition] = ()
+    request: MCPRequest, exposure: Exposure, text: str, conditions: Sequence[Condition] = ()
 ) -> Completion:
     """Return primary keys of rows that the caller may view, as they are spelt in URIs and arguments.
 
@@ -66,7 +63,7 @@ def complete_rows(
 
 
 def _row_queries(
-    request: MCPRequest, exposure: "ModelExposure", text: str, conditions: Sequence[Condition]
+    request: MCPRequest, exposure: Exposure, text: str, conditions: Sequence[Condition]
 ) -> Iterator[QuerySet[Any]]:
     ordering = [("-" if key.descending else "") + key.path for key in default_ordering(request, exposure)]
     rows = narrowed(request, exposure, conditions, "")
@@ -85,7 +82,7 @@ def _row_queries(
         yield rows.filter(Q((f"{label}__icontains", text))).order_by(*ordering)
 
 
-def _key_condition(exposure: "ModelExposure", text: str) -> Q | None:
+def _key_condition(exposure: Exposure, text: str) -> Q | None:
     """Return the condition on the primary key: it is the text, or begins with it where its type has beginnings."""
     fields: Sequence[Any] = exposure.opts.pk_fields
     if len(fields) == 1:

@@ -3,22 +3,19 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..addresses import MAX_URI, PAGE_TEMPLATE, SCHEMA, SCHEME
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import NotFound
 from ..labels import plain_label
 from ..ordering import client_order_key
 from ..protocol.uris import UriTemplate, percent_decode
-from ..resources.files import is_file
+from ..serializers import is_file
 from ..visibility import get_exposure, visible_exposures, visible_fields
 from .base import NOTHING, Completion, last_member, ranked
 from .fields import complete_field
 from .rows import complete_rows
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["ModelTemplate"]
 
@@ -106,14 +103,14 @@ def _complete_label(request: MCPRequest, variable: str, value: str, given: Mappi
     return ranked([(str(opts.model_name), str(opts.verbose_name)) for opts in within], value)
 
 
-def _complete_search(request: MCPRequest, exposure: "ModelExposure", value: str) -> Completion:
+def _complete_search(request: MCPRequest, exposure: Exposure, value: str) -> Completion:
     """Return labels of rows, where a search looks for them."""
     label = plain_label(exposure)
     searched = {name.lstrip("^=@") for name in exposure.get_search_fields(request)}
     return complete_field(request, exposure.label, label, value) if label is not None and label in searched else NOTHING
 
 
-def _complete_names(request: MCPRequest, exposure: "ModelExposure", variable: str, value: str) -> Completion:
+def _complete_names(request: MCPRequest, exposure: Exposure, variable: str, value: str) -> Completion:
     """Return comma lists whose last member is completed to a field that the caller may see, or sort by."""
     written, member = last_member(value)
     sign = member[:1] if variable == "ordering" and member[:1] in ("-", "+") else ""

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping
 from contextvars import copy_context
 from copy import copy
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 
@@ -19,14 +19,9 @@ from .outbox import Changes
 from .people import Person, identity
 from .watches import Watch
 
-if TYPE_CHECKING:
-    from .subscriptions import Subscription
-
-__all__ = ["Audience", "Caller", "Entries"]
+__all__ = ["Audience", "Caller", "Entries", "Watcher"]
 
 T = TypeVar("T")
-# What one subscription watches, as keys in order.
-Entries = dict[tuple["Subscription", Watch], None]
 # Headers that differ between requests of one client and say nothing of its authority.
 NOISE: Final = frozenset(
     {
@@ -52,6 +47,21 @@ NOISE: Final = frozenset(
 OWN: Final = frozenset({"user", "mcp", "auth"})
 
 
+class Watcher(Hashable, Protocol):
+    """Who is told: an open :class:`~mcp_django.events.subscriptions.Subscription`."""
+
+    auth: Any
+    lists: frozenset[str]
+    watches: tuple[Watch, ...]
+
+    def tell(self, method: str, params: Mapping[str, Any]) -> None: ...
+    def end(self, reason: str) -> None: ...
+
+
+# What one of them watches, as keys in order.
+Entries = dict[tuple[Watcher, Watch], None]
+
+
 class Caller:
     """A user with the authority of a token, as hooks see them in a request.
 
@@ -67,7 +77,7 @@ class Caller:
         self.lists: Mapping[str, int] | None = None
         self.seen: set[tuple[str, str]] = set()
         self.pages: dict[str, int] = {}
-        self.subscriptions: dict[Subscription, None] = {}
+        self.subscriptions: dict[Watcher, None] = {}
         self._kind = type(request)
         # What middleware left there, such as a tenant: hooks are asked about rows in other threads.
         self._variables = copy_context()
@@ -158,14 +168,14 @@ class Audience:
         with self._lock:
             return self._callers.get(key)
 
-    def add(self, subscription: "Subscription", caller: Caller) -> Caller:
+    def add(self, subscription: Watcher, caller: Caller) -> Caller:
         """Enter a subscription and return the caller that it belongs to: this one, or the one that came before."""
         with self._lock:
             caller = self._callers.setdefault(caller.key, caller)
             caller.subscriptions[subscription] = None
             return caller
 
-    def remove(self, subscription: "Subscription", caller: Caller) -> None:
+    def remove(self, subscription: Watcher, caller: Caller) -> None:
         """Strike out a subscription and all that it watches."""
         with self._lock:
             self.watch(subscription, caller, ())
@@ -173,7 +183,7 @@ class Audience:
             if not caller.subscriptions:
                 self._callers.pop(caller.key, None)
 
-    def watch(self, subscription: "Subscription", caller: Caller, watches: tuple[Watch, ...]) -> None:
+    def watch(self, subscription: Watcher, caller: Caller, watches: tuple[Watch, ...]) -> None:
         """Have a subscription watch this and nothing else; it is visible to the caller now."""
         with self._lock:
             if subscription not in caller.subscriptions:
@@ -190,7 +200,7 @@ class Audience:
                 if watch.pk is not None:
                     caller.seen.add((watch.label, watch.pk))
 
-    def _unlink(self, target: Hashable, subscription: "Subscription", caller: Caller, watch: Watch) -> None:
+    def _unlink(self, target: Hashable, subscription: Watcher, caller: Caller, watch: Watch) -> None:
         callers = self._index.get(target, {})
         entries = callers.get(caller, {})
         entries.pop((subscription, watch), None)
@@ -212,12 +222,12 @@ class Audience:
         with self._lock:
             return list(self._callers.values())
 
-    def subscriptions(self) -> "list[Subscription]":
+    def subscriptions(self) -> list[Watcher]:
         """Return every open subscription."""
         with self._lock:
             return [subscription for caller in self._callers.values() for subscription in caller.subscriptions]
 
-    def pages_of(self, user: Any, apart_from: "Subscription") -> set[str]:
+    def pages_of(self, user: Any, apart_from: Watcher) -> set[str]:
         """Return the URIs of the pages that a user watches by other subscriptions."""
         wanted = identity(user)
         with self._lock:

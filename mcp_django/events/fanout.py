@@ -9,13 +9,13 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db import InterfaceError, OperationalError
 
 from ..callmiddleware import through
 from ..conf import settings
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import NotFound
 from ..visibility import has_every_row, may_view
 from .audience import Audience, Caller, Entries
@@ -32,9 +32,6 @@ from .watches import (
     shows,
 )
 from .workers import Worker
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["UPDATED", "Fanout"]
 
@@ -190,7 +187,7 @@ class _Look:
         self.request, self.caller, self.label, self.rows = request, caller, label, rows
         # The keys of changed rows, None when they are not known.
         self.changed = None if changes.everything else changes.rows.get(label)
-        self.exposure: ModelExposure | None = caller.site.exposures_by_label.get(label)
+        self.exposure: Exposure | None = caller.site.exposures_by_label.get(label)
 
     def told(self, entries: Entries) -> Entries:
         """Return what the caller is to be told."""
@@ -215,7 +212,7 @@ class _Look:
                 told[subscription, watch] = None
         return told
 
-    def _changed_pages(self, exposure: "ModelExposure", pages: set[Watch], row_changed: bool) -> set[Watch]:
+    def _changed_pages(self, exposure: Exposure, pages: set[Watch], row_changed: bool) -> set[Watch]:
         """Return the pages that have lost a row, all of them when a visible one changed."""
         row_changed = row_changed or self._row_changed(exposure)
         if has_every_row(exposure):
@@ -231,14 +228,14 @@ class _Look:
                 changed.add(watch)
         return changed
 
-    def _row_changed(self, exposure: "ModelExposure") -> bool:
+    def _row_changed(self, exposure: Exposure) -> bool:
         if self.changed is None:
             return any_visible(self.request, exposure)
         pks = sorted(self.changed)
         steps = (pks[start : start + STEP] for start in range(0, len(pks), STEP))
         return any(self.rows.visible(self.request, exposure, step) for step in steps)
 
-    def _row_gone(self, exposure: "ModelExposure") -> bool:
+    def _row_gone(self, exposure: Exposure) -> bool:
         if self.changed is None:
             return not exposure.get_queryset(self.request).exists()
         return bool(self.rows.gone(self.request, exposure, self.changed))

@@ -7,7 +7,7 @@ holds no database connection meanwhile.
 import logging
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db import Error as DatabaseUnavailable
 from django.utils import timezone
@@ -16,14 +16,11 @@ from ..callmiddleware import through
 from ..context import MCPRequest
 from ..exceptions import NotFound
 from ..visibility import get_exposure
-from .audience import Audience, Caller
+from .audience import Audience, Caller, Watcher
 from .fanout import UPDATED
 from .people import Person, identity, reload
 from .watches import Watch, content_digest, is_readable, list_digests
 from .workers import Worker
-
-if TYPE_CHECKING:
-    from .subscriptions import Subscription
 
 __all__ = ["Sweep"]
 
@@ -59,8 +56,8 @@ class Sweep:
 
     # Tokens
 
-    def _check_tokens(self, subscriptions: "Iterable[Subscription]") -> None:
-        checked: dict[type[Any], dict[Any, list[Subscription]]] = defaultdict(lambda: defaultdict(list))
+    def _check_tokens(self, subscriptions: Iterable[Watcher]) -> None:
+        checked: dict[type[Any], dict[Any, list[Watcher]]] = defaultdict(lambda: defaultdict(list))
         for subscription in subscriptions:
             auth = subscription.auth
             if _has_expired(auth):

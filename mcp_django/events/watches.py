@@ -8,25 +8,21 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 from django.db import router
 from django.db.models import Model
 
 from ..addresses import SCHEME, Address, parse_uri
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..protocol.errors import InvalidParams
 from ..queries import chunks, rows_of
-from ..resources.files import is_file
-from ..serializers import pk_text
+from ..serializers import is_file, pk_text
 from ..tools.models import describe
 from ..tools.query import read_query
 from ..visibility import get_exposure, has_every_row, parse_pk, visible_exposures, visible_fields
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = [
     "Rows",
@@ -75,10 +71,10 @@ class Rows:
 
     def __init__(self, wanted: Mapping[str, Iterable[str]]) -> None:
         self._wanted = {label: set(pks) for label, pks in wanted.items()}
-        self._shared: dict[ModelExposure, dict[str, Model | None]] = defaultdict(dict)
+        self._shared: dict[Exposure, dict[str, Model | None]] = defaultdict(dict)
         self._existing: dict[tuple[str, str], bool] = {}
 
-    def visible(self, request: MCPRequest, exposure: "ModelExposure", pks: Collection[str]) -> dict[str, Model]:
+    def visible(self, request: MCPRequest, exposure: Exposure, pks: Collection[str]) -> dict[str, Model]:
         """Return those of the rows that the caller may view; the exposure is one that the caller may."""
         if has_every_row(exposure):
             shared = self._shared_rows(request, exposure, pks)
@@ -87,9 +83,7 @@ class Rows:
             found = _read(request, exposure, pks)
         return {pk: row for pk, row in found.items() if exposure.has_view_permission(request, row)}
 
-    def _shared_rows(
-        self, request: MCPRequest, exposure: "ModelExposure", pks: Collection[str]
-    ) -> Mapping[str, Model | None]:
+    def _shared_rows(self, request: MCPRequest, exposure: Exposure, pks: Collection[str]) -> Mapping[str, Model | None]:
         shared = self._shared[exposure]
         if not shared.keys() >= set(pks):
             missing = self._wanted.get(exposure.label, set()).union(pks) - shared.keys()
@@ -97,7 +91,7 @@ class Rows:
             shared.update(_read(request, exposure, missing))
         return shared
 
-    def gone(self, request: MCPRequest, exposure: "ModelExposure", pks: Collection[str]) -> set[str]:
+    def gone(self, request: MCPRequest, exposure: Exposure, pks: Collection[str]) -> set[str]:
         """Return those of the keys that no row of the table has."""
         if has_every_row(exposure):
             shared = self._shared_rows(request, exposure, pks)
@@ -111,7 +105,7 @@ class Rows:
         return {pk for pk in pks if not self._existing.setdefault((exposure.label, pk), False)}
 
 
-def _values(exposure: "ModelExposure", pks: Iterable[str]) -> dict[str, Any]:
+def _values(exposure: Exposure, pks: Iterable[str]) -> dict[str, Any]:
     found = {}
     for pk in pks:
         try:
@@ -121,14 +115,14 @@ def _values(exposure: "ModelExposure", pks: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def _read(request: MCPRequest, exposure: "ModelExposure", pks: Iterable[str]) -> dict[str, Model]:
+def _read(request: MCPRequest, exposure: Exposure, pks: Iterable[str]) -> dict[str, Model]:
     found: dict[str, Model] = {}
     for some in chunks(list(_values(exposure, pks).values())):
         found.update((pk_text(row.pk), row) for row in exposure.get_queryset(request).filter(pk__in=some))
     return found
 
 
-def any_visible(request: MCPRequest, exposure: "ModelExposure") -> bool:
+def any_visible(request: MCPRequest, exposure: Exposure) -> bool:
     """Return whether the caller may view a row of the model, as far as a look at the first ones tells."""
     rows = exposure.get_queryset(request)[:SAMPLE]
     return any(exposure.has_view_permission(request, row) for row in rows)
@@ -184,7 +178,7 @@ def needs_digest(request: MCPRequest, watch: Watch) -> bool:
     return watch.is_page and not has_every_row(request.mcp.site.exposures_by_label[watch.label])
 
 
-def shows(request: MCPRequest, exposure: "ModelExposure", watch: Watch, row: Model) -> bool:
+def shows(request: MCPRequest, exposure: Exposure, watch: Watch, row: Model) -> bool:
     """Return whether the row has what is watched of it."""
     if watch.field is None:
         return True
@@ -229,7 +223,7 @@ def _asked(request: MCPRequest, uri: str) -> Watch | None:
         return None
 
 
-def _named(request: MCPRequest, exposure: "ModelExposure", uri: str, address: Address) -> Watch:
+def _named(request: MCPRequest, exposure: Exposure, uri: str, address: Address) -> Watch:
     if address.is_schema:
         return Watch(uri)
     if address.pk is None:

@@ -16,7 +16,7 @@ from ..protocol.eras import Call
 from ..protocol.errors import InvalidParams, MissingClientCapability
 from ..protocol.inputs import required_capability
 from ..questions import Answers, Question
-from ..tools.base import error_result
+from ..results import error_result
 from .base import Asked
 
 __all__ = ["pause", "take_answers"]

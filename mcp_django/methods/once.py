@@ -27,8 +27,9 @@ from ..costs import write_transaction
 from ..exceptions import Cancelled, InputRequired, ToolError
 from ..models import KeyedCall
 from ..questions import untangled
+from ..results import ToolResult
 from ..schemas.problems import is_empty
-from ..tools.base import Tool, ToolResult
+from ..tools.base import Tool
 from ..tools.inputs import refusals
 
 __all__ = ["Once", "clear_keyed_calls", "take_key"]

@@ -18,7 +18,8 @@ from ..protocol.errors import InvalidParams, ProtocolError
 from ..protocol.headers import check_param_headers, param_headers
 from ..protocol.versions import MODERN, is_at_least
 from ..questions import untangled
-from ..tools.base import RecordTool, Tool, ToolResult, error_result
+from ..results import ToolResult, error_result
+from ..tools.base import RecordTool, Tool
 from ..tools.fallback import RESERVED, ask_by_result, take_direct_answers
 from ..tools.functions import FunctionTool
 from .base import Later, log_failure, require_scopes

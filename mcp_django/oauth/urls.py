@@ -10,9 +10,9 @@ from ..conf import require_apps
 # Without them the next import fails, and says neither why nor what to do.
 require_apps("mcp_django.oauth.urls", "mcp_django", "oauth2_provider")
 
-from ..transports.pages import access  # noqa: E402
 from . import registration, views  # noqa: E402
 from .metadata import DOCUMENTS, well_known  # noqa: E402
+from .reach import access  # noqa: E402
 
 __all__ = ["urlpatterns"]
 

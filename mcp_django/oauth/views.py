@@ -44,13 +44,13 @@ from ..conf import settings
 from ..languages import page_language
 from ..rates import give_back, hit_if_counted
 from ..signin import keep, would_admit
-from ..transports.pages import reach_of
 from . import dot
 from .clients import is_app_scheme
 from .cors import cors
 from .forms import ConsentForm
 from .frame import frame
 from .metadata import well_known
+from .reach import reach_of
 from .resource import default_resource, endpoints, issuer, resource_url
 from .scopes import ADMIN, WRITE, expand
 from .styles import content_security_policy

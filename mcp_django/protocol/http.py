@@ -13,6 +13,8 @@ from .versions import MODERN
 
 __all__ = [
     "ALLOWED_METHODS",
+    "EVENTS",
+    "JSON",
     "LAST_EVENT_HEADER",
     "SESSION_HEADER",
     "SESSION_METHODS",
@@ -29,6 +31,8 @@ __all__ = [
 ALLOWED_METHODS: Final = "POST"
 SESSION_METHODS: Final = "POST, GET, DELETE"
 # Names of headers as they are sent; requests have them in any case.
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
 SESSION_HEADER: Final = "Mcp-Session-Id"
 LAST_EVENT_HEADER: Final = "Last-Event-ID"
 MAX_ACCEPT_CHARS: Final = 2_000

@@ -11,13 +11,13 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist, PermissionDenied
 from django.http import Http404
 
-from ..columns import clean_text
 from ..completions import Completer, Hook
 from ..exceptions import NotFound, ToolError
 from ..protocol.content import Audio, EmbeddedResource, Image, Text
 from ..protocol.errors import InvalidParams
 from ..protocol.uris import UriTemplate
-from ..schemas import ProjectFunction, to_jsonable
+from ..schemas.functions import ProjectFunction
+from ..schemas.jsonable import clean_text, to_jsonable
 
 if TYPE_CHECKING:
     from ..context import MCPRequest

@@ -11,23 +11,21 @@ from django.core.exceptions import SuspiciousOperation
 from django.core.files.storage import FileSystemStorage
 from django.core.files.utils import validate_file_name
 
-from ..addresses import Address
+from ..addresses import Address, download_url
 from ..conf import settings
 from ..context import MCPRequest
 from ..exceptions import NotFound
-from ..kinds import kind_of
 from ..places import go_to
 from ..protocol.errors import InvalidParams
-from ..serializers import resolve_column
-from ..tickets import MAX_AGE, can_link, ticket_url
+from ..serializers import is_file
+from ..tickets import MAX_AGE
 from ..visibility import get_exposure, get_row, visible_fields
 
 if TYPE_CHECKING:
     from django.db.models.fields.files import FieldFile
 
-    from ..exposures import ModelExposure
 
-__all__ = ["DOWNLOADS", "download_url", "file_type", "find_file", "is_file", "open_file", "read_file"]
+__all__ = ["file_type", "find_file", "open_file", "read_file"]
 
 BINARY: Final = "application/octet-stream"
 # What is shown and not run, by a browser or by the program that a system opens it with. Of the rest, text is handed out
@@ -42,8 +40,6 @@ WRITTEN: Final = re.compile(r"text/.+|.*(xml|html|javascript|ecmascript|json|rfc
 MAX_NAME: Final = 1024
 # What storages raise for what is not there.
 MISSING: Final = (OSError, SuspiciousOperation, ValueError, NotImplementedError)
-# The use of the tickets, and the part of the path.
-DOWNLOADS: Final = "files"
 
 
 class FileTooLong(Exception):
@@ -58,12 +54,6 @@ def file_type(name: str) -> str:
     if PASSIVE.fullmatch(kind) and "xml" not in kind.partition("/")[2].partition(".")[0]:
         return kind
     return "text/plain" if WRITTEN.fullmatch(kind) else BINARY
-
-
-def is_file(exposure: "ModelExposure", name: str) -> bool:
-    """Return whether the column is a field of the model's own that holds files."""
-    column = resolve_column(exposure, name) if "__" not in name else None
-    return column is not None and column.kind == "field" and kind_of(column.field).word in ("file", "image")
 
 
 def read_file(request: MCPRequest, uri: str, address: Address) -> dict[str, Any]:
@@ -115,16 +105,6 @@ def open_file(file: "FieldFile") -> Any:
         return file.storage.open(_checked_name(file), "rb")
     except MISSING:
         raise NotFound from None
-
-
-def download_url(request: MCPRequest, address: Address) -> str | None:
-    """Return a URL that is good for this file and caller for some minutes, None where there are none.
-
-    It leads to this server, which asks again who may have the file: never to the storage itself.
-    """
-    if not settings.DOWNLOAD_LINKS or not can_link(request) or address.pk is None or address.field_name is None:
-        return None
-    return ticket_url(request, DOWNLOADS, address.label, address.pk, address.field_name)
 
 
 def _elsewhere(request: MCPRequest, address: Address) -> str:

@@ -16,7 +16,7 @@ from .problems import Invalid, Problems, is_empty, json_type, show
 from .values import NULL, Type, any_of, between
 
 if TYPE_CHECKING:
-    from ..context import MCPRequest
+    from django.http import HttpRequest
 
 __all__ = ["MISSING", "AnyOf", "Array", "Dictionary", "Nullable", "Object", "Parameter", "Row", "Tuple"]
 
@@ -72,7 +72,7 @@ class Array(Type):
         each = self.item.words()
         return "; ".join(filter(None, [between(self.min_items, self.most, "items"), each and f"each: {each}"]))
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return the collection; every wrong item is reported."""
         items = _json_text(value, "[")
         if not isinstance(items, list):
@@ -82,7 +82,7 @@ class Array(Type):
         return self.collect(_convert_each([self.item] * len(items), items, request))
 
 
-def _convert_each(types: Sequence[Type], items: Sequence[Any], request: MCPRequest) -> list[Any]:
+def _convert_each(types: Sequence[Type], items: Sequence[Any], request: HttpRequest) -> list[Any]:
     found, wrong = [], Problems()
     for index, (kind, item) in enumerate(zip(types, items, strict=True)):
         with wrong.within(f"[{index}]"):
@@ -122,7 +122,7 @@ class Tuple(Type):
         """Return what each item is."""
         return self.noun
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return the tuple."""
         items = _json_text(value, "[")
         if not isinstance(items, list) or len(items) != len(self.items):
@@ -147,7 +147,7 @@ class Dictionary(Type):
         """Return the schema."""
         return {"type": "object", "additionalProperties": self.value.schema() or True}
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return the dict."""
         members = _json_text(value, "{")
         if not isinstance(members, Mapping):
@@ -211,7 +211,7 @@ class Object(Type):
         schema["additionalProperties"] = False
         return schema
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return what ``build`` makes of the members; every wrong, missing and unknown one is reported."""
         members = _json_text(value, "{")
         if not isinstance(members, Mapping):
@@ -284,7 +284,7 @@ class Nullable(Type):
         """Return the constraints of the type."""
         return self.inner.words()
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return None, or what the type makes of the value."""
         return None if value is None else self.inner.convert(value, request)
 
@@ -322,7 +322,7 @@ class AnyOf(Type):
         """Return the constraints of each."""
         return "; or ".join(filter(None, [member.words() for member in self.members]))
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return what the best member makes of the value."""
         kind = json_type(value)
         for member in sorted(self.members, key=lambda member: kind not in member.json_types):
@@ -357,7 +357,7 @@ class Row(Type):
         """Return what the value is."""
         return f"primary key of {self.model._meta.label_lower}"
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: Any) -> Any:
         """Return the instance; rows that are hidden are not there."""
         if not isinstance(value, (str, int)) or isinstance(value, bool):
             raise self.refuse(value)

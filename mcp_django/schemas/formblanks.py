@@ -14,7 +14,7 @@ from django import forms
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model
 
-from ..visibility import is_sensitive
+from ..sensitive import is_sensitive
 
 __all__ = [
     "MAX_CHOICES",

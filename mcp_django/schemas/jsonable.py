@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import enum
 import math
+import re
 from collections.abc import Iterable, Mapping
 from datetime import date, time
 from decimal import Decimal
@@ -13,9 +14,9 @@ from django.core.files import File
 from django.db import models
 from django.utils.functional import Promise
 
-from ..columns import clean_text
+from ..sensitive import without_secrets
 
-__all__ = ["to_jsonable"]
+__all__ = ["MAX_SAFE_INTEGER", "clean_text", "to_jsonable"]
 
 MAX_DEPTH: Final = 64
 MAX_LABEL: Final = 200
@@ -25,6 +26,20 @@ MAX_DIGITS: Final = 64
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 # What can be iterated over, but is one value: a file is its name, not its lines.
 TEXTS: Final = (str, bytes, bytearray, memoryview, Promise, File)
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def clean_text(text: str, limit: int | None = None, hint: str = "") -> str:
+    """Return text that UTF-8 can hold, cut to ``limit`` characters with a note of what is missing.
+
+    Secrets within it are hidden: see :func:`~mcp_django.sensitive.without_secrets`.
+    """
+    left = len(text) - limit if limit is not None else 0
+    text = without_secrets(text[:limit] if left > 0 else text)
+    if left > 0:
+        note = f"; {hint}" if hint else ""
+        text = f"{text}…(+{left} chars{note})"
+    return text if text.isascii() or not _SURROGATE.search(text) else _SURROGATE.sub("\ufffd", text)
 
 
 def to_jsonable(value: Any) -> Any:

@@ -20,7 +20,7 @@ from django.utils.dateparse import parse_date, parse_datetime, parse_duration, p
 from .problems import MAX_SHOWN, Invalid, json_type, show
 
 if TYPE_CHECKING:
-    from ..context import MCPRequest
+    from django.http import HttpRequest
 
 __all__ = [
     "FREE_OBJECT",
@@ -100,7 +100,7 @@ class Type:
         """Return the constraints in words, "" when there are none."""
         return ""
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return the Python value of the JSON value.
 
         Raises:
@@ -148,7 +148,7 @@ class Anything(Type):
         """Return the schema that admits everything."""
         return {}
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return the value."""
         return value
 
@@ -171,7 +171,7 @@ class String(Type):
         """Return the lengths in words."""
         return between(self.min_length, self.max_length, "characters")
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return the text. NUL is refused, because PostgreSQL cannot hold it."""
         if not isinstance(value, str):
             raise self.refuse(value)
@@ -208,7 +208,7 @@ class Integer(_Ranged):
     noun: ClassVar[str] = "an integer"
     json_types: ClassVar[tuple[str, ...]] = ("integer",)
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return the integer; booleans and fractions are none."""
         if isinstance(value, str) and _INTEGER.fullmatch(value.strip(" ")):
             value = int(value)
@@ -228,7 +228,7 @@ class Number(_Ranged):
     noun: ClassVar[str] = "a number"
     json_types: ClassVar[tuple[str, ...]] = ("number",)
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return the number as a float; infinity and NaN are none."""
         if isinstance(value, str) and _DECIMAL.fullmatch(value):
             value = float(value)
@@ -262,7 +262,7 @@ class DecimalNumber(_Ranged):
         """Return the range in words."""
         return between(self.minimum, self.maximum)
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return the decimal; no digit is lost or made up."""
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise self.refuse(value)
@@ -288,7 +288,7 @@ class Boolean(Type):
     noun: ClassVar[str] = "true or false"
     json_types: ClassVar[tuple[str, ...]] = ("boolean",)
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return the truth value; 0 and 1 are none."""
         if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
@@ -315,7 +315,7 @@ class Parsed(Type):
         """Return the notation."""
         return f"{self.notation.partition(' ')[2]}, such as {self.example}"
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return what the text stands for."""
         # The parsers run regular expressions: over short ASCII text alone.
         if isinstance(value, str) and value.isascii() and len(value) <= MAX_TEXT:
@@ -385,7 +385,7 @@ class Choice(Type):
         ]
         return ", ".join(named)
 
-    def convert(self, value: Any, request: MCPRequest) -> Any:
+    def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return the Python value of the option."""
         for option, python in self.options:
             if option == value and isinstance(option, bool) is isinstance(value, bool):

@@ -7,40 +7,35 @@ harmless), ``mcp_read_only`` (it changes nothing), ``mcp_atomic = False`` (it ma
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.contrib.admin.utils import model_format_dict
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
 from django.forms import CharField, Form
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..hooks import reading
-from ..schemas import signature_schema
+from ..schemas.arguments import signature_schema
 from ..schemas.asking import Asked, answers_of, asked_parameters
 from ..schemas.forms import form_schema
 from ..schemas.problems import is_empty
+from ..visibility import on_list, remembered
 from .actionoptions import ActionOptions
-from .base import ToolResult
 from .controls import Pair, as_files, as_query, posted
 from .forms import changing_choices, error_lines, field_entries, visible_choices
-from .inputs import as_object, taken
-from .running import ActionCall
-from .selection import EVERYTHING
+from .inputs import taken
 
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
-
-__all__ = ["Action", "AdminAction", "FunctionAction", "takes_selection"]
+__all__ = ["Action", "AdminAction", "FunctionAction", "caller_actions", "takes_selection"]
 
 SKIPPED: Final = ("self", "request", "queryset")
 
 
 class Action:
-    """One action of one exposure, which :meth:`call` runs on rows picked by primary key."""
+    """One action of one exposure, as it is declared. An ``ActionCall`` runs it on rows."""
 
-    def __init__(self, exposure: "ModelExposure", name: str, options: ActionOptions) -> None:
+    def __init__(self, exposure: Exposure, name: str, options: ActionOptions) -> None:
         self.exposure = exposure
         self.name = name
         self.options = options
@@ -127,26 +122,11 @@ class Action:
         """Run the project's code and return what it returns."""
         raise NotImplementedError
 
-    def call(self, request: MCPRequest, arguments: Mapping[str, Any], own: Mapping[str, Any]) -> ToolResult:
-        """Run it for a tool whose ``arguments`` pick rows, fill in and confirm; ``own`` are the action's.
-
-        Raises:
-            ToolError: the action refused or the call does not fit it; nothing was changed.
-        """
-        return ActionCall(
-            request,
-            self,
-            picked={name: arguments.get(name) for name in EVERYTHING},
-            arguments=own,
-            form=as_object(arguments.get("form"), "form"),
-            confirm_token=arguments.get("confirm_token"),
-        ).run()
-
 
 class FunctionAction(Action):
     """A method ``(self, request, queryset, **arguments)`` of the exposure, marked with ``@mcp.action``."""
 
-    def __init__(self, exposure: "ModelExposure", name: str) -> None:
+    def __init__(self, exposure: Exposure, name: str) -> None:
         self.function: Callable[..., Any] = getattr(exposure, name)
         super().__init__(exposure, name, getattr(self.function, "mcp_action", None) or ActionOptions())
         self.description = self.description or inspect.getdoc(self.function) or ""
@@ -192,7 +172,7 @@ class AdminAction(Action):
     ``action_form`` of the ``ModelAdmin`` has beside Django's own. It may answer with a page that asks.
     """
 
-    def __init__(self, exposure: "ModelExposure", name: str, function: Callable[..., Any], description: str) -> None:
+    def __init__(self, exposure: Exposure, name: str, function: Callable[..., Any], description: str) -> None:
         declared = getattr(function, "mcp_action", None)
         super().__init__(exposure, name, declared or _admin_options(function))
         self.function = function
@@ -268,6 +248,17 @@ class AdminAction(Action):
     def invoke(self, request: MCPRequest, queryset: QuerySet[Any], values: Mapping[str, Any]) -> Any:
         """See :meth:`Action.invoke`."""
         return self.function(self.model_admin, request, queryset)
+
+
+def caller_actions(request: MCPRequest, exposure: Exposure) -> Mapping[str, Action]:
+    """Return the actions of the exposure that the caller may run; asked once for each request."""
+    kept = remembered(request)
+    key = (exposure, "actions")
+    if key not in kept:
+        nothing: Mapping[str, Action] = {}
+        kept[key] = on_list(request, exposure, "get_actions", exposure.get_actions, default=nothing)
+    found: Mapping[str, Action] = kept[key]
+    return found
 
 
 def _takes_object(check: Callable[..., Any]) -> bool:

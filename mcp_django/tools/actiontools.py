@@ -5,25 +5,25 @@ import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models.options import Options
 
 from ..conf import settings
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
+from ..results import ToolResult
 from ..schemas.values import FREE_OBJECT
-from ..visibility import caller_actions, may_view, visible_exposures
+from ..tools.actions import caller_actions
+from ..visibility import may_view, visible_exposures
 from .actions import Action
 from .arguments import alternatives, exposure_argument
-from .base import IDEMPOTENCY_KEY, READ, WRITE, Tool, ToolResult
+from .base import IDEMPOTENCY_KEY, READ, WRITE, Tool
 from .inputs import as_object, taken
+from .running import ActionCall
 from .selection import EVERYTHING
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["ActionTool", "RunAction", "action_tool_name", "told_once"]
 
@@ -141,10 +141,10 @@ class ActionTool(Tool):
         given = taken(arguments, known, keeping=self.parameters)
         action = _find_action(request, self.action.exposure, self.action.name)
         common = {name: given.pop(name, None) for name in (EVERYTHING.keys() | RESERVED) - self.parameters}
-        return action.call(request, common, given)
+        return ActionCall.of(request, action, common, given).run()
 
 
-def _find_action(request: MCPRequest, exposure: "ModelExposure", name: Any) -> Action:
+def _find_action(request: MCPRequest, exposure: Exposure, name: Any) -> Action:
     """Return the action if the caller may run it now; one that is forbidden is answered as one that is not there."""
     actions = caller_actions(request, exposure)
     if settings.READ_ONLY:
@@ -200,4 +200,5 @@ class RunAction(Tool):
         """See :meth:`Tool.call`."""
         given = taken(arguments, self.input_schema["properties"], required=["model", "action"])
         action = _find_action(request, exposure_argument(request, given["model"]), given["action"])
-        return action.call(request, given, as_object(given.get("arguments"), "arguments"))
+        own = as_object(given.get("arguments"), "arguments")
+        return ActionCall.of(request, action, given, own).run()

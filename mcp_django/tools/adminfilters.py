@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 from django.contrib.admin import filters
@@ -20,14 +20,11 @@ from django.db.models import Model, QuerySet
 from django.http import QueryDict
 from django.utils.inspect import func_supports_parameter
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..filtering import is_offered_path
 from ..hooks import asked, reading
 from ..namedfilters import MAX_CHOICES, NamedFilter, Offer
-
-if TYPE_CHECKING:
-    from ..adminexposure import AdminExposure
 
 __all__ = ["admin_filters", "allows", "has_code", "listed_rows", "opening_filters"]
 
@@ -49,6 +46,12 @@ MAX_TRIED: Final = 50
 Make = Callable[[MCPRequest, dict[str, list[str]]], Any]
 
 
+class OfAdmin(Exposure, Protocol):
+    """An exposure for which a ``ModelAdmin`` speaks: see :class:`~mcp_django.adminexposure.AdminExposure`."""
+
+    model_admin: Any
+
+
 class _Links:
     """Stands for the admin's list where a filter writes the links of its choices."""
 
@@ -64,9 +67,7 @@ class _Links:
 class SidebarFilter(NamedFilter):
     """One entry of ``list_filter``; ``make`` makes the admin's filter of a request and its parameters."""
 
-    def __init__(
-        self, request: MCPRequest, exposure: "AdminExposure", filter_class: Any, make: Make, name: str | None
-    ) -> None:
+    def __init__(self, request: MCPRequest, exposure: OfAdmin, filter_class: Any, make: Make, name: str | None) -> None:
         self.request = request
         self.exposure = exposure
         self.filter_class = filter_class
@@ -235,7 +236,7 @@ def allows(model_admin: Any, request: MCPRequest, lookup: str, value: str) -> bo
     return bool(verdict(lookup, value, request) if with_request else verdict(lookup, value))
 
 
-def admin_filters(request: MCPRequest, exposure: "AdminExposure") -> list[SidebarFilter]:
+def admin_filters(request: MCPRequest, exposure: OfAdmin) -> list[SidebarFilter]:
     """Return the filters of the admin's sidebar that are more than conditions on a field.
 
     An exposure that declares what may be filtered on has those of them that it names.
@@ -257,18 +258,18 @@ def admin_filters(request: MCPRequest, exposure: "AdminExposure") -> list[Sideba
     return found
 
 
-def _make(entry: Any, exposure: "AdminExposure", request: MCPRequest, params: dict[str, list[str]]) -> Any:
+def _make(entry: Any, exposure: OfAdmin, request: MCPRequest, params: dict[str, list[str]]) -> Any:
     return entry(request, params, exposure.model, _with_its_rows(exposure))
 
 
-def _with_its_rows(exposure: "AdminExposure") -> Any:
+def _with_its_rows(exposure: OfAdmin) -> Any:
     """Return the admin with the rows of the exposure, which may be fewer: filters make choices of them."""
     admin: Any = copy(exposure.model_admin)
     admin.get_queryset = exposure.get_queryset
     return admin
 
 
-def _field_filter(request: MCPRequest, exposure: "AdminExposure", entry: Any) -> SidebarFilter | None:
+def _field_filter(request: MCPRequest, exposure: OfAdmin, entry: Any) -> SidebarFilter | None:
     path, filter_class = entry if isinstance(entry, (list, tuple)) else (entry, None)
     path = path if isinstance(path, str) else getattr(path, "name", "")
     try:
@@ -292,12 +293,12 @@ def has_code(entry: Any) -> bool:
     return callable(entry) or (isinstance(entry, (list, tuple)) and entry[1] not in PLAIN)
 
 
-def opening_filters(request: MCPRequest, exposure: "AdminExposure") -> list[NamedFilter]:
+def opening_filters(request: MCPRequest, exposure: OfAdmin) -> list[NamedFilter]:
     """Return the filters that narrow the admin's list when it is opened."""
     return [item for item in admin_filters(request, exposure) if item.narrows_by_itself()]
 
 
-def listed_rows(request: MCPRequest, exposure: "AdminExposure", rows: Sequence[Model]) -> Sequence[Model]:
+def listed_rows(request: MCPRequest, exposure: OfAdmin, rows: Sequence[Model]) -> Sequence[Model]:
     """Return the rows as the admin's own list has them; those that it does not have stay as they are.
 
     What its ``ModelAdmin`` prepares for the columns of a list is prepared for these rows.

@@ -1,17 +1,56 @@
 """A caller's request in the part of a person's: hooks of the admin get what a page of the admin would give them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from html import unescape
 from typing import Any
 
+from django.contrib.messages.constants import DEFAULT_TAGS
+from django.contrib.messages.storage.base import BaseStorage, Message
+from django.contrib.sessions.backends.base import SessionBase
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
+from django.utils.html import strip_tags
+from django.utils.safestring import SafeString
 
 from ..context import MCPRequest
 from ..places import PAGE_FIELDS
-from .posting import MemoryMessages, MemorySession, said
+from ..sensitive import without_new_secrets
 
-__all__ = ["as_page"]
+__all__ = ["MemoryMessages", "MemorySession", "as_page", "said"]
+
+
+class MemoryMessages(BaseStorage):
+    """Messages that live as long as the request."""
+
+    def _get(self, *args: Any, **kwargs: Any) -> tuple[list[Message], bool]:
+        return [], True
+
+    def _store(self, messages: Sequence[Any], response: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        return []
+
+
+class MemorySession(SessionBase):
+    """A session that is never saved; it starts empty."""
+
+    def exists(self, session_key: Any) -> bool:
+        return False
+
+    def create(self) -> None:
+        self.modified = True
+
+    def save(self, must_create: bool = False) -> None:
+        self.modified = True
+
+    def delete(self, session_key: Any = None) -> None:
+        self.modified = True
+
+    def load(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def clear_expired(cls) -> None:
+        pass
 
 
 @contextmanager
@@ -46,3 +85,17 @@ def as_page(
         for name in now:
             vars(request).pop(name, None)
         vars(request).update(before)
+
+
+def said(request: Any) -> list[dict[str, str]]:
+    """Return the messages that an action left on its request, without markup."""
+    messages = []
+    for message in request._messages:
+        text = str(message.message)
+        if isinstance(message.message, SafeString):
+            text = unescape(strip_tags(text))
+        # A secret that is shown this once is for the person, in the admin.
+        text = without_new_secrets(text)
+        # A project may have its own words for the levels, for its style sheets.
+        messages.append({"level": DEFAULT_TAGS.get(message.level, message.level_tag), "text": text})
+    return messages

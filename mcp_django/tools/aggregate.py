@@ -2,18 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db import DatabaseError
 from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Value, When
 from django.db.models.expressions import OrderBy
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..expressions import Filter
 from ..places import go_to
 from ..queries import narrowed
 from ..repairs import is_out_of_range, is_unreadable, salvaged_tuples
+from ..results import ToolResult
 from ..schemas.values import FREE_OBJECT
 from .arguments import (
     alternatives,
@@ -25,14 +26,11 @@ from .arguments import (
     limit_hint,
     search_argument,
 )
-from .base import RecordTool, ToolResult
+from .base import RecordTool
 from .filters import opening_hint
 from .groups import Group, group_of
 from .measures import Measure, find_title, having_of, measure_of
 from .spellings import order_meant, order_texts
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["AggregateRecords"]
 
@@ -89,7 +87,7 @@ def _list(value: Any, what: str) -> list[Any]:
     return [item.strip() if isinstance(item, str) else item for item in value]
 
 
-def _question(request: MCPRequest, exposure: "ModelExposure", given: Mapping[str, Any]) -> Question:
+def _question(request: MCPRequest, exposure: Exposure, given: Mapping[str, Any]) -> Question:
     groups = tuple(
         group_of(request, exposure, item, position)
         for position, item in enumerate(_list(given.get("group_by"), "group_by"))
@@ -137,7 +135,7 @@ def _order(terms: Sequence[Group | Measure], value: Any) -> list[tuple[Group | M
 # Queries
 
 
-def _base(request: MCPRequest, exposure: "ModelExposure", conditions: Sequence[Filter], search: str) -> QuerySet[Any]:
+def _base(request: MCPRequest, exposure: Exposure, conditions: Sequence[Filter], search: str) -> QuerySet[Any]:
     """Return the rows to aggregate.
 
     Where the exposure's own queryset joins, annotates or deduplicates, it becomes a subquery: its joins would multiply
@@ -231,7 +229,7 @@ def _rest(found: QuerySet[Any], question: Question) -> dict[str, Any]:
 
 
 def _payload(
-    request: MCPRequest, exposure: "ModelExposure", question: Question, answer: Answer, hints: Iterable[str]
+    request: MCPRequest, exposure: Exposure, question: Question, answer: Answer, hints: Iterable[str]
 ) -> dict[str, Any]:
     payload: dict[str, Any] = {"model": exposure.label, "returned": len(answer.rows)}
     if answer.more:

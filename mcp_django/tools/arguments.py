@@ -5,10 +5,10 @@ the answer is the same for what is hidden and what does not exist.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..conf import settings
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..ordering import client_order_key, default_ordering, sortable_names, total_order
 from ..pagination import OrderKey
@@ -16,15 +16,12 @@ from ..queries import check_searchable
 from ..schemas.problems import is_empty
 from ..serializers import Column
 from ..visibility import columns_of, get_exposure, page_fields, visible_exposures, visible_fields, visible_name
-from .base import Tool
 from .filters import filters_argument
 from .spellings import order_meant, order_texts
 from .wording import alternatives, is_short_text, json_or_text
 
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
-
 __all__ = [
+    "IGNORED",
     "RECORD_NOT_FOUND",
     "alternatives",
     "check_names",
@@ -51,6 +48,9 @@ SEARCHED: Final = frozenset({"search", "query"})
 # Characters of a text that may hold an empty list or object.
 MAX_EMPTY: Final = 16
 
+# Sent by some clients with every call, whatever the schema says.
+IGNORED: Final = frozenset({"wait_for_previous"})
+
 
 def check_names(arguments: Mapping[str, Any], known: Iterable[str], *, keeping: Collection[str] = ()) -> dict[str, Any]:
     """Return the arguments that are set, without those that clients send of their own accord.
@@ -61,7 +61,7 @@ def check_names(arguments: Mapping[str, Any], known: Iterable[str], *, keeping: 
     Raises:
         ToolError: an argument is not one of ``known``.
     """
-    known, ignored = list(known), Tool.ignored_arguments
+    known, ignored = list(known), IGNORED
     for name in arguments:
         if name not in known and name not in ignored:
             raise ToolError(f"Unknown argument {name[:60]!r}. {alternatives(name, known)}")
@@ -77,7 +77,7 @@ def _is_left_out(name: str, value: Any) -> bool:
     return is_empty(json_or_text(value) if holds_json else value)
 
 
-def exposure_argument(request: MCPRequest, label: Any) -> "ModelExposure":
+def exposure_argument(request: MCPRequest, label: Any) -> Exposure:
     """Return the exposure of a model's label.
 
     Raises:
@@ -105,7 +105,7 @@ def names_argument(value: Any, what: str, most: int) -> list[str]:
     return [item for item in value if item]
 
 
-def fields_argument(request: MCPRequest, exposure: "ModelExposure", value: Any) -> tuple[Column, ...]:
+def fields_argument(request: MCPRequest, exposure: Exposure, value: Any) -> tuple[Column, ...]:
     """Return the columns asked for, the primary key first; those of the list where none is named.
 
     Raises:
@@ -123,7 +123,7 @@ def fields_argument(request: MCPRequest, exposure: "ModelExposure", value: Any) 
     return columns_of(exposure, dict.fromkeys(found))
 
 
-def ordering_argument(request: MCPRequest, exposure: "ModelExposure", value: Any) -> tuple[OrderKey, ...]:
+def ordering_argument(request: MCPRequest, exposure: Exposure, value: Any) -> tuple[OrderKey, ...]:
     """Return the order asked for, made total by the primary key, or the exposure's own.
 
     Raises:
@@ -135,7 +135,7 @@ def ordering_argument(request: MCPRequest, exposure: "ModelExposure", value: Any
     return total_order(exposure, [_order_key(request, exposure, text) for text in names])
 
 
-def _order_key(request: MCPRequest, exposure: "ModelExposure", text: str) -> OrderKey:
+def _order_key(request: MCPRequest, exposure: Exposure, text: str) -> OrderKey:
     """Return the key of ``name``, ``-name`` or ``-name:nulls_last``, or of what means the same in other words."""
     key = _spelt_key(request, exposure, text) or _spelt_key(request, exposure, order_meant(text))
     if key is not None:
@@ -149,7 +149,7 @@ def _order_key(request: MCPRequest, exposure: "ModelExposure", text: str) -> Ord
     )
 
 
-def _spelt_key(request: MCPRequest, exposure: "ModelExposure", text: str) -> OrderKey | None:
+def _spelt_key(request: MCPRequest, exposure: Exposure, text: str) -> OrderKey | None:
     name, _, place = text.partition(":")
     if place not in NULL_PLACES:
         return None
@@ -197,7 +197,7 @@ def flag_argument(value: Any, name: str) -> bool:
     return bool(value)
 
 
-def search_argument(request: MCPRequest, exposure: "ModelExposure", value: Any) -> str:
+def search_argument(request: MCPRequest, exposure: Exposure, value: Any) -> str:
     """Return the search term, "" for none.
 
     Raises:

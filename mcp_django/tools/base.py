@@ -1,49 +1,24 @@
-"""A tool and its result (specification, server/tools)."""
+"""A tool (specification, server/tools)."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from ..conf import settings
-from ..exceptions import ToolError
-from ..protocol.content import Content, Text
+from ..results import ToolResult
 from ..scopes import READ, WRITE
 
 if TYPE_CHECKING:
     from ..context import MCPRequest
 
-__all__ = ["IDEMPOTENCY_KEY", "READ", "WRITE", "RecordTool", "Tool", "ToolResult", "error_result"]
+__all__ = ["IDEMPOTENCY_KEY", "READ", "WRITE", "RecordTool", "Tool"]
 
 # The argument under which a client may repeat a call that writes (``mcp_django.methods.once``).
 IDEMPOTENCY_KEY: Final[Mapping[str, Any]] = {"type": "string"}
-
-
-@dataclass(slots=True)
-class ToolResult:
-    """What a tool gives back: ``structured`` (a JSON object), or content blocks, or both.
-
-    With ``structured`` alone the first block is its JSON: half of the clients show the model only one of the two.
-    """
-
-    structured: Mapping[str, Any] | None = None
-    content: list[Content] = field(default_factory=list)
-    is_error: bool = False
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the ``CallToolResult``; the structured part is serialised once, for both places."""
-        wire: dict[str, Any] = {"content": [block.to_wire() for block in self.content]}
-        if self.structured is not None:
-            encoded = orjson.dumps(self.structured, default=str, option=orjson.OPT_NON_STR_KEYS)
-            wire["content"].insert(0, Text(encoded.decode()).to_wire())
-            wire["structuredContent"] = orjson.Fragment(encoded)
-        if self.is_error:
-            wire["isError"] = True
-        return wire
 
 
 class Tool:
@@ -69,8 +44,6 @@ class Tool:
     slow: bool = False
     is_async: bool = False
     takes_key: bool = False
-    # Sent by some clients with every call, whatever the schema says.
-    ignored_arguments: ClassVar[frozenset[str]] = frozenset({"wait_for_previous"})
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether this caller may see and call the tool."""
@@ -152,8 +125,3 @@ class RecordTool(Tool):
         from ..visibility import sees_any
 
         return sees_any(request)
-
-
-def error_result(error: ToolError) -> ToolResult:
-    """Return the tool result that tells a model what went wrong."""
-    return ToolResult(content=[Text(error.message[:1500])], is_error=True)

@@ -8,20 +8,20 @@ model's ``delete()``, that is called.
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from django.db import connections, router, transaction
 from django.db.models import Model
 
 from ..conf import settings
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..elicitation import issue, redeem
 from ..exceptions import ToolError
 from ..labels import label_of
 from ..places import go_to
 from ..queries import chunks
+from ..results import ToolResult
 from .adminpage import as_page
-from .base import ToolResult
 from .confirming import CHANGED, MAX_LABELS, can_ask, confirm, listed, quoted
 from .constraints import broken_constraint
 from .controls import as_query
@@ -31,10 +31,6 @@ from .inputs import as_object, one_transaction, refusals
 from .posting import changelist_entries
 from .saving import NOT_SAVED, check_values, save_row
 from .selection import QUERY, Selection, queryset_of, select_rows
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
-    from .writes import WriteTool
 
 __all__ = ["delete_rows", "picks_many", "update_rows"]
 
@@ -64,9 +60,17 @@ def picks_many(arguments: Mapping[str, Any]) -> bool:
     return bool(many)
 
 
-def update_rows(
-    request: MCPRequest, tool: "WriteTool", exposure: "ModelExposure", arguments: Mapping[str, Any]
-) -> ToolResult:
+class Writer(Protocol):
+    """The tool that writes: its name, and who may do what it does."""
+
+    name: str
+    permission: str
+
+    def allows(self, request: MCPRequest, exposure: Exposure, row: Model) -> bool:
+        """Return whether the caller may do it to the row."""
+
+
+def update_rows(request: MCPRequest, tool: Writer, exposure: Exposure, arguments: Mapping[str, Any]) -> ToolResult:
     """Change the picked rows, or ask first.
 
     Raises:
@@ -98,9 +102,7 @@ def _assigned(values: Mapping[str, str]) -> str:
     return ", ".join(f"{name} = {quoted(value)}" for name, value in values.items())
 
 
-def delete_rows(
-    request: MCPRequest, tool: "WriteTool", exposure: "ModelExposure", arguments: Mapping[str, Any]
-) -> ToolResult:
+def delete_rows(request: MCPRequest, tool: Writer, exposure: Exposure, arguments: Mapping[str, Any]) -> ToolResult:
     """Delete the picked rows with all that goes with them, or ask first.
 
     Raises:
@@ -129,9 +131,7 @@ def delete_rows(
 # Rows
 
 
-def _locked(
-    request: MCPRequest, tool: "WriteTool", exposure: "ModelExposure", arguments: Mapping[str, Any]
-) -> Selection:
+def _locked(request: MCPRequest, tool: Writer, exposure: Exposure, arguments: Mapping[str, Any]) -> Selection:
     """Return the picked rows as they are now, and as they stay until the transaction ends.
 
     Raises:
@@ -161,12 +161,12 @@ def _locked(
     return selection
 
 
-def _labels(exposure: "ModelExposure", rows: Iterable[Model]) -> list[str]:
+def _labels(exposure: Exposure, rows: Iterable[Model]) -> list[str]:
     return [label_of(exposure, row) or str(row.pk) for row in islice(rows, MAX_LABELS)]
 
 
 def _save_all(
-    request: MCPRequest, tool: "WriteTool", exposure: "ModelExposure", rows: Sequence[Model], values: Mapping[str, Any]
+    request: MCPRequest, tool: Writer, exposure: Exposure, rows: Sequence[Model], values: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Save all rows, and tell of each; return which fields changed, and in how many rows."""
     changed: dict[str, None] = {}
@@ -199,8 +199,8 @@ def _said(messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
 
 def _save_one(
     request: MCPRequest,
-    tool: "WriteTool",
-    exposure: "ModelExposure",
+    tool: Writer,
+    exposure: Exposure,
     row: Model,
     values: Mapping[str, Any],
     messages: list[dict[str, str]],

@@ -9,17 +9,20 @@ from typing import Any, Final
 
 from ..context import MCPRequest
 from ..elicitation import identify
-from ..questions import ELICITATION, Question
+from ..questions import ELICITATION, Question, answer_schema
 
 __all__ = [
     "CHANGED",
     "CONFIRM",
     "MAX_LABELS",
+    "answers_schema",
     "can_ask",
+    "can_be_direct",
     "confirm",
     "listed",
     "one_line",
     "quoted",
+    "repeated",
     "rows_question",
     "settle",
 ]
@@ -98,3 +101,27 @@ def confirm(request: MCPRequest, message: str, objects: Iterable[Any]) -> None:
         Declined: the user declined or dismissed it.
     """
     settle(request, rows_question(CONFIRM, message, objects))
+
+
+def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
+    """Return whether the client has to be asked by results, and all of the questions can be.
+
+    That is so for clients that cannot ask their user, and for those that were seen to answer without a form.
+    """
+    forms = all(question.method == ELICITATION and "requestedSchema" in question.params for question in questions)
+    return forms and (not request.mcp.can("elicitation") or any(question.by_result for question in questions))
+
+
+def answers_schema(request: MCPRequest, asked: Sequence[Question], without: str = "") -> dict[str, Any]:
+    """Return the JSON Schema of the answers to these questions, and to those whose answers have to be repeated.
+
+    The question with the key ``without`` is left out.
+    """
+    questions = {key: question for key, question in repeated(request, asked).items() if key != without}
+    properties = {key: answer_schema(question) for key, question in questions.items()}
+    return {"type": "object", "properties": properties, "required": list(questions)}
+
+
+def repeated(request: MCPRequest, asked: Sequence[Question]) -> dict[str, Question]:
+    """Return the questions of the call so far and these, by their keys."""
+    return {question.key: question for question in (*request.mcp.answers.seen, *asked)}

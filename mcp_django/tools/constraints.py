@@ -2,19 +2,16 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError, IntegrityError, connections, router
 from django.db.models import CheckConstraint, Model, UniqueConstraint
 from django.forms import BaseForm
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..serializers import pk_text
 from ..visibility import may_view, visible_fields
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["broken_constraint", "duplicate_note"]
 
@@ -43,7 +40,7 @@ def _column_of(instance: Model) -> Any:
     return lambda name: instance._meta.get_field(name).attname  # type: ignore[union-attr]
 
 
-def broken_constraint(request: MCPRequest, exposure: "ModelExposure", error: IntegrityError) -> str:
+def broken_constraint(request: MCPRequest, exposure: Exposure, error: IntegrityError) -> str:
     """Return a sentence on the constraint of the model that the database found broken, "" where it cannot be told.
 
     It names fields only, and only where the caller sees all of them. The transaction has to be over.

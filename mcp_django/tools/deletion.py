@@ -3,21 +3,18 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.contrib import admin
 from django.contrib.admin.utils import NestedObjects, get_deleted_objects
 from django.db import router
 from django.db.models import Model
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..labels import label_of
 from ..serializers import pk_text
 from ..visibility import get_row, may_view
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["Deletion", "blockers", "deleted_objects", "plan_deletion"]
 
@@ -35,7 +32,7 @@ class Deletion:
 class _Registry:
     """The exposures of a site in the place of an ``AdminSite``; models that are not exposed are the admin's."""
 
-    def __init__(self, exposure: "ModelExposure") -> None:
+    def __init__(self, exposure: Exposure) -> None:
         self.exposures = exposure.site.exposures
         self.admin_site = exposure.site.admin_site or admin.site
         self.name = self.admin_site.name
@@ -47,12 +44,12 @@ class _Registry:
         return self.exposures[model] if model in self.exposures else self.admin_site.get_model_admin(model)
 
 
-def deleted_objects(exposure: "ModelExposure", objs: Iterable[Model], request: MCPRequest) -> tuple[Any, ...]:
+def deleted_objects(exposure: Exposure, objs: Iterable[Model], request: MCPRequest) -> tuple[Any, ...]:
     """Return what ``ModelAdmin.get_deleted_objects`` returns, for an exposure without a ``ModelAdmin``."""
     return get_deleted_objects(list(objs), request, _Registry(exposure))  # type: ignore[arg-type]
 
 
-def plan_deletion(request: MCPRequest, exposure: "ModelExposure", *rows: Model) -> Deletion:
+def plan_deletion(request: MCPRequest, exposure: Exposure, *rows: Model) -> Deletion:
     """Return what deleting the rows, of which there is one at least, deletes.
 
     Raises:
@@ -74,7 +71,7 @@ def plan_deletion(request: MCPRequest, exposure: "ModelExposure", *rows: Model) 
     return Deletion({str(kind): count for kind, count in dict(counts).items()}, objects)
 
 
-def _protection(request: MCPRequest, exposure: "ModelExposure", which: str, protected: Iterable[Any]) -> str:
+def _protection(request: MCPRequest, exposure: Exposure, which: str, protected: Iterable[Any]) -> str:
     return (
         f"{which} of {exposure.label} cannot be deleted, because rows that refer to it are protected: "
         f"{blockers(request, protected)}. Nothing was deleted. Change or delete those first."

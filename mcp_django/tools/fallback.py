@@ -5,7 +5,7 @@ its own arguments, goes on. The token is bound to the user, the tool, the argume
 ``QUESTION_TIMEOUT`` seconds and is used up by the call that brings it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ..conf import settings
@@ -13,15 +13,17 @@ from ..context import MCPRequest
 from ..elicitation import REFUSED, open_state, seal_state
 from ..exceptions import InputRequired, ToolError
 from ..protocol.errors import InvalidParams
-from ..questions import ELICITATION, Answers, Question, answer_schema, use_up
+from ..questions import Answers, use_up
+from ..results import ToolResult
 from ..schemas.asking import RESERVED
-from .base import Tool, ToolResult
+from .base import Tool
+from .confirming import answers_schema, can_be_direct, repeated
 from .inputs import as_object
 
 if TYPE_CHECKING:
     from .functions import FunctionTool
 
-__all__ = ["RESERVED", "answers_schema", "ask_by_result", "can_be_direct", "take_direct_answers"]
+__all__ = ["RESERVED", "ask_by_result", "take_direct_answers"]
 
 METHOD: Final = "tools/call"
 NEXT: Final = (
@@ -55,29 +57,6 @@ def take_direct_answers(request: MCPRequest, tool: "FunctionTool", arguments: Ma
     return own
 
 
-def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:
-    """Return whether the client has to be asked by results, and all of the questions can be.
-
-    That is so for clients that cannot ask their user, and for those that were seen to answer without a form.
-    """
-    forms = all(question.method == ELICITATION and "requestedSchema" in question.params for question in questions)
-    return forms and (not request.mcp.can("elicitation") or any(question.by_result for question in questions))
-
-
-def answers_schema(request: MCPRequest, asked: Sequence[Question], without: str = "") -> dict[str, Any]:
-    """Return the JSON Schema of the answers to these questions, and to those whose answers have to be repeated.
-
-    The question with the key ``without`` is left out.
-    """
-    questions = {key: question for key, question in _repeated(request, asked).items() if key != without}
-    properties = {key: answer_schema(question) for key, question in questions.items()}
-    return {"type": "object", "properties": properties, "required": list(questions)}
-
-
-def _repeated(request: MCPRequest, asked: Sequence[Question]) -> dict[str, Question]:
-    return {question.key: question for question in (*request.mcp.answers.seen, *asked)}
-
-
 def ask_by_result(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], asked: InputRequired) -> ToolResult:
     """Return the result that asks.
 
@@ -88,7 +67,7 @@ def ask_by_result(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any],
     if not takes_answers or not can_be_direct(request, asked.questions):
         raise asked
     failed = [question.reason for question in asked.questions if question.reason]
-    state = request.mcp.answers.state(_repeated(request, asked.questions).values())
+    state = request.mcp.answers.state(repeated(request, asked.questions).values())
     result = {
         "input_required": True,
         "message": "\n".join(str(question.params["message"]) for question in asked.questions),

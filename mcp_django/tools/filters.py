@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..expressions import Applied, Filter, Junction, conditions_of, in_fixed_order
 from ..filtering import filters_of, find_filter
@@ -18,9 +18,6 @@ from ..visibility import related_exposure
 from .keys import key_meant, named_rows
 from .spellings import MISSPELT, as_conditions, lookup_meant, name_meant
 from .wording import alternatives, is_short_text, json_or_text
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["filters_argument", "opening_hint"]
 
@@ -42,7 +39,7 @@ class _Reader:
     """Reads one expression; ``left`` is how many conditions may still come."""
 
     request: MCPRequest
-    exposure: "ModelExposure"
+    exposure: Exposure
     clock: Callable[[], datetime]
     sources: Sequence[NamedFilter]
     left: int = MAX_FILTERS
@@ -226,7 +223,7 @@ def _is_longer(key: Any, value: Any) -> bool:
     return longest is not None and any(isinstance(item, str) and len(item) > longest for item in items[:MAX_VALUES])
 
 
-def _keys(request: MCPRequest, related: "ModelExposure", value: Any, missing: str) -> Any:
+def _keys(request: MCPRequest, related: Exposure, value: Any, missing: str) -> Any:
     """Return the primary keys of the rows that a filter names, one of which at least is no key.
 
     Raises:
@@ -251,7 +248,7 @@ def _default_lookup(lookups: Sequence[str], value: Any) -> str:
 
 
 def filters_argument(
-    request: MCPRequest, exposure: "ModelExposure", value: Any, clock: Callable[[], datetime] | None = None
+    request: MCPRequest, exposure: Exposure, value: Any, clock: Callable[[], datetime] | None = None
 ) -> tuple[Filter, ...]:
     """Return the filters, all of which have to hold, in a fixed order.
 

@@ -3,20 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.forms import ChoiceField
 from django.http import QueryDict
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..namedfilters import MAX_CHOICES, NamedFilter, Offer
 from ..visibility import has_every_row, related_exposure
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["FilterSetFilter"]
 
@@ -26,7 +23,7 @@ class FilterSetFilter(NamedFilter):
 
     comes_first = True
 
-    def __init__(self, request: MCPRequest, exposure: "ModelExposure", filterset_class: Any) -> None:
+    def __init__(self, request: MCPRequest, exposure: Exposure, filterset_class: Any) -> None:
         self.request = request
         self.exposure = exposure
         self.filterset_class = filterset_class

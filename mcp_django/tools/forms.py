@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.core.exceptions import NON_FIELD_ERRORS, FieldDoesNotExist, ObjectDoesNotExist, ValidationError
 from django.db.models import Model
@@ -36,7 +36,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.text import slugify
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..instances import load_related
 from ..kinds import choice_of
@@ -49,9 +49,6 @@ from .geometries import geometry_text
 from .inputs import pick_rows
 from .keys import named_rows
 from .wording import json_or_text
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = [
     "HIDDEN_ERROR",
@@ -248,7 +245,7 @@ def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
     return given if many else given[0]
 
 
-def linked_rows(request: MCPRequest, exposure: "ModelExposure", given: Sequence[Any]) -> list[Model]:
+def linked_rows(request: MCPRequest, exposure: Exposure, given: Sequence[Any]) -> list[Model]:
     """Return the rows that a relation is to lead to, named by primary keys, unique fields or labels.
 
     Raises:
@@ -450,7 +447,7 @@ def visible_choices(request: MCPRequest, choices: Iterable[Any], queries: Iterab
     return offered if tables else []
 
 
-def _seen_keys(request: MCPRequest, exposure: "ModelExposure", values: Iterable[Any]) -> Collection[str]:
+def _seen_keys(request: MCPRequest, exposure: Exposure, values: Iterable[Any]) -> Collection[str]:
     keys = []
     for value in values:
         with suppress(ValidationError, ValueError, TypeError):

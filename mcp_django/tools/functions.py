@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import orjson
 from django.core.exceptions import ImproperlyConfigured
 
-from ..columns import clean_text
 from ..conf import settings
 from ..exceptions import ToolError
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
-from ..schemas import ProjectFunction, output_schema, to_jsonable
+from ..results import ToolResult
 from ..schemas.annotations import resolve_hint, unwrap
 from ..schemas.arguments import signature_of
 from ..schemas.asking import RESERVED, Ask
-from ..schemas.output import RESULT, is_wrapped
+from ..schemas.functions import ProjectFunction
+from ..schemas.jsonable import clean_text, to_jsonable
+from ..schemas.output import RESULT, is_wrapped, output_schema
 from ..schemas.steps import finished, result_annotation
-from .base import READ, WRITE, Tool, ToolResult
+from .base import READ, WRITE, Tool
 
 if TYPE_CHECKING:
     from ..context import MCPRequest

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db.models import DateField, DateTimeField, Q, Value
 from django.db.models.functions import (
@@ -16,7 +16,7 @@ from django.db.models.functions import (
     TruncYear,
 )
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..kinds import kind_of
 from ..relations import labels_for
@@ -24,9 +24,6 @@ from ..serializers import field_renderer, render_column
 from .arguments import alternatives
 from .measures import trimmed
 from .targets import Target, is_groupable, is_period, target_of
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["PERIODS", "Group", "group_of"]
 
@@ -105,7 +102,7 @@ class Group:
         return [None if key is None else [key, labels.get(value)] for key, value in zip(keys, values, strict=True)]
 
 
-def group_of(request: MCPRequest, exposure: "ModelExposure", given: Any, position: int) -> Group:
+def group_of(request: MCPRequest, exposure: Exposure, given: Any, position: int) -> Group:
     """Return what ``status``, ``customer__country`` or ``created:month`` groups by.
 
     Raises:

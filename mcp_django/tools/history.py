@@ -7,7 +7,7 @@ those of people: "Changed Status. Changed via MCP: Claude (client-id), update_re
 import json
 import unicodedata
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.apps import apps
 from django.contrib import admin
@@ -15,12 +15,9 @@ from django.contrib.auth import get_user_model
 from django.db.models import Model
 
 from ..columns import iso_text
-from ..context import MCPRequest
-from ..serializers import clean_text
+from ..context import Exposure, MCPRequest
+from ..schemas.jsonable import clean_text
 from ..visibility import visible_fields
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = [
     "author",
@@ -57,25 +54,25 @@ def _clean(text: str) -> str:
     return "".join(char for char in text if unicodedata.category(char)[0] != "C")[:MAX_NAME]
 
 
-def log_addition(request: MCPRequest, exposure: "ModelExposure", obj: Model, message: Message, tool: str) -> None:
+def log_addition(request: MCPRequest, exposure: Exposure, obj: Model, message: Message, tool: str) -> None:
     """Log that the row was added."""
     mark = {"added": {"name": "via MCP", "object": author(request, tool)}}
     if has_history(request):
         exposure.log_addition(request, obj, _marked(request, message, mark, tool))
 
 
-def log_change(request: MCPRequest, exposure: "ModelExposure", obj: Model, message: Message, tool: str) -> None:
+def log_change(request: MCPRequest, exposure: Exposure, obj: Model, message: Message, tool: str) -> None:
     """Log that the row was changed."""
     if has_history(request):
         exposure.log_change(request, obj, _marked(request, message, _change_mark(request, tool), tool))
 
 
-def log_deletion(request: MCPRequest, exposure: "ModelExposure", obj: Model, tool: str) -> None:
+def log_deletion(request: MCPRequest, exposure: Exposure, obj: Model, tool: str) -> None:
     """Log that the row will be deleted; to be called before it is."""
     log_deletions(request, exposure, [obj], tool)
 
 
-def log_deletions(request: MCPRequest, exposure: "ModelExposure", objs: Sequence[Model], tool: str) -> None:
+def log_deletions(request: MCPRequest, exposure: Exposure, objs: Sequence[Model], tool: str) -> None:
     """Log that the rows will be deleted; to be called before they are."""
     if not has_history(request):
         return
@@ -140,7 +137,7 @@ def log(request: MCPRequest, objects: Sequence[Model], *, flag: str, message: Me
     )
 
 
-def history_of(request: MCPRequest, exposure: "ModelExposure", obj: Model) -> list[dict[str, Any]]:
+def history_of(request: MCPRequest, exposure: Exposure, obj: Model) -> list[dict[str, Any]]:
     """Return what the admin's history page says of the row, the newest first; nothing where it shows no such page."""
     if not _may_read_history(request, exposure, obj):
         return []
@@ -161,7 +158,7 @@ def history_of(request: MCPRequest, exposure: "ModelExposure", obj: Model) -> li
     ]
 
 
-def _hidden_names(request: MCPRequest, exposure: "ModelExposure", obj: Model) -> set[str]:
+def _hidden_names(request: MCPRequest, exposure: Exposure, obj: Model) -> set[str]:
     """Return what messages call the fields of the row that the caller does not see."""
     seen = visible_fields(request, exposure, obj)
     fields = (field for field in (*exposure.opts.fields, *exposure.opts.many_to_many) if field.name not in seen)
@@ -193,7 +190,7 @@ def _is_about(text: str, hidden: Collection[str]) -> bool:
     return text in hidden or any(text.startswith(f"{name}: ") for name in hidden)
 
 
-def _may_read_history(request: MCPRequest, exposure: "ModelExposure", obj: Model) -> bool:
+def _may_read_history(request: MCPRequest, exposure: Exposure, obj: Model) -> bool:
     """Return whether the admin would show the caller the history of the row."""
     admin_site = exposure.site.admin_site or admin.site
     if not has_history(request) or not admin_site.is_registered(exposure.model):

@@ -2,23 +2,21 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 from django.db.models import Model, QuerySet, prefetch_related_objects
 
 from ..conf import settings
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..hooks import asked
 from ..pages import show_rows
 from ..repairs import salvaged_rows
-from ..serializers import Column, clean_text
+from ..schemas.jsonable import clean_text
+from ..serializers import Column
 from ..visibility import columns_of, has_every_row, may_view
 from .adminpage import as_page
 from .inlines import Inline, inlines_of, is_djangos, is_generic, link_of
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["InlineRows", "read_inlines", "show_inlines", "visible_pks"]
 
@@ -37,7 +35,7 @@ class InlineRows:
 
 
 def read_inlines(
-    request: MCPRequest, exposure: "ModelExposure", obj: Model, names: Sequence[str] | None = None
+    request: MCPRequest, exposure: Exposure, obj: Model, names: Sequence[str] | None = None
 ) -> list[InlineRows]:
     """Return the first rows of each inline, or of those that are named: one query for each."""
     found = []
@@ -56,7 +54,7 @@ def read_inlines(
 
 
 def _rows(
-    request: MCPRequest, exposure: "ModelExposure", inline: Inline, obj: Model, columns: tuple[Column, ...]
+    request: MCPRequest, exposure: Exposure, inline: Inline, obj: Model, columns: tuple[Column, ...]
 ) -> list[Model]:
     queryset = _queryset(request, exposure, inline.admin, obj)
     own = _narrowing(exposure, inline.admin)
@@ -80,7 +78,7 @@ def _rows(
     return rows
 
 
-def _queryset(request: MCPRequest, exposure: "ModelExposure", admin: Any, obj: Model) -> Any:
+def _queryset(request: MCPRequest, exposure: Exposure, admin: Any, obj: Model) -> Any:
     """Return the rows that the formset of the inline would hold."""
     page: Any = type(exposure.inline_admin)
     formset = admin.formset
@@ -101,13 +99,13 @@ def _queryset(request: MCPRequest, exposure: "ModelExposure", admin: Any, obj: M
     return rows if rows.ordered else rows.order_by(admin.opts.pk.name)
 
 
-def _narrowing(exposure: "ModelExposure", admin: Any) -> "ModelExposure | None":
+def _narrowing(exposure: Exposure, admin: Any) -> Exposure | None:
     """Return the exposure of the inline's model where the project registered one that shows fewer rows."""
     own = exposure.site.exposures.get(admin.model)
     return own if own is not None and not hasattr(own, "model_admin") and not has_every_row(own) else None
 
 
-def visible_pks(request: MCPRequest, exposure: "ModelExposure", admin: Any, pks: Iterable[Any]) -> set[Any] | None:
+def visible_pks(request: MCPRequest, exposure: Exposure, admin: Any, pks: Iterable[Any]) -> set[Any] | None:
     """Return which of the rows the caller may know of, None for all."""
     own = _narrowing(exposure, admin)
     if own is None:
@@ -116,7 +114,7 @@ def visible_pks(request: MCPRequest, exposure: "ModelExposure", admin: Any, pks:
 
 
 def show_inlines(
-    request: MCPRequest, exposure: "ModelExposure", found: Sequence[InlineRows]
+    request: MCPRequest, exposure: Exposure, found: Sequence[InlineRows]
 ) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
     """Return the rows as JSON objects by the name of their inline, as they can be sent back, and hints on them."""
     shown: dict[str, list[dict[str, Any]]] = {}
@@ -140,7 +138,7 @@ def show_inlines(
     return shown, notes
 
 
-def _more(request: MCPRequest, exposure: "ModelExposure", inline: Inline, kept: int) -> str:
+def _more(request: MCPRequest, exposure: Exposure, inline: Inline, kept: int) -> str:
     own = exposure.site.exposures.get(inline.admin.model)
     where = f", query_records on {own.label} gives them" if own is not None and may_view(request, own) else ""
     return clean_text(f"{inline.name}: only {kept} rows shown, there are more{where}")

@@ -7,7 +7,7 @@ the caller's own list.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.contrib.admin.utils import NestedObjects
 from django.core.exceptions import ValidationError
@@ -21,7 +21,7 @@ from django.forms.formsets import (
     TOTAL_FORM_COUNT,
 )
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..serializers import pk_text
 from .controls import Pair
@@ -31,9 +31,6 @@ from .forms import parse_truth, prepopulated, writable_names
 from .inlinereading import visible_pks
 from .inlines import Inline
 from .wording import json_or_text
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["InlinePost", "Row", "management_entries"]
 
@@ -65,7 +62,7 @@ class InlinePost:
     """
 
     def __init__(
-        self, request: MCPRequest, exposure: "ModelExposure", obj: Model | None, admin: Any, draft: Any, inline: Any
+        self, request: MCPRequest, exposure: Exposure, obj: Model | None, admin: Any, draft: Any, inline: Any
     ) -> None:
         self.request, self.exposure, self.obj = request, exposure, obj
         self.admin, self.draft = admin, draft

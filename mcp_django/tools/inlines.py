@@ -6,18 +6,15 @@ its permissions, its queryset, its fields.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.contrib.admin.utils import flatten_fieldsets
 from django.db.models import Model
 from django.forms.models import _get_foreign_key
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..hooks import asked
 from ..visibility import is_sensitive, page_rows, visible_among
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["Inline", "inlines_of", "inlines_of_any_row", "is_djangos", "is_generic", "link_of"]
 
@@ -51,7 +48,7 @@ def is_djangos(function: Callable[..., Any]) -> bool:
 
 
 def inlines_of(
-    request: MCPRequest, exposure: "ModelExposure", obj: Model | None, shown: Iterable[Any] | None = None
+    request: MCPRequest, exposure: Exposure, obj: Model | None, shown: Iterable[Any] | None = None
 ) -> list[Inline]:
     """Return the inlines that the caller may know of; ``shown`` are their instances, where there are some already."""
     if exposure.serializer_class is not None:
@@ -72,12 +69,12 @@ def inlines_of(
     return found
 
 
-def _shown(request: MCPRequest, exposure: "ModelExposure", obj: Model | None) -> list[Any]:
+def _shown(request: MCPRequest, exposure: Exposure, obj: Model | None) -> list[Any]:
     none: list[Any] = []
     return asked(exposure.label, "get_inlines", exposure.get_inlines, request, obj, default=none)
 
 
-def inlines_of_any_row(request: MCPRequest, exposure: "ModelExposure") -> tuple[list[Inline], Model | None]:
+def inlines_of_any_row(request: MCPRequest, exposure: Exposure) -> tuple[list[Inline], Model | None]:
     """Return the inlines of the change page and those of the add page alone, and the row that the hooks took."""
     if exposure.serializer_class is not None:
         return [], None
@@ -94,12 +91,12 @@ def inlines_of_any_row(request: MCPRequest, exposure: "ModelExposure") -> tuple[
 
 
 def _named_fields(
-    request: MCPRequest, exposure: "ModelExposure", admin: Any, obj: Model | None
+    request: MCPRequest, exposure: Exposure, admin: Any, obj: Model | None
 ) -> tuple[str, tuple[str, ...]]:
     return _relation_name(exposure, admin), _fields(request, exposure, admin, obj)
 
 
-def _relation_name(exposure: "ModelExposure", admin: Any) -> str:
+def _relation_name(exposure: Exposure, admin: Any) -> str:
     default = f"{admin.model._meta.model_name}_set"
     if is_generic(admin):
         for field in exposure.opts.private_fields:
@@ -117,7 +114,7 @@ def is_generic(admin: Any) -> bool:
     return hasattr(admin, "ct_fk_field")
 
 
-def link_of(exposure: "ModelExposure", admin: Any) -> Any:
+def link_of(exposure: Exposure, admin: Any) -> Any:
     """Return the foreign key by which rows of the inline point to their row, None where its formset finds them."""
     try:
         return _get_foreign_key(exposure.model, admin.model, fk_name=admin.fk_name)
@@ -127,7 +124,7 @@ def link_of(exposure: "ModelExposure", admin: Any) -> Any:
         return None
 
 
-def _fields(request: MCPRequest, exposure: "ModelExposure", admin: Any, obj: Model | None) -> tuple[str, ...]:
+def _fields(request: MCPRequest, exposure: Exposure, admin: Any, obj: Model | None) -> tuple[str, ...]:
     """Return the names that the inline shows, but for keys, what is sensitive, and what its model's exposure hides."""
     names = dict.fromkeys(_declared(request, exposure, admin, obj))
     closed = {admin.opts.pk.name}
@@ -142,7 +139,7 @@ def _fields(request: MCPRequest, exposure: "ModelExposure", admin: Any, obj: Mod
     return visible_among(request, exposure.exposure_of_inline(admin), kept)
 
 
-def _declared(request: MCPRequest, exposure: "ModelExposure", admin: Any, obj: Model | None) -> Sequence[str]:
+def _declared(request: MCPRequest, exposure: Exposure, admin: Any, obj: Model | None) -> Sequence[str]:
     """Return the names that the inline shows; worked out once where nothing of the project's own decides them."""
     kept = exposure.exposure_of_inline(admin)
     if kept.declared is not None:

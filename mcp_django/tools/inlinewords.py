@@ -1,25 +1,22 @@
 """What callers are told of inlines before they read or write their rows."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Model
 
 from ..conf import settings
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..hooks import asked
 from ..visibility import columns_of
 from .base import WRITE
 from .inlines import Inline, inlines_of_any_row
 from .typewords import type_words
 
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
-
 __all__ = ["inline_lines", "inline_names"]
 
 
-def inline_names(request: MCPRequest, exposure: "ModelExposure") -> str:
+def inline_names(request: MCPRequest, exposure: Exposure) -> str:
     """Return the inlines with the fields of their rows in few words, as :func:`~.overviews.overview` puts them."""
     texts = []
     inlines, row = inlines_of_any_row(request, exposure)
@@ -34,13 +31,13 @@ def inline_names(request: MCPRequest, exposure: "ModelExposure") -> str:
     return ", ".join(texts)
 
 
-def inline_lines(request: MCPRequest, exposure: "ModelExposure") -> list[str]:
+def inline_lines(request: MCPRequest, exposure: Exposure) -> list[str]:
     """Return a line for each inline: its name, model and fields, and what the caller may do with its rows."""
     inlines, row = inlines_of_any_row(request, exposure)
     return [_described(request, exposure, inline, row) for inline in inlines]
 
 
-def _described(request: MCPRequest, exposure: "ModelExposure", inline: Inline, row: Model | None) -> str:
+def _described(request: MCPRequest, exposure: Exposure, inline: Inline, row: Model | None) -> str:
     rows, admin = exposure.exposure_of_inline(inline.admin), inline.admin
     may = {
         "view": admin.has_view_or_change_permission,
@@ -65,9 +62,7 @@ def _described(request: MCPRequest, exposure: "ModelExposure", inline: Inline, r
     return f"{inline.name}: rows of {rows.label}, may {verbs or 'nothing'}: {', '.join(words)}"
 
 
-def _form_fields(
-    request: MCPRequest, exposure: "ModelExposure", inline: Inline, row: Model | None
-) -> Mapping[str, Any]:
+def _form_fields(request: MCPRequest, exposure: Exposure, inline: Inline, row: Model | None) -> Mapping[str, Any]:
     """Return the fields of the form of a new row; the primary key is among them where people choose it."""
     formset = asked(
         exposure.label, f"get_formset of {inline.name}", inline.admin.get_formset, request, row, default=None

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.apps import apps
 from django.core.exceptions import PermissionDenied, ValidationError
@@ -12,16 +12,13 @@ from django.db.models import Model, ProtectedError, QuerySet, RestrictedError
 from django.http import Http404
 
 from ..conf import settings
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..costs import write_transaction
 from ..exceptions import Cancelled, NotFound, ToolError
 from ..queries import chunks
 from ..repairs import all_readable
 from ..visibility import parse_pk
 from .arguments import alternatives, check_names, json_or_text
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = [
     "as_object",
@@ -85,7 +82,7 @@ def as_pks(value: Any) -> list[str | int]:
     return value
 
 
-def pick_rows(request: MCPRequest, exposure: "ModelExposure", pks: Iterable[Any]) -> tuple[QuerySet[Any], list[Model]]:
+def pick_rows(request: MCPRequest, exposure: Exposure, pks: Iterable[Any]) -> tuple[QuerySet[Any], list[Model]]:
     """Return the rows with these primary keys, as a queryset of the exposure's and as instances.
 
     Raises:
@@ -98,7 +95,7 @@ def pick_rows(request: MCPRequest, exposure: "ModelExposure", pks: Iterable[Any]
     return exposure.get_queryset(request).filter(pk__in=keys), list(found.values())
 
 
-def rows_by_key(request: MCPRequest, exposure: "ModelExposure", keys: Sequence[Any]) -> dict[Any, Model]:
+def rows_by_key(request: MCPRequest, exposure: Exposure, keys: Sequence[Any]) -> dict[Any, Model]:
     """Return the rows of the exposure's queryset with these keys, in their order; keys without a row are left out."""
     found: dict[Any, Model] = {}
     queryset = exposure.get_queryset(request)

@@ -6,11 +6,11 @@ unique fields that they may read and filter by, and by labels as results show th
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db.models import Model, Q, QuerySet
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError, Unreadable
 from ..filtering import find_filter
 from ..kinds import kind_of, parse_value
@@ -22,9 +22,6 @@ from ..serializers import pk_text
 from ..visibility import get_row, parse_pk, visible_fields
 from .wording import is_short_text
 
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
-
 __all__ = ["key_meant", "named_rows", "names_told"]
 
 # Rows whose labels are made to be compared, where no column has them, and rows that an error names.
@@ -34,7 +31,7 @@ MAX_NAMED: Final = 5
 MIN_PART: Final = 3
 
 
-def named_rows(request: MCPRequest, exposure: "ModelExposure", given: Iterable[Any], missing: str) -> list[Model]:
+def named_rows(request: MCPRequest, exposure: Exposure, given: Iterable[Any], missing: str) -> list[Model]:
     """Return the rows that primary keys, or other names of theirs, mean.
 
     Raises:
@@ -49,7 +46,7 @@ def named_rows(request: MCPRequest, exposure: "ModelExposure", given: Iterable[A
     return list({row.pk: row for row in found}.values())
 
 
-def key_meant(request: MCPRequest, exposure: "ModelExposure", given: Any, missing: str) -> str:
+def key_meant(request: MCPRequest, exposure: Exposure, given: Any, missing: str) -> str:
     """Return the primary key of the one row of the caller that ``given``, which is no key of theirs, names.
 
     What could be a key is never taken for a name, only told: the row that it was the key of may have gone.
@@ -73,7 +70,7 @@ def key_meant(request: MCPRequest, exposure: "ModelExposure", given: Any, missin
     raise ToolError(f"{missing} {_told(exposure, text, found, is_exact)}".strip())
 
 
-def names_told(request: MCPRequest, exposure: "ModelExposure", given: Iterable[Any]) -> Iterator[str]:
+def names_told(request: MCPRequest, exposure: Exposure, given: Iterable[Any]) -> Iterator[str]:
     """Yield which keys may be meant by texts that were taken for keys."""
     for item in islice(given, MAX_NAMED):
         try:
@@ -85,7 +82,7 @@ def names_told(request: MCPRequest, exposure: "ModelExposure", given: Iterable[A
                 yield f"{item!r} is {key}"
 
 
-def _could_be_key(exposure: "ModelExposure", text: str) -> bool:
+def _could_be_key(exposure: Exposure, text: str) -> bool:
     """Return whether the text has the form of a key; any text is one where keys are texts, and says nothing then."""
     if kind_of(exposure.opts.pk).word == "text":
         return False
@@ -96,7 +93,7 @@ def _could_be_key(exposure: "ModelExposure", text: str) -> bool:
     return True
 
 
-def _told(exposure: "ModelExposure", text: str, found: Sequence[Model], is_exact: bool) -> str:
+def _told(exposure: Exposure, text: str, found: Sequence[Model], is_exact: bool) -> str:
     if not found:
         return ""
     rows = "; ".join(f"{pk_text(row.pk)}: {label_of(exposure, row) or '(no label)'}" for row in found[:MAX_NAMED])
@@ -105,7 +102,7 @@ def _told(exposure: "ModelExposure", text: str, found: Sequence[Model], is_exact
     return f"Of {exposure.label} {which} {text[:60]!r}, by key: {rows}{more}. Give the key."
 
 
-def _rows_named(request: MCPRequest, exposure: "ModelExposure", text: str) -> list[Model]:
+def _rows_named(request: MCPRequest, exposure: Exposure, text: str) -> list[Model]:
     """Return the rows whose unique field or label is the text; if there are none, in whatever case it is."""
     rows = exposure.get_queryset(request).order_by("pk")
     label = plain_label(exposure)
@@ -118,7 +115,7 @@ def _rows_named(request: MCPRequest, exposure: "ModelExposure", text: str) -> li
     return _labelled(request, exposure, rows, text)
 
 
-def _unique_values(request: MCPRequest, exposure: "ModelExposure", text: str) -> Iterator[Q]:
+def _unique_values(request: MCPRequest, exposure: Exposure, text: str) -> Iterator[Q]:
     """Yield a condition for each unique field that can have the value, of those that the caller may filter by."""
     alone = {item.fields[0] for item in exposure.opts.total_unique_constraints if len(item.fields) == 1}
     for name in visible_fields(request, exposure):
@@ -137,19 +134,19 @@ def _unique_values(request: MCPRequest, exposure: "ModelExposure", text: str) ->
             yield Q((path, value))
 
 
-def _for_labels(exposure: "ModelExposure", rows: QuerySet[Any]) -> QuerySet[Any]:
+def _for_labels(exposure: Exposure, rows: QuerySet[Any]) -> QuerySet[Any]:
     # Without names it would follow every relation.
     relations = label_relations(exposure.model)
     return rows.select_related(*relations) if relations else rows
 
 
-def _read(request: MCPRequest, exposure: "ModelExposure", rows: QuerySet[Any]) -> list[Model]:
+def _read(request: MCPRequest, exposure: Exposure, rows: QuerySet[Any]) -> list[Model]:
     with all_readable():
         read = list(_for_labels(exposure, rows)[: MAX_NAMED + 1])
     return [row for row in read if exposure.has_view_permission(request, row)]
 
 
-def _labelled(request: MCPRequest, exposure: "ModelExposure", rows: QuerySet[Any], text: str) -> list[Model]:
+def _labelled(request: MCPRequest, exposure: Exposure, rows: QuerySet[Any], text: str) -> list[Model]:
     """Return the rows that ``__str__`` calls so; none where there are too many rows to ask each of them."""
     with all_readable():
         read = list(_for_labels(exposure, rows)[: MAX_COMPARED + 1])
@@ -163,7 +160,7 @@ def _labelled(request: MCPRequest, exposure: "ModelExposure", rows: QuerySet[Any
     ]
 
 
-def _rows_near(request: MCPRequest, exposure: "ModelExposure", text: str) -> list[Model]:
+def _rows_near(request: MCPRequest, exposure: Exposure, text: str) -> list[Model]:
     """Return some rows whose label contains the text, or which the exposure's search finds by it."""
     label = plain_label(exposure)
     try:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import Model
 from django.forms import Field
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..visibility import visible_fields
 from .adminpage import as_page
@@ -19,13 +19,10 @@ from .history import log_change
 from .inlinerows import management_entries
 from .naming import NOT_SAVED
 
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
-
 __all__ = ["ListedRow", "listed_fields"]
 
 
-def listed_fields(request: MCPRequest, exposure: "ModelExposure", obj: Model | None, form: Any) -> Mapping[str, Field]:
+def listed_fields(request: MCPRequest, exposure: Exposure, obj: Model | None, form: Any) -> Mapping[str, Field]:
     """Return the fields of the list's form that the caller sees and that ``form``, of the row's own page, has not."""
     admin: Any = getattr(exposure, "model_admin", None)
     if admin is None or not admin.list_editable or exposure.fields is not None or exposure.form is not None:
@@ -41,7 +38,7 @@ def listed_fields(request: MCPRequest, exposure: "ModelExposure", obj: Model | N
 class ListedRow:
     """A row of the admin's list, in which ``values`` are entered: :meth:`post` it, then :meth:`save` it."""
 
-    def __init__(self, request: MCPRequest, exposure: "ModelExposure", obj: Model, values: Mapping[str, Any]) -> None:
+    def __init__(self, request: MCPRequest, exposure: Exposure, obj: Model, values: Mapping[str, Any]) -> None:
         self.request, self.exposure, self.values = request, exposure, values
         self.rows = exposure.get_queryset(request).filter(pk=obj.pk)
         with as_page(request, "GET"):

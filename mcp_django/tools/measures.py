@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db.models import (
     Avg,
@@ -23,7 +23,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, Round
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..kinds import kind_of, parse_operand, parse_value, stored_field
 from ..serializers import Column, render
@@ -31,9 +31,6 @@ from ..visibility import MAX_NAME
 from .arguments import alternatives, json_or_text
 from .spellings import OPERATORS
 from .targets import is_comparable, is_countable, is_summable, target_of
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["Measure", "find_title", "having_of", "measure_of", "trimmed"]
 
@@ -193,7 +190,7 @@ def _rounded(value: Any) -> Any:
     return short if short else Decimal(0)
 
 
-def measure_of(request: MCPRequest, exposure: "ModelExposure", given: Any, position: int) -> Measure:
+def measure_of(request: MCPRequest, exposure: Exposure, given: Any, position: int) -> Measure:
     """Return what ``count``, ``sum:total`` or ``{"function": "sum", "field": "total", "as": "all"}`` computes.
 
     Raises:

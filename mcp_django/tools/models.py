@@ -1,22 +1,22 @@
 """``list_models`` and ``describe_model``: what there is, in as few words as a model needs to use it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 
 from ..addresses import page_uri, row_uri_pattern
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..filtering import filters_of
 from ..kinds import choices_of, holds_many, kind_of
 from ..lookups import usual_lookups
 from ..namedfilters import Offer, named_filters_of
 from ..ordering import default_ordering
-from ..resources.files import is_file
-from ..serializers import Column, clean_text
+from ..results import ToolResult
+from ..schemas.jsonable import clean_text
+from ..serializers import Column, is_file
 from ..visibility import (
-    caller_actions,
     columns_of,
     page_fields,
     refusal,
@@ -24,15 +24,13 @@ from ..visibility import (
     visible_exposures,
     visible_fields,
 )
+from .actions import caller_actions
 from .arguments import check_names, exposure_argument, flag_argument, json_or_text
-from .base import RecordTool, ToolResult
+from .base import RecordTool
 from .filevalues import FILE_WORDS
 from .inlinewords import inline_lines
 from .overviews import Use, may_words, may_write, overview, writable_fields, writing_forms
 from .query import ALWAYS_LOAD
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["DescribeModel", "ListModels", "describe"]
 
@@ -106,7 +104,7 @@ class ListModels(RecordTool):
                 yield [exposure.label, title, may_words(request, exposure), about]
 
 
-def describe(request: MCPRequest, exposure: "ModelExposure") -> dict[str, Any]:
+def describe(request: MCPRequest, exposure: Exposure) -> dict[str, Any]:
     """Return what a client has to know of a model: one line for each field, in display order."""
     payload: dict[str, Any] = {"model": exposure.label, "title": str(exposure.opts.verbose_name)}
     if exposure.description:
@@ -137,7 +135,7 @@ def describe(request: MCPRequest, exposure: "ModelExposure") -> dict[str, Any]:
     return payload
 
 
-def _form_only(request: MCPRequest, exposure: "ModelExposure") -> Mapping[str, Any]:
+def _form_only(request: MCPRequest, exposure: Exposure) -> Mapping[str, Any]:
     """Return the schemas of the fields that only a form has."""
     found: dict[str, Any] = {}
     for writing in writing_forms(request, exposure):
@@ -149,7 +147,7 @@ def _form_only(request: MCPRequest, exposure: "ModelExposure") -> Mapping[str, A
 
 def _line(
     request: MCPRequest,
-    exposure: "ModelExposure",
+    exposure: Exposure,
     column: Column,
     writable: Mapping[str, Use],
     lookups: Mapping[str, tuple[str, tuple[str, ...]]],
@@ -214,7 +212,7 @@ def _one_of(pairs: Sequence[tuple[str, str]]) -> str:
     return f"one of {' | '.join(shown[:MAX_CHOICES])}{more}"
 
 
-def _actions(request: MCPRequest, exposure: "ModelExposure") -> list[dict[str, Any]]:
+def _actions(request: MCPRequest, exposure: Exposure) -> list[dict[str, Any]]:
     found = []
     first: list[tuple[str, Mapping[str, Any]]] = []
     for name, action in caller_actions(request, exposure).items():
@@ -228,7 +226,7 @@ def _actions(request: MCPRequest, exposure: "ModelExposure") -> list[dict[str, A
     return found
 
 
-def describe_fully(request: MCPRequest, exposure: "ModelExposure") -> dict[str, Any]:
+def describe_fully(request: MCPRequest, exposure: Exposure) -> dict[str, Any]:
     """Return the description with the schema of what the caller may write.
 
     ``update_schema`` stands beside it where the change page has other fields than the add page.
@@ -277,7 +275,7 @@ class DescribeModel(RecordTool):
         return ToolResult(structured=_bounded(described, request.mcp.result_chars))
 
 
-def _exposure(request: MCPRequest, labels: Sequence[Any], number: int) -> "ModelExposure":
+def _exposure(request: MCPRequest, labels: Sequence[Any], number: int) -> Exposure:
     """Return the exposure of one of the labels; an error says which, in the same words whatever was written."""
     try:
         return exposure_argument(request, labels[number])

@@ -3,19 +3,21 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db.models import Model
 from django.forms import ModelChoiceField
 
 from ..conf import settings
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..filtering import filters_of
 from ..hooks import asked
 from ..namedfilters import Offer, named_filters_of
 from ..schemas.forms import form_schema
-from ..serializers import Column, clean_text
-from ..visibility import caller_actions, columns_of, page_rows, visible_fields
+from ..schemas.jsonable import clean_text
+from ..serializers import Column
+from ..tools.actions import caller_actions
+from ..visibility import columns_of, page_rows, visible_fields
 from .base import WRITE
 from .controls import first_choice
 from .forms import writable_names
@@ -23,9 +25,6 @@ from .inlinewords import inline_names
 from .listediting import listed_fields
 from .naming import unread_fields
 from .typewords import choice_words, type_words
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["Use", "Writing", "may_words", "may_write", "overview", "writable_fields", "writing_forms"]
 
@@ -37,7 +36,7 @@ def may_write(request: MCPRequest) -> bool:
     return WRITE in request.mcp.scopes and not settings.READ_ONLY
 
 
-def may_words(request: MCPRequest, exposure: "ModelExposure") -> str:
+def may_words(request: MCPRequest, exposure: Exposure) -> str:
     """Return what the caller may do with the model: "view", with "add change delete" as far as they go."""
     words = ["view"]
     if may_write(request):
@@ -75,7 +74,7 @@ class Use:
     only: str = ""
 
 
-def writing_forms(request: MCPRequest, exposure: "ModelExposure") -> tuple[Writing | None, Writing | None]:
+def writing_forms(request: MCPRequest, exposure: Exposure) -> tuple[Writing | None, Writing | None]:
     """Return the forms by which the caller may add and change rows, None for each that is not theirs."""
     if not may_write(request):
         return None, None
@@ -87,7 +86,7 @@ def writing_forms(request: MCPRequest, exposure: "ModelExposure") -> tuple[Writi
     return add, _change_form(request, exposure, add.names if add is not None else ()) if may_change else None
 
 
-def _change_form(request: MCPRequest, exposure: "ModelExposure", added: Collection[str]) -> Writing | None:
+def _change_form(request: MCPRequest, exposure: Exposure, added: Collection[str]) -> Writing | None:
     """Return the form of the change page of an empty row, or of one of the caller's where that lets them set more.
 
     Those are tried where the empty row's lets them set nothing, or not all that they set in a new one (``added``).
@@ -103,7 +102,7 @@ def _change_form(request: MCPRequest, exposure: "ModelExposure", added: Collecti
     return best
 
 
-def _writing(request: MCPRequest, exposure: "ModelExposure", row: Model | None) -> Writing:
+def _writing(request: MCPRequest, exposure: Exposure, row: Model | None) -> Writing:
     # The admin's form of a row that the caller may not change has no fields, and there may be rows that they may.
     change = row is not None and exposure.has_change_permission(request, row)
     form: Any = exposure.get_form(request, row, change=change)(instance=row)
@@ -120,7 +119,7 @@ def _writing(request: MCPRequest, exposure: "ModelExposure", row: Model | None) 
     return Writing(form, writable_names(form, known))
 
 
-def writable_fields(request: MCPRequest, exposure: "ModelExposure") -> Mapping[str, Use]:
+def writable_fields(request: MCPRequest, exposure: Exposure) -> Mapping[str, Use]:
     """Return how each field that the caller may set is written."""
     add, change = writing_forms(request, exposure)
     if add is None or change is None:
@@ -143,7 +142,7 @@ def _is_required(form: Any, name: str) -> bool:
     return looks_up or not any(value for _, value in first_choice(field.widget, name))
 
 
-def overview(request: MCPRequest, exposure: "ModelExposure") -> dict[str, Any]:
+def overview(request: MCPRequest, exposure: Exposure) -> dict[str, Any]:
     """Return the model in few words: text unless a type is given, ``*`` is required, ``ro`` cannot be written.
 
     The type of a relation is the label of the model that it leads to; who may add, change and delete may ``write``.
@@ -172,7 +171,7 @@ def _named_use(name: str, use: Use) -> str:
     return f"{name}{'*' * use.required} {use.only}".strip()
 
 
-def _field(request: MCPRequest, exposure: "ModelExposure", column: Column, writable: Mapping[str, Use]) -> str:
+def _field(request: MCPRequest, exposure: Exposure, column: Column, writable: Mapping[str, Use]) -> str:
     use = writable.get(column.name)
     words = [column.name + "*" * (use is not None and use.required), *type_words(request, column)]
     if column.name == exposure.opts.pk.name:
@@ -184,7 +183,7 @@ def _field(request: MCPRequest, exposure: "ModelExposure", column: Column, writa
     return " ".join(words)
 
 
-def _filters(request: MCPRequest, exposure: "ModelExposure", columns: Iterable[Column]) -> list[str]:
+def _filters(request: MCPRequest, exposure: Exposure, columns: Iterable[Column]) -> list[str]:
     """Return the filters that are not simply the fields, and those that the project wrote."""
     own = {column.path for column in columns}
     narrowed = exposure.get_filter_fields(request) is not None

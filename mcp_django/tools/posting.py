@@ -1,26 +1,18 @@
 """The request that an admin action gets: that of a person who posts the admin's list, on behalf of the caller."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
-from html import unescape
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.contrib.messages.constants import DEFAULT_TAGS, ERROR, SUCCESS
-from django.contrib.messages.storage.base import BaseStorage, Message
-from django.contrib.sessions.backends.base import SessionBase
+from django.contrib.messages.constants import ERROR, SUCCESS
 from django.urls import NoReverseMatch, Resolver404, resolve, reverse
-from django.utils.html import strip_tags
-from django.utils.safestring import SafeString
 
-from ..context import MCPRequest
-from ..sensitive import without_new_secrets
+from ..context import Exposure, MCPRequest
+from .adminpage import MemoryMessages, MemorySession
 from .controls import Pair, as_files, as_query
 
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
-
-__all__ = ["changelist_entries", "changelist_request", "has_failed", "said"]
+__all__ = ["changelist_entries", "changelist_request", "has_failed"]
 
 # Of the caller's own request: how it arrived, and what could be taken for authority.
 LEFT_OUT: Final = frozenset(
@@ -35,46 +27,13 @@ LEFT_OUT_META: Final = frozenset(
 )
 
 
-class MemoryMessages(BaseStorage):
-    """Messages that live as long as the request."""
-
-    def _get(self, *args: Any, **kwargs: Any) -> tuple[list[Message], bool]:
-        return [], True
-
-    def _store(self, messages: Sequence[Any], response: Any, *args: Any, **kwargs: Any) -> list[Any]:
-        return []
-
-
-class MemorySession(SessionBase):
-    """A session that is never saved; it starts empty."""
-
-    def exists(self, session_key: Any) -> bool:
-        return False
-
-    def create(self) -> None:
-        self.modified = True
-
-    def save(self, must_create: bool = False) -> None:
-        self.modified = True
-
-    def delete(self, session_key: Any = None) -> None:
-        self.modified = True
-
-    def load(self) -> dict[str, Any]:
-        return {}
-
-    @classmethod
-    def clear_expired(cls) -> None:
-        pass
-
-
 def changelist_entries(action: str, rows: Iterable[Any]) -> list[Pair]:
     """Return what the admin's list posts for an action on the rows."""
     selected = [(ACTION_CHECKBOX_NAME, str(row.pk)) for row in rows]
     return [("action", action), ("select_across", "0"), ("index", "0"), *selected]
 
 
-def changelist_request(request: MCPRequest, exposure: "ModelExposure", entries: Iterable[Pair]) -> MCPRequest:
+def changelist_request(request: MCPRequest, exposure: Exposure, entries: Iterable[Pair]) -> MCPRequest:
     """Return a request of the same caller that posts ``entries`` to the admin's list of the model.
 
     Its messages and its session are its own and are never stored. ``mcp`` is the same object, so that progress reaches
@@ -111,7 +70,7 @@ def changelist_request(request: MCPRequest, exposure: "ModelExposure", entries: 
     return made
 
 
-def _changelist_path(exposure: "ModelExposure", given: dict[str, Any]) -> str:
+def _changelist_path(exposure: Exposure, given: dict[str, Any]) -> str:
     """Return the path of the admin's list; below the same prefix as the endpoint, where it is mounted there."""
     admin = getattr(exposure, "model_admin", None)
     site = admin.admin_site.name if admin is not None else "admin"
@@ -119,20 +78,6 @@ def _changelist_path(exposure: "ModelExposure", given: dict[str, Any]) -> str:
         with suppress(NoReverseMatch):
             return reverse(f"{site}:{exposure.opts.app_label}_{exposure.opts.model_name}_changelist", kwargs=kwargs)
     return "/"
-
-
-def said(request: Any) -> list[dict[str, str]]:
-    """Return the messages that an action left on its request, without markup."""
-    messages = []
-    for message in request._messages:
-        text = str(message.message)
-        if isinstance(message.message, SafeString):
-            text = unescape(strip_tags(text))
-        # A secret that is shown this once is for the person, in the admin.
-        text = without_new_secrets(text)
-        # A project may have its own words for the levels, for its style sheets.
-        messages.append({"level": DEFAULT_TAGS.get(message.level, message.level_tag), "text": text})
-    return messages
 
 
 def has_failed(request: Any) -> bool:

@@ -6,14 +6,14 @@ from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import islice
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 from django.db.models import DateTimeField, Model
 
 from ..addresses import row_uri_pattern
 from ..conf import settings
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..costs import read_limits
 from ..exceptions import ToolError
 from ..expressions import is_moving, wording
@@ -26,8 +26,9 @@ from ..pagination import OrderKey, read_cursor, write_cursor
 from ..places import go_to
 from ..queries import COUNT_CAP, PageQuery, count_rows
 from ..relativedates import local_now, seen_from
+from ..results import ToolResult
+from ..schemas.jsonable import clean_text
 from ..schemas.values import FREE_OBJECT
-from ..serializers import clean_text
 from ..visibility import related_exposure
 from .arguments import (
     check_names,
@@ -40,12 +41,9 @@ from .arguments import (
     ordering_argument,
     search_argument,
 )
-from .base import RecordTool, ToolResult
+from .base import RecordTool
 from .filters import opening_hint
 from .keys import names_told
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["ALWAYS_LOAD", "QueryRecords", "page_payload", "read_query"]
 
@@ -72,7 +70,7 @@ def _purpose(query: PageQuery) -> str:
     return f"{query.exposure.label}:{digest}"
 
 
-def read_query(request: MCPRequest, exposure: "ModelExposure", arguments: Mapping[str, Any]) -> PageQuery:
+def read_query(request: MCPRequest, exposure: Exposure, arguments: Mapping[str, Any]) -> PageQuery:
     """Return the page that ``fields``, ``filters``, ``search``, ``ordering``, ``limit`` and ``cursor`` ask for.
 
     Raises:

@@ -3,21 +3,22 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 from django.db.models import Model
 
-from ..addresses import parse_uri, row_uri
+from ..addresses import download_url, parse_uri, row_uri
 from ..conf import settings
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..labels import label_of
 from ..pages import show_row
 from ..places import go_to
-from ..resources.files import download_url, is_file
+from ..results import ToolResult
 from ..rows import FoundRow, find_row
-from ..serializers import clean_text
+from ..schemas.jsonable import clean_text
+from ..serializers import is_file
 from ..tickets import MAX_AGE
 from ..visibility import columns_of, get_exposure, visible_fields
 from .arguments import (
@@ -29,7 +30,7 @@ from .arguments import (
     flag_argument,
     names_argument,
 )
-from .base import RecordTool, ToolResult
+from .base import RecordTool
 from .history import history_of
 from .inlinereading import read_inlines, show_inlines
 from .inlines import inlines_of
@@ -37,15 +38,12 @@ from .keys import key_meant
 from .query import NAMES
 from .versions import version_of
 
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
-
 __all__ = ["GetRecord", "full_record", "record_payload"]
 
 
 def record_payload(
     request: MCPRequest,
-    exposure: "ModelExposure",
+    exposure: Exposure,
     obj: Model,
     fields: Sequence[str] | None = None,
     labels: Mapping[str, str | None] = MappingProxyType({}),
@@ -81,7 +79,7 @@ def record_payload(
 
 def full_record(
     request: MCPRequest,
-    exposure: "ModelExposure",
+    exposure: Exposure,
     obj: Model,
     fields: Sequence[str] | None = None,
     labels: Mapping[str, str | None] = MappingProxyType({}),
@@ -153,7 +151,7 @@ class GetRecord(RecordTool):
             payload["history"] = history_of(request, exposure, found.row)
         return ToolResult(structured=payload)
 
-    def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple["ModelExposure", FoundRow]:
+    def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple[Exposure, FoundRow]:
         if given.get("uri") is not None:
             try:
                 address = parse_uri(given["uri"])
@@ -177,7 +175,7 @@ class GetRecord(RecordTool):
         return exposure, find_row(request, exposure, key)
 
 
-def _downloads(request: MCPRequest, exposure: "ModelExposure", payload: Mapping[str, Any]) -> dict[str, str]:
+def _downloads(request: MCPRequest, exposure: Exposure, payload: Mapping[str, Any]) -> dict[str, str]:
     """Return a URL for each file of the shown record, where there are such URLs."""
     links: dict[str, str] = {}
     for name, value in payload["fields"].items():
@@ -188,7 +186,7 @@ def _downloads(request: MCPRequest, exposure: "ModelExposure", payload: Mapping[
 
 
 def _chosen(
-    request: MCPRequest, exposure: "ModelExposure", row: Model, value: Any
+    request: MCPRequest, exposure: Exposure, row: Model, value: Any
 ) -> tuple[list[str] | None, list[str] | None]:
     """Return the fields and the inlines to show, None for all of them."""
     if value is None:

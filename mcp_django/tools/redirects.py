@@ -6,7 +6,7 @@ The addresses of pages are never passed on, and what the caller may not see is t
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from django.contrib.admin.utils import unquote
@@ -15,14 +15,11 @@ from django.urls import Resolver404, get_script_prefix, resolve
 
 from ..addresses import row_uri
 from ..conf import settings
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import NotFound
 from ..labels import label_of
 from ..serializers import render
 from ..visibility import get_row, visible_exposures
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["Destination", "destination", "own_view"]
 
@@ -81,7 +78,7 @@ def destination(request: MCPRequest, location: str) -> Destination:
     return Destination(ELSEWHERE)
 
 
-def _row(request: MCPRequest, exposure: "ModelExposure", pk: str) -> Destination:
+def _row(request: MCPRequest, exposure: Exposure, pk: str) -> Destination:
     try:
         row = get_row(request, exposure, pk)
     except NotFound:

@@ -8,7 +8,7 @@ Rows that a query picked are always shown before anything is done to them.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db import transaction
 from django.db.models import Model
@@ -22,26 +22,36 @@ from ..labels import label_of
 from ..places import go_to
 from ..protocol.content import Content, ResourceLink
 from ..questions import Answers, Question, answered_together
-from ..schemas import to_jsonable
+from ..results import ToolResult
+from ..schemas.jsonable import to_jsonable
 from ..schemas.steps import finished
 from ..signals import rows_changed
-from .base import ToolResult
-from .confirming import CHANGED, CONFIRM, MAX_LABELS, can_ask, confirm, listed, quoted, rows_question, settle
+from .actions import Action
+from .adminpage import said
+from .confirming import (
+    CHANGED,
+    CONFIRM,
+    MAX_LABELS,
+    answers_schema,
+    can_ask,
+    can_be_direct,
+    confirm,
+    listed,
+    quoted,
+    rows_question,
+    settle,
+)
 from .controls import Pair
-from .fallback import answers_schema, can_be_direct
 from .forms import error_lines
 from .history import has_history, log_action
-from .inputs import one_transaction, refusals
+from .inputs import as_object, one_transaction, refusals
 from .pageforms import page_entries, page_schema
 from .pagequestions import page_question
-from .posting import changelist_entries, changelist_request, has_failed, said
+from .posting import changelist_entries, changelist_request, has_failed
 from .redirects import own_view
 from .responses import Page, read_response
-from .selection import queryset_of, select_rows
+from .selection import EVERYTHING, queryset_of, select_rows
 from .touched import changes_of, read_stored
-
-if TYPE_CHECKING:
-    from .actions import Action
 
 __all__ = ["ActionCall"]
 
@@ -68,7 +78,7 @@ class ActionCall:
     """
 
     request: MCPRequest
-    action: "Action"
+    action: Action
     picked: Mapping[str, Any]
     arguments: Mapping[str, Any]
     form: Mapping[str, Any] = field(default_factory=dict)
@@ -76,6 +86,24 @@ class ActionCall:
     rows: Sequence[Model] = ()
     by_query: bool = False
     asked: Question | None = None
+
+    @classmethod
+    def of(
+        cls, request: MCPRequest, action: Action, arguments: Mapping[str, Any], own: Mapping[str, Any]
+    ) -> "ActionCall":
+        """Return the call of a tool whose ``arguments`` pick rows, fill in and confirm; ``own`` are the action's.
+
+        Raises:
+            ToolError: ``form`` is no object.
+        """
+        return cls(
+            request,
+            action,
+            picked={name: arguments.get(name) for name in EVERYTHING},
+            arguments=own,
+            form=as_object(arguments.get("form"), "form"),
+            confirm_token=arguments.get("confirm_token"),
+        )
 
     def run(self) -> ToolResult:
         """Run the action, or ask first.

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db import router
 from django.db.models import Model
@@ -12,7 +12,7 @@ from django.forms import all_valid
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..repairs import keep_stored
 from ..uploads import uploads_taken
@@ -29,15 +29,12 @@ from .listediting import ListedRow, listed_fields
 from .naming import NOT_SAVED, nameable, named_values
 from .serialsaving import save_with_serializer
 
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
-
 __all__ = ["NOT_SAVED", "check_values", "save_row"]
 
 
 def save_row(
     request: MCPRequest,
-    exposure: "ModelExposure",
+    exposure: Exposure,
     obj: Model | None,
     values: Mapping[str, Any],
     tool: str,
@@ -60,7 +57,7 @@ def save_row(
     return done
 
 
-def check_values(request: MCPRequest, exposure: "ModelExposure", obj: Model, values: Mapping[str, Any]) -> None:
+def check_values(request: MCPRequest, exposure: Exposure, obj: Model, values: Mapping[str, Any]) -> None:
     """Pass if the row's own page has the fields of ``values`` and takes each of them; nothing is saved.
 
     Raises:
@@ -99,7 +96,7 @@ class _Page:
     is_left_out: bool
 
 
-def _filled_page(request: MCPRequest, exposure: "ModelExposure", obj: Model | None, values: Mapping[str, Any]) -> _Page:
+def _filled_page(request: MCPRequest, exposure: Exposure, obj: Model | None, values: Mapping[str, Any]) -> _Page:
     change = obj is not None
     with as_page(request, "GET"):
         initial = None if change else exposure.get_changeform_initial_data(request)
@@ -123,7 +120,7 @@ def _filled_page(request: MCPRequest, exposure: "ModelExposure", obj: Model | No
 
 def _save_with_form(
     request: MCPRequest,
-    exposure: "ModelExposure",
+    exposure: Exposure,
     obj: Model | None,
     values: Mapping[str, Any],
     tool: str,
@@ -141,7 +138,7 @@ def _save_with_form(
 
 def _save_page(
     request: MCPRequest,
-    exposure: "ModelExposure",
+    exposure: Exposure,
     obj: Model | None,
     page: _Page,
     tool: str,
@@ -175,7 +172,7 @@ def _save_page(
     return saved, changed + [post.name for post, formset in posted if post.name and is_changed(formset)]
 
 
-def _inline_posts(request: MCPRequest, exposure: "ModelExposure", obj: Model | None, draft: Any) -> list[InlinePost]:
+def _inline_posts(request: MCPRequest, exposure: Exposure, obj: Model | None, draft: Any) -> list[InlinePost]:
     """Return what the page posts of its inlines, still to be filled."""
     pairs = exposure.get_formsets(request, draft.instance, obj is not None)
     shown = [admin for admin, _ in pairs if exposure.shows_inline(admin)]
@@ -184,7 +181,7 @@ def _inline_posts(request: MCPRequest, exposure: "ModelExposure", obj: Model | N
 
 
 def _posted(
-    request: MCPRequest, exposure: "ModelExposure", form: Any, posts: Sequence[InlinePost], change: bool
+    request: MCPRequest, exposure: Exposure, form: Any, posts: Sequence[InlinePost], change: bool
 ) -> list[tuple[InlinePost, Any]]:
     """Return the formsets that get what was posted."""
     pairs = zip(posts, exposure.get_formsets(request, form.instance, change), strict=True)

@@ -5,21 +5,18 @@ What a query finds is frozen at once: a tool works on exactly the rows that it h
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db.models import Model, QuerySet
 
 from ..conf import settings
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..queries import COUNT_CAP, narrowed
 from ..schemas.values import FREE_OBJECT
 from .arguments import RECORD_NOT_FOUND, filters_argument, flag_argument, search_argument
 from .inputs import as_pks, pick_rows, rows_by_key
 from .keys import named_rows
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["EVERYTHING", "QUERY", "Selection", "queryset_of", "select_rows"]
 
@@ -41,7 +38,7 @@ class Selection:
     by_query: bool
 
 
-def select_rows(request: MCPRequest, exposure: "ModelExposure", arguments: Mapping[str, Any]) -> Selection:
+def select_rows(request: MCPRequest, exposure: Exposure, arguments: Mapping[str, Any]) -> Selection:
     """Return the rows that ``pks``, or ``filters``, ``search`` and ``all`` pick, of those that the caller may see.
 
     Raises:
@@ -63,7 +60,7 @@ def select_rows(request: MCPRequest, exposure: "ModelExposure", arguments: Mappi
     return Selection(_found(request, exposure, arguments), by_query=True)
 
 
-def _found(request: MCPRequest, exposure: "ModelExposure", arguments: Mapping[str, Any]) -> list[Model]:
+def _found(request: MCPRequest, exposure: Exposure, arguments: Mapping[str, Any]) -> list[Model]:
     conditions = filters_argument(request, exposure, arguments.get("filters"))
     search = search_argument(request, exposure, arguments.get("search"))
     queryset = narrowed(request, exposure, conditions, search)
@@ -83,6 +80,6 @@ def _found(request: MCPRequest, exposure: "ModelExposure", arguments: Mapping[st
     return rows
 
 
-def queryset_of(request: MCPRequest, exposure: "ModelExposure", rows: Iterable[Model]) -> QuerySet[Any]:
+def queryset_of(request: MCPRequest, exposure: Exposure, rows: Iterable[Model]) -> QuerySet[Any]:
     """Return these rows as a queryset of the exposure's, as the admin gives it to an action."""
     return exposure.get_queryset(request).filter(pk__in=[row.pk for row in rows])

@@ -1,28 +1,25 @@
 """Saving a row through the serializer of its exposure."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db.models import Model
 from rest_framework.fields import FileField
 from rest_framework.relations import ManyRelatedField, PrimaryKeyRelatedField
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from .filevalues import read_file_value
 from .forms import linked_rows
 from .history import log_addition, log_change
 from .naming import NOT_SAVED, nameable, named_values
 
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
-
 __all__ = ["save_with_serializer"]
 
 
 def save_with_serializer(
-    request: MCPRequest, exposure: "ModelExposure", obj: Model | None, values: Mapping[str, Any], tool: str
+    request: MCPRequest, exposure: Exposure, obj: Model | None, values: Mapping[str, Any], tool: str
 ) -> tuple[Model, list[str]]:
     """Save the values through the exposure's serializer: see :func:`~.saving.save_row`."""
     assert exposure.serializer_class is not None

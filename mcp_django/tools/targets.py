@@ -2,19 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db.models import Case, F, Q, When
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..kinds import is_joinable, kind_of
 from ..serializers import Column, resolve_column
 from ..visibility import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
 from .arguments import alternatives
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["Target", "is_comparable", "is_countable", "is_groupable", "is_period", "is_summable", "target_of"]
 
@@ -40,7 +37,7 @@ class Target:
 class _Way:
     """A way through foreign keys: the fields, the exposure it leads to, and the rows on it that have to be visible."""
 
-    exposure: "ModelExposure"
+    exposure: Exposure
     names: tuple[str, ...] = ()
     visible: tuple[Q, ...] = ()
     narrowed: tuple[str, ...] = ()
@@ -73,7 +70,7 @@ def is_period(column: Column) -> bool:
 
 
 def target_of(
-    request: MCPRequest, exposure: "ModelExposure", text: str, usable: Callable[[Column], bool], *more: str
+    request: MCPRequest, exposure: Exposure, text: str, usable: Callable[[Column], bool], *more: str
 ) -> Target:
     """Return the column of a field, or of a path such as ``customer__country``, that is ``usable``.
 
@@ -95,7 +92,7 @@ def target_of(
     raise ToolError(f"{exposure.label} has no field {text[:60]!r} for this. {alternatives(text, [*known, *more])}")
 
 
-def _visible_column(request: MCPRequest, exposure: "ModelExposure", text: str) -> Column | None:
+def _visible_column(request: MCPRequest, exposure: Exposure, text: str) -> Column | None:
     name = visible_name(request, exposure, text)
     return resolve_column(exposure, name) if name is not None else None
 
@@ -105,7 +102,7 @@ def _is(way: _Way, name: str, usable: Callable[[Column], bool]) -> bool:
     return column is not None and usable(column)
 
 
-def _follow(request: MCPRequest, exposure: "ModelExposure", hops: Sequence[str]) -> _Way:
+def _follow(request: MCPRequest, exposure: Exposure, hops: Sequence[str]) -> _Way:
     """Return the way as far as the caller can follow it."""
     way = _Way(exposure)
     for hop in hops[:MAX_HOPS]:

@@ -5,7 +5,7 @@ queryset, by other instances or by SQL of its own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db import router
 from django.db.models import Model
@@ -13,16 +13,13 @@ from django.utils.text import capfirst
 from django.utils.translation import override
 
 from ..columns import iso_text
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..kinds import choices_of
 from ..queries import chunks
 from ..repairs import is_unreadable
+from ..schemas.jsonable import clean_text
 from ..sensitive import is_sensitive
-from ..serializers import clean_text
 from ..visibility import visible_fields
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["Stored", "changes_of", "read_stored"]
 
@@ -70,7 +67,7 @@ def _read_links(field: Any, using: str, keys: Sequence[Any], found: Mapping[Any,
 
 
 def changes_of(
-    request: MCPRequest, exposure: "ModelExposure", rows: Sequence[Model], before: Stored | None
+    request: MCPRequest, exposure: Exposure, rows: Sequence[Model], before: Stored | None
 ) -> Iterator[tuple[Model, list[str]]]:
     """Yield each row that differs from ``before``, with what differs: ``Status: paid → shipped``.
 

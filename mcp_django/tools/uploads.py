@@ -1,20 +1,18 @@
 """``create_upload``: a URL for the bytes of a file that is too long for a call, or that the model cannot read."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import FileField
 
 from ..conf import settings
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
+from ..results import ToolResult
 from ..tickets import MAX_AGE, can_link, ticket_url
 from ..uploads import name_of_upload, new_handle, upload_storage
 from ..visibility import visible_exposures
 from .arguments import check_names
-from .base import WRITE, Tool, ToolResult
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
+from .base import WRITE, Tool
 
 __all__ = ["UPLOADS", "CreateUpload"]
 
@@ -58,7 +56,7 @@ class CreateUpload(Tool):
         return ToolResult(structured=result)
 
 
-def _takes_files(request: MCPRequest, exposure: "ModelExposure") -> bool:
+def _takes_files(request: MCPRequest, exposure: Exposure) -> bool:
     inlines = getattr(getattr(exposure, "model_admin", None), "inlines", ())
     models = [exposure.model, *(inline.model for inline in inlines)]
     if not any(isinstance(field, FileField) for model in models for field in model._meta.concrete_fields):

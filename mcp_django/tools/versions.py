@@ -8,23 +8,20 @@ import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ValidationError
 from django.db.models import Model
 from django.utils.crypto import constant_time_compare, salted_hmac
 
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..relations import related_lists
 from ..repairs import LOST
 from ..serializers import Column, pk_text
 from ..visibility import columns_of, visible_fields
 from .inlinereading import InlineRows, read_inlines
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["check_version", "version_of"]
 
@@ -38,7 +35,7 @@ CHANGED: Final = (
 
 def version_of(
     request: MCPRequest,
-    exposure: "ModelExposure",
+    exposure: Exposure,
     row: Model,
     inlines: Sequence[InlineRows],
     *,
@@ -92,7 +89,7 @@ def _plain(value: Any) -> str:
     return bytes(value).hex() if isinstance(value, (bytes, bytearray, memoryview)) else str(value)
 
 
-def check_version(request: MCPRequest, exposure: "ModelExposure", row: Model, version: Any) -> None:
+def check_version(request: MCPRequest, exposure: Exposure, row: Model, version: Any) -> None:
     """Compare a version that the caller gives with that of the row, which should be locked.
 
     Raises:

@@ -7,24 +7,25 @@ changed. A row that is changed or deleted is locked first, where the database ca
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db import connections, router
 from django.db.models import Model
 
 from ..conf import settings
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..elicitation import issue, redeem
 from ..exceptions import NotFound, ToolError
 from ..labels import label_of
 from ..places import PageName, go_to
+from ..results import ToolResult
 from ..rows import find_row, whole_row
 from ..schemas.values import FREE_OBJECT
 from ..serializers import pk_text, render
 from ..visibility import get_exposure, on_list, visible_exposures
 from .adminpage import as_page
 from .arguments import RECORD_NOT_FOUND, exposure_argument
-from .base import IDEMPOTENCY_KEY, WRITE, Tool, ToolResult
+from .base import IDEMPOTENCY_KEY, WRITE, Tool
 from .bulk import delete_rows, picks_many, update_rows
 from .confirming import can_ask, confirm, quoted
 from .constraints import broken_constraint
@@ -37,9 +38,6 @@ from .record import full_record
 from .saving import save_row
 from .selection import QUERY
 from .versions import check_version
-
-if TYPE_CHECKING:
-    from ..exposures import ModelExposure
 
 __all__ = ["CreateRecord", "DeleteRecord", "UpdateRecord"]
 
@@ -98,19 +96,19 @@ class WriteTool(Tool):
             for exposure in visible_exposures(request)
         )
 
-    def allows(self, request: MCPRequest, exposure: "ModelExposure", *obj: Model) -> bool:
+    def allows(self, request: MCPRequest, exposure: Exposure, *obj: Model) -> bool:
         """Return whether the caller has the permission for the model, or for a row of it."""
         check: Callable[..., bool] = getattr(exposure, f"has_{self.permission}_permission")
         return check(request, *obj)
 
-    def check_allowed(self, request: MCPRequest, exposure: "ModelExposure", *obj: Model) -> None:
+    def check_allowed(self, request: MCPRequest, exposure: Exposure, *obj: Model) -> None:
         """Raise ``ToolError`` unless the caller has the permission."""
         if not self.allows(request, exposure, *obj):
             what = "this row" if obj else "rows"
             raise ToolError(f"You may view but not {self.permission} {what} of {exposure.label}. Nothing was changed.")
 
 
-def _locked_row(request: MCPRequest, exposure: "ModelExposure", page: PageName, pk: Any) -> Model:
+def _locked_row(request: MCPRequest, exposure: Exposure, page: PageName, pk: Any) -> Model:
     """Return the row as it is now, and as it stays until the transaction ends; the request is on its page then."""
     go_to(request, exposure, page, pk)
     try:
@@ -132,7 +130,7 @@ def _locked_row(request: MCPRequest, exposure: "ModelExposure", page: PageName, 
 
 def _saved_payload(
     request: MCPRequest,
-    exposure: "ModelExposure",
+    exposure: Exposure,
     saved: Model,
     head: dict[str, Any],
     messages: list[dict[str, str]],

@@ -6,7 +6,7 @@ session is looked up before the message is read: it knows the revision and the c
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from asgiref.sync import async_to_sync
 
@@ -18,24 +18,20 @@ from ..methods.base import Asked, Later, Listen
 from ..permissions import load_permissions
 from ..protocol.eras import Call
 from ..protocol.errors import InvalidRequest, ProtocolError
-from ..protocol.http import LAST_EVENT_HEADER, SESSION_HEADER, Response
+from ..protocol.http import EVENTS, LAST_EVENT_HEADER, SESSION_HEADER, Response
 from ..protocol.inbound import LEGACY_ERA, Batch, Rejected, classify
 from ..protocol.messages import ClientResponse, encode, error_response
 from ..protocol.modern import VERSION_HEADER
 from ..protocol.sse import parse_event_id
 from ..protocol.versions import MODERN
-from ..server import Reply, resume, resume_async, serve
+from ..server import Reply, rejection, resume, resume_async, serve
 from ..sessions import ClientSession, find_session, open_session, topic
 from ..streams import Resumption, answer_question, cancel, owns
 from ..threads import Handover, LaneName
+from .exchange import Exchange
 from .limits import count_call
 
-if TYPE_CHECKING:
-    from .exchange import Exchange
-
 __all__ = [
-    "EVENTS",
-    "JSON",
     "Batched",
     "Changes",
     "Following",
@@ -43,11 +39,11 @@ __all__ = [
     "Outcome",
     "Pending",
     "Resumed",
+    "answer",
     "begin",
     "conclude",
     "enter_session",
     "lane_of",
-    "rejection",
     "rerun",
     "run_batch",
     "take_delete",
@@ -58,8 +54,6 @@ __all__ = [
 
 logger = logging.getLogger("mcp_django")
 
-JSON: Final = "application/json"
-EVENTS: Final = "text/event-stream"
 SESSION: Final = SESSION_HEADER.lower()
 LAST_EVENT: Final = LAST_EVENT_HEADER.lower()
 # Methods whose work is the project's rows and functions.
@@ -120,16 +114,22 @@ class Batched:
 Outcome = Response | Pending | Listening | Changes | Following | Resumed | Batched
 
 
-def rejection(rejected: Rejected) -> Reply:
-    """Return the reply to a message that is no call."""
-    body = encode(error_response(rejected.id, rejected.error, modern=rejected.era.modern))
-    return Reply(body, rejected.era.status(rejected.error))
+def answer(exchange: Exchange, body: bytes) -> Outcome | Handover[Outcome]:
+    """Authenticate, read the message, run it: the whole answer, or what has to be done elsewhere first."""
+    exchange.body = body
+    return exchange.guarded(lambda: _answer(exchange, body))
+
+
+def _answer(exchange: Exchange, body: bytes) -> Outcome | Handover[Outcome]:
+    exchange.admit()
+    take = {"POST": take_post, "GET": take_get, "DELETE": take_delete}.get(exchange.request.method or "")
+    return exchange.not_allowed() if take is None else take(exchange, body)
 
 
 # Sessions
 
 
-def _session_id(exchange: "Exchange") -> str | None:
+def _session_id(exchange: Exchange) -> str | None:
     if not settings.SESSIONS or not exchange.can_stream or exchange.header(VERSION_HEADER) in MODERN:
         return None
     values = exchange.headers.get(SESSION)
@@ -137,7 +137,7 @@ def _session_id(exchange: "Exchange") -> str | None:
     return ",".join(values) if values else None
 
 
-def enter_session(exchange: "Exchange", text: str | None) -> Response | None:
+def enter_session(exchange: Exchange, text: str | None) -> Response | None:
     """Find the session of this id, if one is named; return the refusal when this caller has none of that id."""
     if text is None:
         return None
@@ -152,7 +152,7 @@ def enter_session(exchange: "Exchange", text: str | None) -> Response | None:
 # POST
 
 
-def take_post(exchange: "Exchange", body: bytes) -> Outcome | Handover[Outcome]:
+def take_post(exchange: Exchange, body: bytes) -> Outcome | Handover[Outcome]:
     """Take a message of the client."""
     refusal = exchange.check_types() or enter_session(exchange, _session_id(exchange))
     if refusal is not None:
@@ -170,13 +170,13 @@ def take_post(exchange: "Exchange", body: bytes) -> Outcome | Handover[Outcome]:
             return Batched(message)
 
 
-def _take_response(exchange: "Exchange", response: ClientResponse) -> Outcome:
+def _take_response(exchange: Exchange, response: ClientResponse) -> Outcome:
     assert exchange.session is not None
     resumption = answer_question(exchange.session, response)
     return Response(202) if resumption is None else Resumed(resumption)
 
 
-def _take_call(exchange: "Exchange", call: Call, message: bytes) -> Outcome | Handover[Outcome]:
+def _take_call(exchange: Exchange, call: Call, message: bytes) -> Outcome | Handover[Outcome]:
     if call.id is None:
         take_notification(exchange, call)
         return Response(202)
@@ -192,7 +192,7 @@ def lane_of(method: str) -> LaneName:
     return "queries" if method in QUERYING else "reads"
 
 
-def _run_call(exchange: "Exchange", call: Call, message: bytes) -> Outcome:
+def _run_call(exchange: Exchange, call: Call, message: bytes) -> Outcome:
     try:
         outcome = begin(exchange.request, call)
     except InsufficientScope as error:
@@ -207,13 +207,13 @@ def _run_call(exchange: "Exchange", call: Call, message: bytes) -> Outcome:
     return Pending(call, outcome, message)
 
 
-def _cannot_listen(exchange: "Exchange", call: Call) -> Response:
+def _cannot_listen(exchange: Exchange, call: Call) -> Response:
     if exchange.can_stream:
         return exchange.not_acceptable(EVENTS)
     return exchange.refuse(406, f"{call.method} is answered with {EVENTS}, which this server cannot send", NEEDS_ASGI)
 
 
-def take_notification(exchange: "Exchange", call: Call) -> None:
+def take_notification(exchange: Exchange, call: Call) -> None:
     """Take what needs no answer: that the client has given up a call of its session."""
     session, request_id = exchange.session, call.params.get("requestId")
     if call.method == "notifications/cancelled" and session is not None and isinstance(request_id, (str, int)):
@@ -222,7 +222,7 @@ def take_notification(exchange: "Exchange", call: Call) -> None:
         hub.publish(topic(session.id), {"cancelled": request_id})
 
 
-def _with_session(exchange: "Exchange", call: Call, response: Response) -> Response:
+def _with_session(exchange: Exchange, call: Call, response: Response) -> Response:
     if call.method != "initialize" or not settings.SESSIONS or not exchange.can_stream:
         return response
     headers = {**response.headers, SESSION_HEADER: open_session(exchange.request, call)}
@@ -248,7 +248,7 @@ def begin(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
     return serve(request, call)
 
 
-def rerun(exchange: "Exchange", resumption: Resumption) -> tuple[Call, Reply | Later | Asked]:
+def rerun(exchange: Exchange, resumption: Resumption) -> tuple[Call, Reply | Later | Asked]:
     """Run a call again with the answers to its questions, by the authority of the request that brought the last one."""
     call = classify(resumption.call, {VERSION_HEADER: [resumption.version]}, session=exchange.session)
     assert isinstance(call, Call)
@@ -272,7 +272,7 @@ def conclude(request: MCPRequest, call: Call, later: Later) -> Reply:
     return outcome
 
 
-def run_batch(exchange: "Exchange", batch: Batch) -> tuple[Response, list[Resumption]]:
+def run_batch(exchange: Exchange, batch: Batch) -> tuple[Response, list[Resumption]]:
     """Run the messages of a batch one after the other (2025-03-26).
 
     Returns the answer, which has one member for each request, and the calls that go on by the answers in it.
@@ -293,7 +293,7 @@ def run_batch(exchange: "Exchange", batch: Batch) -> tuple[Response, list[Resump
     return exchange.respond(Reply(b"[" + b",".join(bodies) + b"]")), resumptions
 
 
-def _run_member(exchange: "Exchange", item: Call | Rejected) -> Reply | None:
+def _run_member(exchange: Exchange, item: Call | Rejected) -> Reply | None:
     if isinstance(item, Rejected):
         return rejection(item)
     if item.id is None:
@@ -314,7 +314,7 @@ def _as_reply(outcome: Reply | Asked | Listen) -> Reply:
 # GET and DELETE
 
 
-def take_get(exchange: "Exchange", body: bytes) -> Outcome:
+def take_get(exchange: Exchange, body: bytes) -> Outcome:
     """Open the session's stream of changes, or go on with the stream of a call (``Last-Event-ID``)."""
     if not exchange.can_stream:
         return exchange.not_allowed("This server cannot stream", NEEDS_ASGI)
@@ -335,7 +335,7 @@ def take_get(exchange: "Exchange", body: bytes) -> Outcome:
     return Following(*event, exchange.session.version)
 
 
-def _check_version(exchange: "Exchange") -> None:
+def _check_version(exchange: Exchange) -> None:
     """Refuse a revision that is none, which has no message that could say so."""
     try:
         LEGACY_ERA.version(exchange.headers, exchange.session)
@@ -343,7 +343,7 @@ def _check_version(exchange: "Exchange") -> None:
         raise Rejected(error, LEGACY_ERA, None) from None
 
 
-def take_delete(exchange: "Exchange", body: bytes) -> Outcome:
+def take_delete(exchange: Exchange, body: bytes) -> Outcome:
     """End the session."""
     refusal = enter_session(exchange, _session_id(exchange))
     if refusal is not None or exchange.session is None:

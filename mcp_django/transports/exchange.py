@@ -1,7 +1,7 @@
 """One HTTP request and its answer, without I/O of its own: what every road of the transport does, in one order.
 
-:meth:`Exchange.front_door` needs no body and no database; :meth:`Exchange.answer` runs in a worker thread, and what the
-request is about is :mod:`~mcp_django.transports.dispatch`'s.
+:meth:`Exchange.front_door` needs no body and no database. What a request is about, which is found out in a worker
+thread, is :mod:`~mcp_django.transports.dispatch`'s.
 The order is the one clients rely on (a probe without a token is told how to get one, whatever its method or version):
 host, origin, size; then the token; then method, content type, and the message itself.
 """
@@ -30,18 +30,17 @@ from ..oauth.text import plain
 from ..oauth.usage import note_use
 from ..protocol.eras import Call
 from ..protocol.errors import InternalError, InvalidRequest, ProtocolError
-from ..protocol.http import Response, accepts, allowed_methods, body_length, is_json, origin_allowed
+from ..protocol.http import EVENTS, JSON, Response, accepts, allowed_methods, body_length, is_json, origin_allowed
 from ..protocol.inbound import Rejected
 from ..protocol.messages import Id, decode, encode, error_response, readable_id
 from ..protocol.modern import VERSION_HEADER
 from ..rates import caller_of
-from ..server import Reply
+from ..server import Reply, rejection
 from ..sessions import ClientSession
 from ..signin import restore
 from ..sites import MCPSite
-from ..threads import BUSY, Busy, Handover, renew_connections
+from ..threads import BUSY, Busy, renew_connections
 from ..uploads import upload_storage
-from .dispatch import EVENTS, JSON, Outcome, rejection, take_delete, take_get, take_post
 from .limits import LimitExceeded, body_room, concurrent, count_call, streaming
 from .pages import endpoint_page, error_page, wants_page
 from .refusals import (
@@ -99,7 +98,8 @@ class Exchange:
         self.began = time.monotonic()
         self._places = ExitStack()
         self._is_admitted = False
-        self._body = b""
+        # As far as it has been read.
+        self.body = b""
 
     def header(self, name: str) -> str | None:
         """Return the value of a header, None when it is absent or given more than once."""
@@ -229,10 +229,10 @@ class Exchange:
 
     def _identifier(self) -> Id | None:
         """Return the id of the request that is refused, if it was read: some clients show no error without it."""
-        if len(self._body) > SHORT_BODY:
+        if len(self.body) > SHORT_BODY:
             return None
         try:
-            return readable_id(decode(self._body))
+            return readable_id(decode(self.body))
         except ProtocolError:
             return None
 
@@ -255,18 +255,6 @@ class Exchange:
         length = self.header("content-length")
         self._places.enter_context(body_room(self.caller, settings.MAX_BODY_BYTES if length is None else int(length)))
         return self.check_types()
-
-    def answer(self, body: bytes) -> Outcome | Handover[Outcome]:
-        """Authenticate, read the message, run it: the whole answer, or what has to be done elsewhere first."""
-        self._body = body
-        return self.guarded(lambda: self._answer(body))
-
-    def _answer(self, body: bytes) -> Outcome | Handover[Outcome]:
-        self.admit()
-        take = {"POST": take_post, "GET": take_get, "DELETE": take_delete}.get(self.request.method or "")
-        if take is None:
-            return self.not_allowed()
-        return take(self, body)
 
     def admit(self) -> None:
         """Find out who calls, once, and give the caller a place.

@@ -14,7 +14,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import FileResponse, HttpRequest, HttpResponseBase, UnreadablePostError
 from django.urls import URLPattern, re_path
 
-from ..addresses import Address
+from ..addresses import DOWNLOADS, Address
 from ..conf import settings
 from ..context import MCPRequest
 from ..costs import read_limits
@@ -23,7 +23,7 @@ from ..methods.base import log_failure
 from ..oauth.scopes import READ, WRITE
 from ..protocol.http import body_length
 from ..rates import caller_of, hit
-from ..resources.files import DOWNLOADS, file_type, find_file, open_file
+from ..resources.files import file_type, find_file, open_file
 from ..sites import MCPSite
 from ..tickets import TICKET
 from ..tools.uploads import UPLOADS, CreateUpload

@@ -92,7 +92,7 @@ class MCPConsumer(AsyncConsumer):
 
     def answer(self, body: bytes) -> Any:
         """Return what the message in the body comes to, or the rest of the work; called in a thread."""
-        return self.exchange.answer(body)
+        return dispatch.answer(self.exchange, body)
 
     async def read(self, body: bytes) -> Any:
         """Return what the message in the body comes to; the wait ends with the client's or with the call's time."""

@@ -23,12 +23,12 @@ from ..protocol.errors import InvalidRequest
 from ..protocol.http import Response
 from ..protocol.inbound import Rejected, classify
 from ..protocol.messages import encode, error_response, notification
-from ..server import Reply
+from ..server import Reply, rejection
 from ..sessions import ClientSession
 from ..sites import MCPSite
 from ..threads import Handover, in_thread
 from .changes import LISTS, Mailbox
-from .dispatch import begin, enter_session, lane_of, rejection, take_notification
+from .dispatch import begin, enter_session, lane_of, take_notification
 from .exchange import Exchange
 from .http import MCPConsumer
 from .logged import LoggedCall, Tail

@@ -2,18 +2,29 @@
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from django.conf import settings as django_settings
 from django.http import HttpRequest, QueryDict
 from django.utils.datastructures import MultiValueDict
 
-from ..context import MCPContext, MCPRequest
+from ..conf import settings
+from ..context import MCPContext, MCPRequest, Registry
 from ..protocol.headers import PARAM_PREFIX
-from ..sites import MCPSite
 
-__all__ = ["build_request", "headers_of", "middleware_attributes", "scope_from_wsgi", "split_path"]
+__all__ = [
+    "RESOURCE",
+    "build_request",
+    "headers_of",
+    "local_request",
+    "middleware_attributes",
+    "scope_from_wsgi",
+    "split_path",
+]
 
+# What stands where HTTP has the URL of the endpoint: no token is for it, and no cursor of another transport fits it.
+RESOURCE: Final = "stdio:"
 # Never given to hooks: no cookie is authority here, and the token belongs to the authenticator alone.
 DROPPED = frozenset({"cookie", "cookie2"})
 # What Django or its middleware puts on a request that is authority or belongs to that request alone.
@@ -93,7 +104,7 @@ def split_path(scope: Mapping[str, Any]) -> tuple[str, str]:
     return prefix, path or "/"
 
 
-def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], site: MCPSite) -> MCPRequest:
+def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], site: Registry) -> MCPRequest:
     """Return the request of one call; ``user`` and the rest of ``mcp`` are filled in as they become known."""
     request = EmptyRequest()
     request.method = scope["method"]
@@ -118,6 +129,21 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
     request.connection_scheme = scope.get("scheme", "http")
     mirrored = {name: values for name, values in headers.items() if name.startswith(PARAM_PREFIX)}
     request.mcp = MCPContext(site=site, param_headers=mirrored)
+    return request
+
+
+def local_request(site: Registry) -> MCPRequest:
+    """Return the request of a call that came over no network, without its user.
+
+    It seems to come to the project's own address.
+    """
+    base = urlsplit(settings.BASE_URL or "http://localhost")
+    scheme, host = base.scheme or "http", base.hostname or "localhost"
+    port = base.port or (443 if scheme == "https" else 80)
+    scope = {"type": "http", "method": "POST", "path": "/", "root_path": "", "scheme": scheme, "server": (host, port)}
+    request = build_request(scope, {}, site)
+    request.META["HTTP_HOST"] = base.netloc or host
+    request.mcp.resource, request.mcp.param_headers = RESOURCE, None
     return request
 
 

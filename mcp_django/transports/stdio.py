@@ -11,7 +11,6 @@ import itertools
 import signal
 from collections.abc import Iterable
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -25,20 +24,18 @@ from ..protocol.eras import Call
 from ..protocol.errors import InvalidRequest, ProtocolError
 from ..protocol.inbound import LEGACY_ERA, Batch, Rejected, classify
 from ..protocol.messages import ClientResponse, Id, decode, encode, error_response, notification
-from ..signin import restore
+from ..server import rejection
+from ..signin import act_as
 from ..sites import MCPSite
 from ..threads import in_thread
 from .changes import Mailbox
-from .dispatch import rejection
 from .limits import LimitExceeded, concurrent
 from .pipes import Input, LineTooLong, Output
-from .request import build_request
+from .request import local_request
 from .stdiocall import MemorySession, StdioCall, relay
 
-__all__ = ["RESOURCE", "StdioServer"]
+__all__ = ["StdioServer"]
 
-# What stands where HTTP has the URL of the endpoint: no token is for it, and no cursor of another transport fits it.
-RESOURCE: Final = "stdio:"
 # Seconds that calls have to end when the client is gone, then streams, then what is left to be written. Clients wait
 # two seconds before they use force.
 CALLS_END: Final = 1.0
@@ -60,7 +57,6 @@ class StdioServer:
         self.descriptors = streams
         self.session: MemorySession | None = None
         self.output: Output
-        self._scope = _scope()
         self._calls: dict[Id, tuple[StdioCall, asyncio.Task[bytes | None]]] = {}
         self._questions: dict[Id, asyncio.Future[ClientResponse]] = {}
         self._numbers = itertools.count(1)
@@ -102,10 +98,7 @@ class StdioServer:
 
     def new_request(self) -> MCPRequest:
         """Return the request of a call, without its user."""
-        request = build_request(self._scope, {}, self.site)
-        request.META["HTTP_HOST"] = self._scope["host"]
-        request.mcp.resource, request.mcp.param_headers = RESOURCE, None
-        return request
+        return local_request(self.site)
 
     def authorize(self, request: MCPRequest) -> None:
         """Give the request its user and what the user may do now; in a worker thread.
@@ -116,10 +109,7 @@ class StdioServer:
         user = get_user_model()._default_manager.filter(pk=self.user_pk).first()
         if user is None or not user.is_active:
             raise AuthenticationFailed(invalid=True)
-        request.user = user
-        request.auth = None  # type: ignore[attr-defined]
-        request.mcp.scopes = self.scopes
-        restore(request)
+        act_as(request, user, self.scopes)
 
     def expect_response(self) -> tuple[Id, "asyncio.Future[ClientResponse]"]:
         """Return an id for a request to the client, and what will be its response."""
@@ -320,15 +310,6 @@ async def _wait(tasks: Iterable[Any], timeout: float) -> None:
     waiting = list(tasks)
     if waiting:
         await asyncio.wait(waiting, timeout=timeout)
-
-
-def _scope() -> dict[str, Any]:
-    """Return an ASGI scope for the requests that hooks get: they seem to come to the project's own address."""
-    base = urlsplit(settings.BASE_URL or "http://localhost")
-    scheme, host = base.scheme or "http", base.hostname or "localhost"
-    port = base.port or (443 if scheme == "https" else 80)
-    scope = {"type": "http", "method": "POST", "path": "/", "root_path": "", "headers": []}
-    return scope | {"scheme": scheme, "server": (host, port), "client": None, "host": base.netloc or host}
 
 
 def _wants_answer(line: bytes) -> bool:

@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from ..conf import settings
 from ..context import MCPRequest
@@ -26,10 +26,7 @@ from .changes import DELIVER_EVERY, LISTS, Mailbox
 from .direct import perform, timed_out
 from .dispatch import begin, lane_of
 from .limits import LimitExceeded, concurrent, count_call, streaming
-
-if TYPE_CHECKING:
-    from .pipes import Output
-    from .stdio import StdioServer
+from .pipes import Output
 
 __all__ = ["MemorySession", "StdioCall", "relay"]
 
@@ -85,7 +82,7 @@ class MemorySession:
             self._subscription = None
 
 
-async def relay(output: "Output", mailbox: Mailbox, render: Callable[[str, Mapping[str, Any]], Any]) -> None:
+async def relay(output: Output, mailbox: Mailbox, render: Callable[[str, Mapping[str, Any]], Any]) -> None:
     """Send what changes, until the mailbox says that it is over."""
     while not mailbox.ended:
         await mailbox.wake.wait()
@@ -97,10 +94,23 @@ async def relay(output: "Output", mailbox: Mailbox, render: Callable[[str, Mappi
         await asyncio.sleep(0 if mailbox.ended else DELIVER_EVERY)
 
 
+class Server(Protocol):
+    """The server that a call belongs to: see :class:`~mcp_django.transports.stdio.StdioServer`."""
+
+    caller: str
+    output: Output
+    session: MemorySession | None
+
+    def new_request(self) -> MCPRequest: ...
+    def authorize(self, request: MCPRequest) -> None: ...
+    def expect_response(self) -> "tuple[Id, asyncio.Future[ClientResponse]]": ...
+    def forget_questions(self, identifiers: Iterable[Id]) -> None: ...
+
+
 class StdioCall:
     """One call. ``has_place`` says that it runs within something that holds the caller's place among calls."""
 
-    def __init__(self, server: "StdioServer", call: Call, *, has_place: bool = False) -> None:
+    def __init__(self, server: Server, call: Call, *, has_place: bool = False) -> None:
         self.server, self.call, self.has_place = server, call, has_place
         self.request: MCPRequest = server.new_request()
         self.session = None if call.era.modern else server.session

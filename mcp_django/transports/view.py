@@ -22,7 +22,7 @@ from ..sites import MCPSite
 from ..threads import run_through
 from . import legacy_sse
 from .connection import LARGE, WRITE_TIMEOUT, cut_off
-from .dispatch import Batched, Pending, conclude, run_batch
+from .dispatch import Batched, Pending, answer, conclude, run_batch
 from .exchange import DJANGOS_REQUEST, Exchange
 from .files import file_urls
 from .http import as_application
@@ -215,7 +215,7 @@ def answer_wsgi(site: MCPSite, request: HttpRequest, attributes: Mapping[str, An
 
 
 def _whole(exchange: Exchange, body: bytes) -> Response:
-    outcome = run_through(lambda: exchange.answer(body))
+    outcome = run_through(lambda: answer(exchange, body))
     if isinstance(outcome, Pending):
         call, later = outcome.call, outcome.work
         assert isinstance(later, Later)

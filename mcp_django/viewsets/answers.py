@@ -9,8 +9,8 @@ from django.http import HttpResponseBase
 
 from ..conf import settings
 from ..exceptions import ToolError
+from ..results import ToolResult
 from ..schemas.jsonable import to_jsonable
-from ..tools.base import ToolResult
 from ..tools.responses import read_response
 from .fitting import fitting
 from .inputs import Inputs

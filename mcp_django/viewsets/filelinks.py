@@ -11,10 +11,9 @@ from django.db.models.fields.files import FieldFile
 from rest_framework.serializers import BaseSerializer, FileField, ListSerializer
 from rest_framework.utils.serializer_helpers import ReturnDict, ReturnList
 
-from ..addresses import Address, row_uri
+from ..addresses import Address, download_url, row_uri
 from ..context import MCPRequest
-from ..resources.files import download_url, is_file
-from ..serializers import pk_text
+from ..serializers import is_file, pk_text
 from ..visibility import related_to, visible_fields
 
 __all__ = ["link_files"]

@@ -5,7 +5,7 @@ from typing import Any, Final
 import orjson
 
 from ..exceptions import ToolError
-from ..serializers import clean_text
+from ..schemas.jsonable import clean_text
 from .routes import Route
 
 __all__ = ["fitting"]

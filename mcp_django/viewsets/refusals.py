@@ -9,7 +9,7 @@ from django.http import HttpResponseBase, StreamingHttpResponse
 from rest_framework.settings import api_settings
 
 from ..exceptions import NotFound, ToolError
-from ..serializers import clean_text
+from ..schemas.jsonable import clean_text
 from .routes import Route
 
 __all__ = ["ELSEWHERE", "is_json", "refuse", "render"]

@@ -11,7 +11,8 @@ from django.http import QueryDict
 from django.urls import ResolverMatch, get_script_prefix
 
 from ..context import MCPRequest
-from ..tools.posting import LEFT_OUT, LEFT_OUT_META, MemoryMessages, MemorySession
+from ..tools.adminpage import MemoryMessages, MemorySession
+from ..tools.posting import LEFT_OUT, LEFT_OUT_META
 from .routes import Route
 
 __all__ = ["RestRequest", "rest_request"]

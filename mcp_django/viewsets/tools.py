@@ -10,8 +10,10 @@ import orjson
 from ..conf import settings
 from ..context import MCPRequest
 from ..elicitation import issue, redeem
-from ..serializers import clean_text
-from ..tools.base import READ, WRITE, Tool, ToolResult
+from ..results import ToolResult
+from ..schemas.jsonable import clean_text
+from ..tools.arguments import IGNORED
+from ..tools.base import READ, WRITE, Tool
 from ..tools.confirming import can_ask, confirm, one_line
 from .answers import read_answer
 from .inputs import Inputs, check_unicode, inputs_of, path_arguments
@@ -91,7 +93,7 @@ class ViewSetTool(Tool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""
-        given = {name: value for name, value in arguments.items() if name not in self.ignored_arguments}
+        given = {name: value for name, value in arguments.items() if name not in IGNORED}
         if given.get("confirm_token") == "":
             del given["confirm_token"]
         check_unicode(given)

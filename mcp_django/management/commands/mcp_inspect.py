@@ -10,13 +10,13 @@ from django.db.models import Model
 from oauth2_provider.settings import oauth2_settings
 
 from ...conf import settings
-from ...context import MCPRequest
-from ...exposures import ModelExposure
+from ...context import Exposure, MCPRequest
 from ...oauth.scopes import HIERARCHY
 from ...sites import MCPSite, is_open
+from ...tools.actions import caller_actions
 from ...tools.overviews import may_words
 from ...transports.local import LocalClient, Refused
-from ...visibility import caller_actions, is_sensitive, related_exposure, visible_exposures, visible_fields
+from ...visibility import is_sensitive, related_exposure, visible_exposures, visible_fields
 from ..accounts import find_scopes, find_site, find_user
 
 # Characters of JSON to a token, about, with the tokenizers of today.
@@ -86,7 +86,7 @@ class Command(BaseCommand):
         for model in hidden:
             self.left_out(model._meta.label_lower, model_reason(request, model))
 
-    def show_model(self, request: MCPRequest, exposure: ModelExposure) -> None:
+    def show_model(self, request: MCPRequest, exposure: Exposure) -> None:
         """Print one model."""
         allowed = may_words(request, exposure).split()
         words = ", ".join(allowed) if len(allowed) > 1 else "view only"
@@ -141,7 +141,7 @@ def model_reason(request: MCPRequest, model: type[Model]) -> str:
     return "AUTO_REGISTER is off, or it was unregistered"
 
 
-def hidden_fields(request: MCPRequest, exposure: ModelExposure, visible: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def hidden_fields(request: MCPRequest, exposure: Exposure, visible: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield the fields of the model's table and its many-to-many fields that the caller does not see, with why."""
     declared = set(exposure.get_fields(request))
     for field in (*exposure.opts.concrete_fields, *exposure.opts.many_to_many):

@@ -1,0 +1,112 @@
+"""What a model would reach as the user who is signed in: told by the consent page, and by a page of its own."""
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.clickjacking import xframe_options_deny
+
+from ..conf import settings
+from ..context import MCPRequest
+from ..languages import page_language
+from ..mounts import mounted_endpoints
+from ..signin import act_as, keep
+from ..tools.actions import caller_actions
+from ..tools.overviews import may_words
+from ..transports.request import local_request
+from ..visibility import visible_exposures, visible_fields
+from .frame import frame
+from .resource import resource_url
+from .scopes import default_scopes, expand, join
+from .styles import content_security_policy
+
+if TYPE_CHECKING:
+    from ..sites import MCPSite
+
+__all__ = ["Reach", "access", "reach_of"]
+
+logger = logging.getLogger("mcp_django")
+
+
+@never_cache
+@xframe_options_deny
+@login_required
+def access(request: HttpRequest) -> HttpResponse:
+    """Show what a model would see that acts as the user who is signed in here."""
+    with page_language(request):
+        found = [_seen(request, path, site) for path, site in mounted_endpoints().items() if not site.needs_middleware]
+        response = render(request, "mcp_django/access.html", {"endpoints": found, **frame(request), "page": "access"})
+    response["Content-Security-Policy"] = content_security_policy()
+    response["Referrer-Policy"] = "same-origin"
+    return response
+
+
+def _seen(request: HttpRequest, path: str, site: "MCPSite") -> dict[str, Any]:
+    asked = _asked(request, site)
+    models = list(_models(asked))
+    return {
+        "url": resource_url(request, path),
+        "tools": [tool.name for tool in site.get_tools(asked)],
+        "models": models,
+    }
+
+
+def _asked(request: HttpRequest, site: "MCPSite") -> MCPRequest:
+    """Return the request of a model that acts as the user who is signed in here."""
+    asked = local_request(site)
+    asked.mcp.facts = keep(request)
+    act_as(asked, request.user, expand(join(default_scopes()).split()))
+    return asked
+
+
+def _models(asked: MCPRequest) -> Iterator[dict[str, Any]]:
+    """Yield each model that the caller sees, and what the caller can do with it."""
+    for exposure in visible_exposures(asked):
+        allowed = {*may_words(asked, exposure).split()} - {"view"}
+        yield {
+            "label": exposure.label,
+            "name": exposure.opts.verbose_name_plural,
+            "fields": visible_fields(asked, exposure),
+            "is_writable": bool(allowed),
+            "is_changeable": bool(allowed - {"delete"}),
+            "is_deletable": "delete" in allowed,
+            "actions": 0 if settings.READ_ONLY else len(caller_actions(asked, exposure)),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How much a model would reach: how many models and fields it sees, and what it can do with them."""
+
+    models: int
+    fields: int
+    changeable: int
+    deletable: int
+    actions: int
+
+
+def reach_of(request: HttpRequest, sites: "Iterable[MCPSite]") -> Reach | None:
+    """Return what a model would reach at these sites that acts as the user who is signed in here.
+
+    None where it cannot be told: a site needs middleware of its own, or a hook of the project fails.
+    """
+    found = list(sites)
+    if not found or any(site.needs_middleware for site in found):
+        return None
+    try:
+        models = [model for site in found for model in _models(_asked(request, site))]
+    except Exception as error:
+        logger.error("What an application can reach cannot be counted", exc_info=error)
+        return None
+    return Reach(
+        models=len(models),
+        fields=sum(len(model["fields"]) for model in models),
+        changeable=sum(model["is_changeable"] for model in models),
+        deletable=sum(model["is_deletable"] for model in models),
+        actions=sum(model["actions"] for model in models),
+    )
