@@ -47,9 +47,9 @@ def ticket_url(request: MCPRequest, use: str, *about: str) -> str:
     return f"{request.mcp.resource.rstrip('/')}/{use}/{seal(_salt(request.mcp.site.name, use), data)}"
 
 
-def read_ticket(site_name: str, use: str, text: str) -> Ticket | None:
+def read_ticket(site_name: str, use: str, text: str, *, max_age: int = MAX_AGE) -> Ticket | None:
     """Return what the ticket is for, None for one that was not made for this use of the site, or is too old."""
-    data = unseal(_salt(site_name, use), text, MAX_AGE)
+    data = unseal(_salt(site_name, use), text, max_age)
     if data is None:
         return None
     checksum, rest = data[1 : 1 + data[0]], data[1 + data[0] :]

@@ -12,8 +12,11 @@ from django.urls import reverse
 from oauth2_provider.settings import oauth2_settings
 
 from ..conf import settings
+from ..exceptions import Reason
 from ..mounts import mounted_sites
+from ..transports.refusals import NO_DOCUMENT
 from .cors import cors
+from .refusals import SENT, logged, note
 from .resource import endpoints, is_endpoint, issuer, mounted_path, origin, resource_url
 from .scopes import default_scopes, join
 
@@ -89,11 +92,15 @@ DOCUMENTS: Final = {
 
 @login_not_required
 @cors("GET", "HEAD")
+@logged
 def well_known(request: HttpRequest, name: str, path: str = "") -> HttpResponseBase:
     """Answer with the document ``name`` for ``path``: JSON, also when there is none."""
     if request.method not in ("GET", "HEAD"):
+        note(request.META, Reason("Use GET", SENT))
         return JsonResponse({"error": "method_not_allowed"}, status=405, headers={"Allow": "GET, HEAD, OPTIONS"})
     document = DOCUMENTS[name](request, path)
     if document is None:
+        mounted = " and ".join(endpoints()) or "nowhere"
+        note(request.META, Reason(f"there is no endpoint {path or '/'}; it is at {mounted}", NO_DOCUMENT))
         return JsonResponse({"error": "not_found"}, status=404, headers={"Cache-Control": "no-store"})
     return JsonResponse(document, headers={"Cache-Control": f"public, max-age={MAX_AGE}"})

@@ -21,9 +21,11 @@ from ..context import MCPContext
 from ..exceptions import AuthenticationFailed
 from ..rates import hit
 from ..sharedcache import cache
+from . import refusals
 from .bearer import BearerAuthentication
 from .clients import ClientMetadata, InvalidMetadata, is_loopback, read_metadata
 from .cors import cors
+from .refusals import logged, note
 from .resource import endpoints, resource_url
 from .secrets import hashed_secret
 
@@ -40,6 +42,7 @@ CACHE_DOWN: Final = 30
 @csrf_exempt
 @login_not_required
 @cors("POST")
+@logged
 def register(request: HttpRequest) -> HttpResponseBase:
     """Register a client and answer 201 with its metadata (RFC 7591, section 3).
 
@@ -47,6 +50,7 @@ def register(request: HttpRequest) -> HttpResponseBase:
     token; or "off".
     """
     if settings.REGISTRATION == "off":
+        note(request.META, refusals.NO_REGISTRATION)
         return _error("not_found", "Clients are registered by the administrators of this server.", 404)
     if request.method != "POST":
         return _error("invalid_request", "Use POST.", 405, Allow="POST, OPTIONS")
@@ -54,12 +58,14 @@ def register(request: HttpRequest) -> HttpResponseBase:
     again = _Again(request.META.get("REMOTE_ADDR", ""), metadata)
     wait = again.throttle()
     if wait is not None:
+        note(request.META, refusals.MANY_CLIENTS)
         minutes = f"{-(-wait // 60)} minutes" if wait > 60 else f"{wait} seconds"
         text = f"Too many clients were registered from this address, or in all. Try again in {minutes}."
         return _error("temporarily_unavailable", text, 429, Retry_After=str(wait))
     try:
         user = _registrant(request)
     except AuthenticationFailed as failure:
+        note(request.META, refusals.TOKEN_TO_REGISTER)
         code = ', error="invalid_token"' if failure.invalid else ""
         described = "Registration needs an access token of this server."
         return _error("invalid_token", described, 401, WWW_Authenticate=f'Bearer realm="registration"{code}')

@@ -23,10 +23,13 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.common import Request as OAuthRequest
 from oauthlib.oauth2.rfc6749 import errors
 
+from ..exceptions import Reason
 from ..models import TokenFacts
 from ..signin import credential_of, is_current
-from . import resource
+from ..transports.refusals import IS_IT_RIGHT, NOT_ACTIVE
+from . import refusals, resource
 from .facts import beside_tokens, checksum_of, facts_of, facts_of_family, forget_former, store_facts
+from .refusals import note
 from .scopes import expand
 from .secrets import is_hashed_here, same_secret
 
@@ -60,9 +63,17 @@ def check_resources(asked: Iterable[str], request: HttpRequest | None, state: st
     found = [resource.canonical(request, item) for item in named] or [resource.default_resource(request)]
     known = [url for url in found if url is not None]
     if len(known) < len(found):
+        if request is not None:
+            asked_for = " and ".join(named) or "none"
+            seen = f"the resource is {asked_for}, and the endpoints are {' and '.join(_urls(request))}"
+            note(request.META, Reason(seen, IS_IT_RIGHT))
         text = "The resource is not an MCP endpoint of this server." if named else "The resource parameter is required."
         raise errors.CustomOAuth2Error(error="invalid_target", description=text, state=state)
     return list(dict.fromkeys(known))
+
+
+def _urls(request: HttpRequest) -> list[str]:
+    return [resource.resource_url(request, path) for path in resource.endpoints()]
 
 
 class MCPValidator(OAuth2Validator):
@@ -76,6 +87,24 @@ class MCPValidator(OAuth2Validator):
         if is_hashed_here(stored_secret):
             return same_secret(provided_secret, stored_secret)
         return bool(super()._check_secret(provided_secret, stored_secret))
+
+    # Clients
+
+    def _load_application(self, client_id: str, request: OAuthRequest) -> Any:
+        found = super()._load_application(client_id, request)
+        if found is None:
+            note(request.headers, refusals.UNKNOWN_CLIENT)
+        return found
+
+    def authenticate_client(self, request: OAuthRequest, *args: Any, **kwargs: Any) -> bool:
+        """Accept a client that proves who it is."""
+        accepted = bool(super().authenticate_client(request, *args, **kwargs))
+        return accepted or (request.client is not None and note(request.headers, refusals.WRONG_SECRET))
+
+    def validate_redirect_uri(self, client_id: str, redirect_uri: str, request: OAuthRequest, *args: Any) -> bool:
+        """Accept what is registered for the client."""
+        accepted = bool(super().validate_redirect_uri(client_id, redirect_uri, request, *args))
+        return accepted or note(request.headers, _other_redirect(redirect_uri, request.client))
 
     # Authorization codes
 
@@ -110,10 +139,11 @@ class MCPValidator(OAuth2Validator):
             made, began = get_refresh_token_model().objects.filter(token_family=_family_of(code)), _began(request)
             if began is None or not made.filter(created__gte=began).exists():
                 _revoke_tokens_of(code)
-            return False
+            return note(request.headers, _why_not(code, client))
         verifier = request.code_verifier
-        is_proper = verifier is None or VERIFIER.fullmatch(verifier) is not None
-        return is_proper and self._goes_on(request, facts_of(checksum_of(code)), _family_of(code))
+        if verifier is not None and VERIFIER.fullmatch(verifier) is None:
+            return note(request.headers, refusals.WRONG_VERIFIER)
+        return self._goes_on(request, facts_of(checksum_of(code)), _family_of(code))
 
     def invalidate_authorization_code(self, client_id: str, code: str, request: OAuthRequest, *args: Any) -> None:
         """Do nothing: the code went in the transaction that made its tokens."""
@@ -141,15 +171,18 @@ class MCPValidator(OAuth2Validator):
         found = rows.filter(token_checksum=checksum_of(refresh_token))
         row = found.order_by(F("revoked").desc(nulls_first=True)).first()
         if row is None:
-            return False
+            return note(request.headers, refusals.UNKNOWN_REFRESH)
         if row.revoked is not None and not self._was_just_spent(row):
+            note(request.headers, refusals.SPENT)
             return bool(super().validate_refresh_token(refresh_token, client, request, *args))
         if row.revoked is None and _is_over(row):
-            return False
+            return note(request.headers, refusals.UNUSED)
+        if row.application != client:
+            return note(request.headers, refusals.OTHERS)
         request.user = row.user
         request.refresh_token = refresh_token
         request.refresh_token_instance = row
-        return bool(row.application == client) and self._goes_on_from(request)
+        return self._goes_on_from(request)
 
     def _was_just_spent(self, row: Any) -> bool:
         """Return whether a revoked token was rotated within the grace, and its successor lives."""
@@ -166,7 +199,10 @@ class MCPValidator(OAuth2Validator):
     def _goes_on(self, request: OAuthRequest, facts: dict[str, Any], family: UUID | None) -> bool:
         """Return whether the user may go on with what they once granted; what is kept goes on with it."""
         request.facts, request.family = {**facts, **credential_of(request.user)}, family
-        return bool(request.user.is_active) and is_current(request.user, facts)
+        if not request.user.is_active:
+            seen = f"the user ({request.user.pk}) is not active"
+            return note(request.headers, Reason(seen, NOT_ACTIVE.remedy))
+        return is_current(request.user, facts) or note(request.headers, refusals.SIGNED_OUT)
 
     def is_within_original_scope(self, request_scopes: list[str], refresh_token: str, request: OAuthRequest) -> bool:
         """Accept scopes that the granted ones imply."""
@@ -251,6 +287,19 @@ class MCPValidator(OAuth2Validator):
     def validate_jwt_bearer_token(self, token: str, scopes: list[str], request: OAuthRequest) -> bool:
         """Accept none."""
         return False
+
+
+def _why_not(code: str, client: Any) -> Reason:
+    """Return why a code is no good."""
+    row = get_grant_model().objects.filter(code=code).first()
+    if row is None:
+        return refusals.UNKNOWN_CODE
+    return refusals.OTHERS if row.application != client else refusals.OLD_CODE
+
+
+def _other_redirect(redirect_uri: str, client: Any) -> Reason:
+    seen = f"the redirect URI {redirect_uri!r} is not one of the client's: {client.redirect_uris}"
+    return Reason(seen, "Add it to the application in the admin, or let the client register anew.")
 
 
 def _family_of(code: str) -> UUID:

@@ -1,6 +1,5 @@
 """The pages and endpoints of the authorization server, over django-oauth-toolkit's."""
 
-import base64
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -44,13 +43,14 @@ from ..conf import settings
 from ..languages import page_language
 from ..rates import give_back, hit_if_counted
 from ..signin import keep, would_admit
-from . import dot
+from . import dot, refusals
 from .clients import is_app_scheme
 from .cors import cors
 from .forms import ConsentForm
 from .frame import frame
 from .metadata import well_known
 from .reach import reach_of
+from .refusals import begin, client_id, log_refusal, logged, note
 from .resource import default_resource, endpoints, issuer, resource_url
 from .scopes import ADMIN, WRITE, expand
 from .styles import content_security_policy
@@ -80,6 +80,8 @@ UNREADABLE: Final = (ValueError, DataError)
 RETRY_AFTER: Final = 5
 # In which a span is told, and their seconds.
 UNITS: Final = (("day", 24 * 3600), ("hour", 3600), ("minute", 60))
+# The user said no, or a client asks whether they are signed in.
+ORDINARY: Final = frozenset({"access_denied", "login_required"})
 SECRETS: Final = ("client_secret", "code", "code_verifier", "refresh_token", "token", "password")
 
 
@@ -122,7 +124,9 @@ class ConsentView(PageMixin, dot.AuthorizationView):
         try:
             scopes, credentials = super().validate_authorization_request(request)
         except UNREADABLE:
-            raise BadRequest("The query string is malformed.") from None
+            text = "The query string is malformed."
+            log_refusal(request, 400, "invalid_request", text)
+            raise BadRequest(text) from None
         state = credentials.get("state")
         try:
             check_challenge(credentials.get("code_challenge"), credentials.get("code_challenge_method"), state)
@@ -130,6 +134,18 @@ class ConsentView(PageMixin, dot.AuthorizationView):
         except OAuth2Error as error:
             raise OAuthToolkitError(error=error, redirect_uri=credentials["redirect_uri"]) from None
         return scopes, credentials
+
+    def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
+        """Let causes of a refusal be noted."""
+        super().setup(request, *args, **kwargs)
+        begin(request)
+
+    def error_response(self, error: OAuthToolkitError, application: Any, **kwargs: Any) -> HttpResponseBase:
+        """Answer with an error; the log is told, unless it is the user's to mend."""
+        told = error.oauthlib_error
+        if told.error not in ORDINARY:
+            log_refusal(self.request, told.status_code, told.error, told.description or "")
+        return super().error_response(error, application, **kwargs)
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Show the page."""
@@ -155,6 +171,8 @@ class ConsentView(PageMixin, dot.AuthorizationView):
 
     def form_invalid(self, form: ConsentForm) -> HttpResponseBase:
         """Say that the form was not the one that was shown."""
+        note(self.request.META, refusals.CHANGED_FORM)
+        log_refusal(self.request, 400, "invalid_request")
         return self.render_to_response({"error": {"error": "invalid_request", "description": ""}}, status=400)
 
     def render_to_response(self, context: dict[str, Any], **kwargs: Any) -> HttpResponse:
@@ -279,10 +297,11 @@ def limited(post: View) -> View:
     @wraps(post)
     def wrapper(self: Any, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         address, rate = request.META.get("REMOTE_ADDR", ""), settings.TOKEN_REFUSAL_RATE
-        limits = [] if rate is None else [(f"{address} {_client_id(request)}", rate), (address, _five_times(rate))]
+        limits = [] if rate is None else [(f"{address} {client_id(request)}", rate), (address, _five_times(rate))]
         for who, limit in limits:
             wait = hit_if_counted("refusals", who, limit)
             if wait is not None:
+                note(request.META, refusals.MANY_REFUSALS)
                 return _unavailable(429, wait)
         response = post(self, request, *args, **kwargs)
         if response.status_code < 400:
@@ -293,16 +312,6 @@ def limited(post: View) -> View:
     return wrapper
 
 
-def _client_id(request: HttpRequest) -> str:
-    """Return as whom a client program asks, whether it is or not."""
-    kind, _, encoded = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
-    if kind.lower() != "basic":
-        return request.POST.get("client_id", "")
-    with suppress(ValueError):
-        return base64.b64decode(encoded).partition(b":")[0].decode("latin-1")
-    return ""
-
-
 def _five_times(rate: str) -> str:
     number, _, period = rate.partition("/")
     return f"{int(number) * 5}/{period}"
@@ -310,6 +319,7 @@ def _five_times(rate: str) -> str:
 
 @method_decorator(transaction.non_atomic_requests, name="dispatch")
 @method_decorator(cors("POST"), name="dispatch")
+@method_decorator(logged, name="dispatch")
 @method_decorator(sensitive_post_parameters(*SECRETS), name="dispatch")
 class TokenView(dot.TokenView):
     """The token endpoint: codes and refresh tokens (OAuth 2.1, section 3.2)."""
@@ -330,6 +340,7 @@ class TokenView(dot.TokenView):
             return _refused("invalid_grant")
         except (OperationalError, InterfaceError) as error:
             logger.error("The database does not answer", exc_info=error)
+            note(request.META, refusals.NO_DATABASE)
             return _unavailable(503, RETRY_AFTER)
         # The toolkit leaves both off some errors.
         response["Content-Type"] = "application/json"
@@ -339,6 +350,7 @@ class TokenView(dot.TokenView):
 
 @method_decorator(transaction.non_atomic_requests, name="dispatch")
 @method_decorator(cors("POST"), name="dispatch")
+@method_decorator(logged, name="dispatch")
 @method_decorator(sensitive_post_parameters(*SECRETS), name="dispatch")
 class RevokeView(dot.RevokeTokenView):
     """The revocation endpoint (RFC 7009)."""
@@ -352,6 +364,7 @@ class RevokeView(dot.RevokeTokenView):
             return _refused("invalid_request")
         except (OperationalError, InterfaceError) as error:
             logger.error("The database does not answer", exc_info=error)
+            note(request.META, refusals.NO_DATABASE)
             return _unavailable(503, RETRY_AFTER)
 
 

@@ -1,7 +1,6 @@
 """Files by URL: what ``create_upload`` takes, and what links to files of records give."""
 
 import contextlib
-import logging
 import os
 import tempfile
 from collections.abc import AsyncIterator
@@ -33,12 +32,14 @@ from .ticketed import Refused, said, ticketed
 
 __all__ = ["file_urls"]
 
-logger = logging.getLogger("mcp_django")
 
 CHUNK: Final = 64 * 1024
 SPOOL: Final = 1024 * 1024
 NOT_KEPT: Final = "The server could not keep the file. You can send it again to the same URL."
 TAKEN: Final = "A file was sent here before. Ask for another URL."
+ASK_ANEW: Final = "A URL takes one file; the client calls create_upload for each."
+CUT: Final = "The client or a proxy ended the connection; a proxy may bound bodies or their time."
+BREAKS_HTTP: Final = "The client or a proxy breaks HTTP."
 
 
 def file_urls(site: MCPSite) -> list[URLPattern]:
@@ -57,7 +58,7 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
         raise NotFound
     announced = _announced(original)
     if was_sent(name) or storage.exists(name):
-        raise Refused(409, TAKEN)
+        raise Refused(409, TAKEN, ASK_ANEW)
     _count(request)
     try:
         size, kept = _keep(original, announced, storage, name)
@@ -68,11 +69,12 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
         identifier = log_failure("An upload", error)
         with contextlib.suppress(Exception):
             storage.delete(name)
-        raise Refused(507, f"{NOT_KEPT} (error {identifier})") from None
+        text = f"{NOT_KEPT} (error {identifier})"
+        raise Refused(507, text, "The error of that number, logged before this, says why the storage failed.") from None
     if kept != name:
         # Another one was faster.
         storage.delete(kept)
-        raise Refused(409, TAKEN)
+        raise Refused(409, TAKEN, ASK_ANEW)
     remember_sent(name)
     return said(201, f"Received {size} bytes.")
 
@@ -81,8 +83,9 @@ def _count(request: MCPRequest) -> None:
     try:
         wait = hit("uploads", caller_of(request), settings.UPLOAD_RATE)
     except Exception as error:
-        logger.warning("Uploads are refused, as the cache does not answer: %s", type(error).__name__)
-        raise Refused(503, "The server cannot take files at the moment. Send it again in some seconds.") from None
+        text = "The server cannot take files at the moment. Send it again in some seconds."
+        seen = f"the cache does not count them: {type(error).__name__}"
+        raise Refused(503, text, "Without the cache no file is taken.", seen=seen) from None
     if wait is not None:
         raise LimitExceeded(wait, "UPLOAD_RATE")
 
@@ -93,9 +96,9 @@ def _keep(original: HttpRequest, announced: int | None, storage: Storage, name: 
         try:
             size = _receive(original, body)
         except UnreadablePostError:
-            raise Refused(400, "The body did not arrive.") from None
+            raise Refused(400, "The body did not arrive.", CUT) from None
         if announced is not None and announced != size:
-            raise Refused(400, "The body is shorter than announced.")
+            raise Refused(400, "The body is shorter than announced.", CUT)
         body.seek(0)
         return size, storage.save(name, File(body, name))
 
@@ -105,10 +108,14 @@ def _announced(original: HttpRequest) -> int | None:
     try:
         length = body_length(original.META.get("CONTENT_LENGTH") or None)
     except ValueError:
-        raise Refused(400, "Content-Length is not a number.") from None
+        raise Refused(400, "Content-Length is not a number.", BREAKS_HTTP) from None
     if length is None and not isinstance(original, ASGIRequest):
         # WSGI has no end of a body but its length.
-        raise Refused(411, "Content-Length is missing.")
+        raise Refused(
+            411,
+            "Content-Length is missing.",
+            "Under WSGI a client must announce the length; an ASGI server needs none.",
+        )
     if length is not None and length > settings.MAX_UPLOAD_BYTES:
         raise _too_large()
     return length
@@ -126,7 +133,8 @@ def _receive(original: HttpRequest, body: Any) -> int:
 
 
 def _too_large() -> Refused:
-    return Refused(413, f"The file has more than {settings.MAX_UPLOAD_BYTES} bytes.")
+    text = f"The file has more than {settings.MAX_UPLOAD_BYTES} bytes."
+    return Refused(413, text, "Raise MAX_UPLOAD_BYTES if clients have to send more.")
 
 
 def _give(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) -> HttpResponseBase:

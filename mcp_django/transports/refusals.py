@@ -13,6 +13,7 @@ __all__ = [
     "IS_IT_RIGHT",
     "NOT_ACTIVE",
     "NOT_SAID",
+    "NO_DOCUMENT",
     "NO_TOKEN",
     "OTHER_SCHEME",
     "TWO_TOKENS",
@@ -44,7 +45,10 @@ AMBIGUOUS: Final = Reason(
 )
 NOT_SAID: Final = Reason("an authentication class refuses the credentials", "Its own rules say why.")
 
-ORDINARY: Final = frozenset({NO_TOKEN.remedy})
+# Clients look for documents at several places, of which one is enough.
+NO_DOCUMENT: Final = "If clients find no other document either, is the URL in the client right?"
+
+ORDINARY: Final = frozenset({NO_TOKEN.remedy, NO_DOCUMENT})
 
 # By cause: until when it is not logged again, and how many were not.
 _quiet: dict[tuple[int, str], tuple[float, int]] = {}
@@ -55,7 +59,7 @@ def report(status: int, seen: str, remedy: str) -> None:
     """Log that a request was refused with ``status``, unless the cause was logged in the last minute.
 
     ``seen`` can have text of the client's, and no credentials. A cause is known by its status and its ``remedy``, which
-    is one of the package's own texts: a stranger cannot make a new one. What is part of every sign-in is information,
+    is one of the package's own texts: a stranger cannot make a new one. What is part of a sign-in is information,
     all else a warning.
     """
     cause, now = (status, remedy), time.monotonic()

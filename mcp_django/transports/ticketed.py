@@ -13,11 +13,10 @@ from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
-from django.views.decorators.http import require_http_methods
 
 from ..conf import settings
 from ..context import MCPRequest
-from ..exceptions import NotFound, ToolError
+from ..exceptions import NotFound, Reason, ToolError
 from ..oauth.bearer import Token
 from ..oauth.facts import facts_of
 from ..oauth.resource import resource_url
@@ -27,10 +26,28 @@ from ..signin import is_current, restore
 from ..sites import MCPSite
 from ..tickets import MAX_AGE, Ticket, read_ticket
 from .limits import LimitExceeded, count_call
+from .refusals import report
 from .request import build_request, headers_of, middleware_attributes, scope_from_wsgi
 
 __all__ = ["Refused", "said", "ticketed"]
 
+NOTHING: Final = "There is nothing here, or no more."
+# Seconds; a link that old has a cause of its own.
+LONG_AGO: Final = 30 * 24 * 3600
+# Why a link is good for nothing, which only the log may say.
+TOO_OLD: Final = Reason(f"it is older than {MAX_AGE // 60} minutes", "The client asks for another one.")
+NOT_MADE_HERE: Final = Reason(
+    "it was not made here", "Do all workers, those before a deployment too, share SECRET_KEY or its fallbacks?"
+)
+NO_USER: Final = Reason("its user is gone or not active", "Activate the user, or leave it so.")
+TOKEN_ENDED: Final = Reason(
+    "the token that it was made with has ended", "The client signs in again and asks for another link."
+)
+TAKEN_AWAY: Final = Reason(
+    "its record or file is gone, its user lost the permission, or a setting turned such links off",
+    "If the user should have it, mcp_inspect --user says what they see.",
+)
+WRONG_METHOD: Final = "The description of the tool that gives the link says which method it takes."
 HEADERS: Final = {
     "Cache-Control": "private, no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
@@ -42,11 +59,15 @@ Answer = Callable[[HttpRequest, MCPRequest, tuple[str, ...]], HttpResponseBase]
 
 
 class Refused(Exception):
-    """The answer has this status and text."""
+    """The answer has this status and text; the log gets ``seen``, or else the text, and ``remedy``.
 
-    def __init__(self, status: int, text: str) -> None:
+    ``remedy`` is one fixed text for each cause.
+    """
+
+    def __init__(self, status: int, text: str, remedy: str, *, seen: str = "", **headers: str) -> None:
         super().__init__(text)
-        self.status, self.text = status, text
+        self.status, self.text, self.remedy = status, text, remedy
+        self.seen, self.headers = seen or text, headers
 
 
 def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -> Callable[..., HttpResponseBase]:
@@ -58,25 +79,40 @@ def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -
 
     @csrf_exempt
     @login_not_required
-    @require_http_methods([method])
     def view(request: HttpRequest, ticket: str, **kwargs: Any) -> HttpResponseBase:
         request.get_host()
         try:
+            if request.method != method:
+                text = f"Use {method}."
+                raise Refused(405, text, WRONG_METHOD, seen=f"{request.method}: {text}", Allow=method)
             response = answer(request, *_as_caller(request, site, use, ticket, scope))
-        except NotFound:
-            response = said(404, "There is nothing here, or no more.")
-        except LimitExceeded as limit:
-            response = said(429, "Too many calls.", **{"Retry-After": str(limit.retry_after)})
-        except Refused as refused:
-            response = said(refused.status, refused.text)
-        except ToolError as error:
-            # The database took too long, or was asked to do too much.
-            response = said(503, error.message)
+        except (NotFound, LimitExceeded, Refused, ToolError) as error:
+            response = _refuse(error if isinstance(error, Refused) else _as_refused(error), use)
         for name, value in HEADERS.items():
             response[name] = value
         return response
 
     return view
+
+
+def _as_refused(error: Exception) -> Refused:
+    if isinstance(error, LimitExceeded):
+        headers = {"Retry-After": str(error.retry_after)}
+        return Refused(429, "Too many calls.", f"Raise {error.setting} if clients have to send more.", **headers)
+    if isinstance(error, ToolError):
+        # The database took too long, or was asked to do too much.
+        return Refused(503, error.message, "STATEMENT_TIMEOUT and MAX_QUERY_COST bound what a read costs.")
+    return _gone(TAKEN_AWAY)
+
+
+def _gone(reason: Reason) -> Refused:
+    return Refused(404, NOTHING, reason.remedy, seen=reason.seen)
+
+
+def _refuse(refused: Refused, use: str) -> HttpResponse:
+    # The ticket itself would let whoever reads the log in.
+    report(refused.status, f"a link to {use}: {refused.seen}", refused.remedy)
+    return said(refused.status, refused.text, **refused.headers)
 
 
 def said(status: int, text: str, **headers: str) -> HttpResponse:
@@ -90,13 +126,18 @@ def _as_caller(
     """Return the user's request, counted as one of their calls, and what the ticket is about.
 
     Raises:
-        NotFound: the ticket is not good, or no more.
+        Refused: the ticket is not good, or no more.
         LimitExceeded: the user has to wait.
     """
     ticket, scopes = read_ticket(site.name, use, text), expand([scope])
-    user = None if ticket is None else _user_of(ticket)
-    if ticket is None or user is None or not _is_live(ticket, scopes):
-        raise NotFound
+    if ticket is None:
+        is_old = read_ticket(site.name, use, text, max_age=LONG_AGO) is not None
+        raise _gone(TOO_OLD if is_old else NOT_MADE_HERE)
+    user = _user_of(ticket)
+    if user is None:
+        raise _gone(NO_USER)
+    if not _is_live(ticket, scopes):
+        raise _gone(TOKEN_ENDED)
     facts = scope_from_wsgi(original)
     request = build_request(facts, headers_of(facts), site)
     request.META.pop("HTTP_AUTHORIZATION", None)
@@ -105,7 +146,7 @@ def _as_caller(
     request.mcp.scopes = scopes
     request.mcp.facts = facts_of(ticket.checksum) if ticket.checksum else {}
     if not is_current(user, request.mcp.facts):
-        raise NotFound
+        raise _gone(TOKEN_ENDED)
     restore(request)
     request.mcp.resource = resource_url(request, original.path_info.rpartition(f"/{use}/")[0])
     count_call(caller_of(request))
