@@ -112,13 +112,15 @@ class Plan:
 
     ``expressions`` are the columns of the result, which know how a value of the driver becomes a Python value.
     ``sql`` None stands for a query that Django proved to have no rows. ``has_own_params`` says that the queryset
-    brought values of its own, which may be the caller's.
+    brought values of its own, which may be the caller's. ``names`` are those of the parameters, None where the SQL
+    counts them.
     """
 
     sql: str | None
     params: tuple[Any, ...]
     expressions: tuple[Any, ...]
     has_own_params: bool
+    names: tuple[str, ...] | None = None
 
     def run(self, using: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Return the rows, as tuples of Python values; ``values`` are prepared for the database by :func:`prepare`."""
@@ -131,7 +133,7 @@ class Plan:
         params = [values[param] if type(param) is Slot else param for param in self.params]
         connection = connections[using]
         with connection.cursor() as cursor:
-            cursor.execute(self.sql, params)
+            cursor.execute(self.sql, params if self.names is None else dict(zip(self.names, params, strict=True)))
             rows: list[tuple[Any, ...]] = cursor.fetchall()
         return _convert(self, connection, rows)
 
@@ -157,7 +159,20 @@ def plan_of(compiler: Any) -> Plan:
     except EmptyResultSet:
         return Plan(None, (), (), False)
     expressions = tuple(item[0] for item in compiler.select[: compiler.col_count])
-    return Plan(sql, tuple(params), expressions, any(type(param) is not Slot for param in params))
+    has_own_params = any(type(param) is not Slot for param in params)
+    names = _names(sql, len(params)) if compiler.connection.vendor == "sqlite" else None
+    if names is not None:
+        sql = sql.replace("%%", "%%%%") % tuple(f"%({name})s" for name in names)
+    return Plan(sql, tuple(params), expressions, has_own_params, names)
+
+
+def _names(sql: str, count: int) -> tuple[str, ...] | None:
+    """Return names for the parameters of the SQL, None where a lone percent sign in it is not one of them.
+
+    For SQLite Django looks for parameters without names in all of the text, each time that it runs.
+    """
+    rest = sql.replace("%%", "")
+    return tuple(f"p{number}" for number in range(count)) if rest.count("%") == rest.count("%s") == count else None
 
 
 # Values

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.db import connection, connections
+from django.db.models.expressions import RawSQL
 from django.test import override_settings
 
 from mcp_django import plans
@@ -165,6 +166,26 @@ def test_converters_belong_to_a_thread_and_its_connection() -> None:
     thread.join()
     assert found[0][1] is not connection
     assert found[0][0] is not mine
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("text", ["'5%%'", "'%%%%s'", "'%%(p0)s'", "'%Y'"])
+def test_percent_signs_of_the_sql_itself_stay(text: str) -> None:
+    if connection.vendor != "sqlite" and "%%" not in text:
+        pytest.skip("a lone percent sign is an error there")
+    make_book(pages=7)
+    books = Book.objects.annotate(text=RawSQL(text, ())).values_list("pages", "text")
+    plan = compile_plan(books.filter(bound_condition(condition("pages", "exact", 7), [Slot(0)])), "default")
+    assert plan.run("default", [7]) == list(books.filter(pages=7))
+
+
+@pytest.mark.django_db
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="nothing is searched on other databases")
+def test_sqlite_need_not_search_the_sql_for_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_book(pages=7)
+    plan = plan_of(condition("pages", "range", [7, 7]))
+    monkeypatch.setattr("django.db.backends.sqlite3.base.FORMAT_QMARK_REGEX", None)
+    assert len(plan.run("default", [7, 7])) == 1
 
 
 def test_a_bind_is_one_parameter() -> None:
