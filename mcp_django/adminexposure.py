@@ -57,6 +57,8 @@ class AdminExposure(ModelExposure):
         "get_readonly_fields",
         "get_list_display",
     )
+    # In the admin, inlines do not ask the list of their model.
+    narrows_inlines = False
     # These can leave fields out of the form too, which is what the page shows where no fields are declared.
     form_hooks: ClassVar[tuple[str, ...]] = (
         "_get_form_for_get_fields",
@@ -69,6 +71,8 @@ class AdminExposure(ModelExposure):
     def __init__(self, model: type[Model], site: Registry, model_admin: ModelAdmin[Any]) -> None:
         super().__init__(model, site)
         self.model_admin = model_admin
+        self.permission_owners = (self, model_admin)
+        self.admin_site_name = model_admin.admin_site.name
         self._fixed_fields: dict[Any, Any] = {}
 
     def overrides(self, *hooks: str) -> bool:
@@ -184,6 +188,23 @@ class AdminExposure(ModelExposure):
         found = (getattr_static(owner, name, None) for owner in (self.model, self.model_admin))
         return name in known or any(item is not None for item in found)
 
+    @cached_property
+    def has_allow_list(self) -> bool:
+        """See :meth:`ModelExposure.has_allow_list`; without ``fields`` the pages of the admin decide."""
+        return self.fields is not None
+
+    def declares_field(self, name: str) -> bool:
+        """See :meth:`ModelExposure.declares_field`; the admin can name it too."""
+        admin = self.model_admin
+        named = bool(admin.fields or admin.fieldsets or name in admin.list_display)
+        return named or super().declares_field(name)
+
+    def is_display_error(self, request: MCPRequest, name: str, row: Any, error: Exception) -> bool:
+        """Return whether the admin's page shows nothing: a read-only field finds no attribute, or makes no value."""
+        return isinstance(error, (AttributeError, ValueError)) and name in asked(
+            self.label, "get_readonly_fields", self.get_readonly_fields, request, row, default=()
+        )
+
     def get_form_only_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
         """Return the fields of the admin's form that no page shows to read; the add page alone may have some."""
         if self.fields is not None or self.form is not None:
@@ -260,6 +281,24 @@ class AdminExposure(ModelExposure):
     def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
         """Return the order of the admin's list."""
         return self.ordering or self.ask("get_ordering", request, ()) or super().get_ordering(request)
+
+    @property
+    def declared_ordering(self) -> Sequence[Any]:
+        """The order of pages as it is declared for all callers."""
+        return self.ordering or self.model_admin.ordering or self.opts.ordering or ()
+
+    def get_list_select_related(self, request: MCPRequest) -> bool | Sequence[str]:
+        """Return the admin's."""
+        return self.model_admin.get_list_select_related(request)
+
+    def has_search(self, request: MCPRequest) -> bool:
+        """Return whether there is a text search; one that the admin wrote itself needs no fields."""
+        return self.overrides("get_search_results") or super().has_search(request)
+
+    def get_list_filter(self, request: MCPRequest) -> Sequence[Any]:
+        """Return what the sidebar filters by, and the field of its dates."""
+        found = self.ask("get_list_filter", request, ())
+        return [*found, self.model_admin.date_hierarchy]
 
     def get_sortable_by(self, request: MCPRequest) -> Sequence[str] | None:
         """Return the ``sortable_by`` of the admin, None where it does not narrow what may be sorted by."""
@@ -409,6 +448,17 @@ class AdminExposure(ModelExposure):
         if self.form is not None or self.fields is not None:
             return super().get_form(request, obj, change)
         return self.model_admin.get_form(request, obj, change=change, fields=self._page_fields(request, obj))
+
+    def get_prepopulated_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]]:
+        """Return the admin's."""
+        return self.model_admin.get_prepopulated_fields(request)
+
+    def get_list_editable(self, request: MCPRequest) -> Sequence[str]:
+        """Return those of the admin's list that it shows, unless the exposure says itself what may be written."""
+        if not self.model_admin.list_editable or self.fields is not None or self.form is not None:
+            return ()
+        shown = self.model_admin.get_list_display(request)
+        return [name for name in self.model_admin.list_editable if name in shown]
 
     def get_changeform_initial_data(self, request: MCPRequest) -> dict[str, Any]:
         """Return what the admin's add page shows at first."""

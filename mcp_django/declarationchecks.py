@@ -231,7 +231,7 @@ def _check_names(exposure: ModelExposure) -> Iterator[CheckMessage]:
 
 def _check_paths(exposure: ModelExposure) -> Iterator[CheckMessage]:
     # The queryset of a project can have columns of its own.
-    if type(exposure).get_queryset is not ModelExposure.get_queryset or hasattr(exposure, "model_admin"):
+    if type(exposure).get_queryset is not ModelExposure.get_queryset or isinstance(exposure, AdminExposure):
         return
     for option in PATHS:
         for entry in _names(exposure, option):
@@ -252,7 +252,7 @@ def _missing(exposure: ModelExposure, option: str, name: str) -> CheckMessage:
 
 def _check_fields(exposure: ModelExposure) -> Iterator[CheckMessage]:
     where = type(exposure)
-    if not hasattr(exposure, "model_admin") and exposure.fields is None:
+    if exposure.has_allow_list and exposure.fields is None:
         yield Warning(
             f"{where.__name__} declares no fields: {exposure.label} shows its primary key alone.",
             hint='List the fields, or write fields = "__all__".',
@@ -288,8 +288,7 @@ def _check_actions(exposure: ModelExposure) -> Iterator[CheckMessage]:
         permissions = [item.rpartition(".")[2] for item in _permissions()]
         for permission in getattr(where, name).mcp_action.permissions:
             known = [*USUAL_PERMISSIONS, *permissions, *_permissions()]
-            owners = (exposure, getattr(exposure, "model_admin", None))
-            if not any(hasattr(owner, f"has_{permission}_permission") for owner in owners) and (
+            if not any(hasattr(owner, f"has_{permission}_permission") for owner in exposure.permission_owners) and (
                 permission.rpartition(".")[2] not in permissions and (hint := nearest(permission, known, 0.8))
             ):
                 text = f"{where.__name__}.{name} needs the permission {permission!r}, which nobody has."

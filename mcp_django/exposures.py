@@ -71,11 +71,17 @@ class ModelExposure:
     description: str = ""
     # The methods that decide what a row is; an exposure that overrides one of them is read afresh for each call.
     row_hooks: ClassVar[tuple[str, ...]] = ("get_queryset",)
+    # Whether inlines of the model, on pages of others, show no more rows than ``get_queryset`` gives.
+    narrows_inlines: ClassVar[bool] = True
+    # The admin site whose pages are those of the model.
+    admin_site_name: str = "admin"
 
     def __init__(self, model: type[Model], site: Registry) -> None:
         self.model = model
         self.opts = model._meta
         self.site = site
+        # Where the methods are that decide on permissions of the project's own, such as those of actions.
+        self.permission_owners: tuple[Any, ...] = (self,)
         if type(self).description == "":
             from .schemas.docstrings import first_sentence
 
@@ -106,12 +112,21 @@ class ModelExposure:
         """The fields of the model, relations from elsewhere included, by the names that paths of the ORM have."""
         return {field.name: field for field in self.opts.get_fields()}
 
+    @cached_property
+    def has_allow_list(self) -> bool:
+        """Whether ``fields`` alone decides what may be known of a row."""
+        return True
+
+    def declares_field(self, name: str) -> bool:
+        """Return whether the project named the field here, and not only its class."""
+        own = self.fields is not None and self.fields != "__all__"
+        return own or name in self.list_display or "__" in name
+
     def leaves_out(self, name: str) -> bool:
         """Return whether ``exclude`` or ``fields`` keeps a field of the model from callers."""
         if name in self.exclude:
             return True
-        decides = self.fields is not None or not hasattr(self, "model_admin")
-        return decides and name in self.fields_by_name and name not in self.default_fields
+        return self.has_allow_list and name in self.fields_by_name and name not in self.default_fields
 
     def with_primary_key(self, names: Any) -> tuple[str, ...]:
         """Return the names without repetition, the primary key's in front."""
@@ -162,6 +177,10 @@ class ModelExposure:
         """Return rows, from which columns are computed, as they are prepared for that."""
         return rows
 
+    def is_display_error(self, request: MCPRequest, name: str, row: Any, error: Exception) -> bool:
+        """Return whether a column that cannot be computed is shown as one without a value."""
+        return False
+
     # Rows
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
@@ -172,9 +191,22 @@ class ModelExposure:
         """Return the order of pages; the primary key is added, so that it is total."""
         return self.ordering or self.opts.ordering or ()
 
+    @property
+    def declared_ordering(self) -> Sequence[Any]:
+        """The order of pages as it is declared for all callers."""
+        return self.ordering or self.opts.ordering or ()
+
     def get_sortable_by(self, request: MCPRequest) -> Sequence[str] | None:
         """Return what callers may sort by, paths through relations included, or None for all that they may read."""
         return self.sortable_by
+
+    def get_list_select_related(self, request: MCPRequest) -> bool | Sequence[str]:
+        """Return the relations that a page follows for its computed columns, or whether it follows all of them."""
+        return False
+
+    def has_search(self, request: MCPRequest) -> bool:
+        """Return whether there is a text search."""
+        return bool(self.get_search_fields(request))
 
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
         """Return the fields that ``search`` looks in, with the admin's prefixes (``^ = @``)."""
@@ -204,6 +236,10 @@ class ModelExposure:
     def get_filter_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]] | None:
         """Return the lookups allowed for each field, or None for those that go with the types of the fields."""
         return self.filter_fields
+
+    def get_list_filter(self, request: MCPRequest) -> Sequence[Any]:
+        """Return what the sidebar of the admin filters by, its dates included."""
+        return ()
 
     def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
         """Return whether a filter that is open to the caller may be used with the value; ``lookup`` is as in a URL."""
@@ -275,6 +311,14 @@ class ModelExposure:
             if field.editable and field.name in self.get_fields(request, obj) and field.name not in closed
         ]
         return modelform_factory(self.model, form=self.form or ModelForm, fields=writable)
+
+    def get_prepopulated_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]]:
+        """Return the fields of a new row that the page fills in from others."""
+        return {}
+
+    def get_list_editable(self, request: MCPRequest) -> Sequence[str]:
+        """Return the fields that the admin's list edits."""
+        return ()
 
     def get_changeform_initial_data(self, request: MCPRequest) -> dict[str, Any]:
         """Return what the form of a new row shows at first, beside the defaults of its fields."""

@@ -8,7 +8,6 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db.models import ForeignObjectRel, Model
 
 from .context import Exposure, MCPRequest
-from .hooks import asked
 from .kinds import is_joinable
 from .lookups import Path, declared_lookups, resolve_path, usual_lookups
 from .narrowing import leads_to_hidden_model, leads_to_hidden_rows
@@ -95,11 +94,7 @@ def _is_of_admin(request: MCPRequest, exposure: Exposure, path: str) -> bool:
 
 def _admin_paths(request: MCPRequest, exposure: Exposure) -> Iterator[str]:
     """Yield the fields and paths that the admin offers to filter by."""
-    admin = getattr(exposure, "model_admin", None)
-    if admin is None:
-        return
-    found = asked(exposure.label, "get_list_filter", admin.get_list_filter, request, default=())
-    for item in (*found, admin.date_hierarchy):
+    for item in exposure.get_list_filter(request):
         path = item[0] if isinstance(item, (list, tuple)) else item
         if isinstance(path, str):
             yield path

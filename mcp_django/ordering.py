@@ -35,8 +35,7 @@ def default_ordering(request: MCPRequest, exposure: Exposure) -> tuple[OrderKey,
 
 def declared_ordering(exposure: Exposure) -> tuple[OrderKey, ...]:
     """Return the order that the exposure, its admin or its model declares for all callers."""
-    admin = getattr(exposure, "model_admin", None)
-    return _total(exposure, exposure.ordering or getattr(admin, "ordering", None) or exposure.opts.ordering or ())
+    return _total(exposure, exposure.declared_ordering)
 
 
 def _total(exposure: Exposure, entries: Sequence[Any]) -> tuple[OrderKey, ...]:

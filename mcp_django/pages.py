@@ -320,11 +320,8 @@ class _Loading:
 
 def _loading_of(request: MCPRequest, exposure: Exposure, layout: Layout, columns: Sequence[Column]) -> _Loading:
     """Return what to load so that no column costs a query for each row."""
-    admin = getattr(exposure, "model_admin", None)
-    followed: Any = False
-    if admin is not None:
-        ask = admin.get_list_select_related
-        followed = asked(exposure.label, "get_list_select_related", ask, request, default=False)
+    ask = exposure.get_list_select_related
+    followed: Any = asked(exposure.label, "get_list_select_related", ask, request, default=False)
     paths = {path.rpartition("__")[0] for path in layout.paths if "__" in path}
     relations: set[str] = set()
     if followed and followed is not True:

@@ -89,7 +89,7 @@ def _place(
 
     It is below the same prefix as the endpoint where the admin is mounted there.
     """
-    name = f"{exposure.model_admin.admin_site.name}:{exposure.opts.app_label}_{exposure.opts.model_name}_{page}"
+    name = f"{exposure.admin_site_name}:{exposure.opts.app_label}_{exposure.opts.model_name}_{page}"
     row = {"object_id": PLACEHOLDER} if is_row else {}
     for kwargs in (dict(given), {}) if given else ({},):
         with suppress(NoReverseMatch, Resolver404):

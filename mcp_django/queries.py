@@ -168,7 +168,5 @@ def check_searchable(request: MCPRequest, exposure: Exposure) -> None:
     Raises:
         ToolError: it has no search fields, so that a search would give every row.
     """
-    admin = getattr(exposure, "model_admin", None)
-    own = admin is not None and getattr(exposure, "overrides", lambda name: False)("get_search_results")
-    if not own and not exposure.get_search_fields(request):
+    if not exposure.has_search(request):
         raise ToolError(f"{exposure.label} has no text search. Use filters instead; describe_model lists them.")

@@ -16,7 +16,6 @@ from django.db.models import Model, QuerySet
 
 from .context import Exposure, MCPRequest
 from .exceptions import Unreadable
-from .hooks import asked
 
 __all__ = [
     "LOST",
@@ -220,7 +219,4 @@ def is_no_value(request: MCPRequest, exposure: Exposure, name: str, row: Any, er
     """
     if isinstance(error, ObjectDoesNotExist):
         return True
-    shown = hasattr(exposure, "model_admin") and isinstance(error, (AttributeError, ValueError))
-    return shown and name in asked(
-        exposure.label, "get_readonly_fields", exposure.get_readonly_fields, request, row, default=()
-    )
+    return exposure.is_display_error(request, name, row, error)

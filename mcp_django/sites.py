@@ -384,16 +384,14 @@ class MCPSite:
         return (tool.read_only or not settings.READ_ONLY) and tool.has_permission(request)
 
     def _caller_action_tools(self, request: MCPRequest) -> list[ActionTool]:
-        from .tools.actions import caller_actions
-        from .visibility import visible_exposures
+        from .visibility import caller_actions, visible_exposures
 
         exposures = visible_exposures(request)
         return [self._action_tool(a) for exposure in exposures for a in caller_actions(request, exposure).values()]
 
     def _caller_action_tool(self, request: MCPRequest, name: str) -> ActionTool | None:
         """Return the tool of this name among those of the caller's actions: most are declared, and known by name."""
-        from .tools.actions import caller_actions
-        from .visibility import may_view
+        from .visibility import caller_actions, may_view
 
         exposure, action_name = self._declared_actions.get(name, (None, ""))
         if exposure is not None and may_view(request, exposure):

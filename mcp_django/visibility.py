@@ -4,7 +4,7 @@ What the caller may not see is not there: each function here gives the same answ
 filtered out and forbidden. Names that clients send are looked up in allow-lists and never become ORM keywords.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -25,20 +25,19 @@ from .serialized import read_fields
 from .serializers import Column, is_json_field, resolve_column
 
 __all__ = [
+    "caller_actions",
     "columns_of",
     "get_exposure",
     "get_row",
     "has_every_row",
     "is_sensitive",
     "may_view",
-    "on_list",
     "page_fields",
     "page_rows",
     "parse_pk",
     "refusal",
     "related_exposure",
     "related_to",
-    "remembered",
     "sees_any",
     "sees_every_row",
     "visible_exposures",
@@ -55,7 +54,7 @@ MAX_SAMPLE: Final = 3
 # Models
 
 
-def remembered(request: MCPRequest) -> dict[Any, Any]:
+def _remembered(request: MCPRequest) -> dict[Any, Any]:
     """Return what was decided for this request; another user on the same object starts anew."""
     kept = request.__dict__.get("_mcp_visibility")
     if kept is None or kept[0] is not request.user:
@@ -80,7 +79,7 @@ def on_list(
 
 def may_view(request: MCPRequest, exposure: Exposure) -> bool:
     """Return whether the caller may view the model at all; decided once for each request."""
-    kept = remembered(request)
+    kept = _remembered(request)
     if exposure not in kept:
         verdict = on_list(request, exposure, "has_view_permission", exposure.has_view_permission, default=False)
         kept[exposure] = bool(verdict)
@@ -90,7 +89,7 @@ def may_view(request: MCPRequest, exposure: Exposure) -> bool:
 
 def sees_any(request: MCPRequest) -> bool:
     """Return whether the caller may view any model."""
-    kept = remembered(request)
+    kept = _remembered(request)
     if "any" not in kept:
         exposures = request.mcp.site.exposures_by_label.values()
         kept["any"] = any(may_view(request, exposure) for exposure in exposures)
@@ -100,7 +99,7 @@ def sees_any(request: MCPRequest) -> bool:
 
 def visible_exposures(request: MCPRequest) -> list[Exposure]:
     """Return the exposures that the caller may view, in the order of their labels."""
-    kept = remembered(request)
+    kept = _remembered(request)
     if "visible" not in kept:
         exposures = request.mcp.site.exposures_by_label.values()
         kept["visible"] = [exposure for exposure in exposures if may_view(request, exposure)]
@@ -114,6 +113,16 @@ def refusal(request: MCPRequest) -> str:
         return ""
     exposures = request.mcp.site.exposures_by_label.values()
     return next((text for exposure in exposures if (text := exposure.get_refusal(request))), "")
+
+
+def caller_actions(request: MCPRequest, exposure: Exposure) -> Mapping[str, Any]:
+    """Return the actions of the exposure that the caller may run; asked once for each request."""
+    kept = _remembered(request)
+    key = (exposure, "actions")
+    if key not in kept:
+        kept[key] = on_list(request, exposure, "get_actions", exposure.get_actions, default={})
+    found: Mapping[str, Any] = kept[key]
+    return found
 
 
 def get_exposure(request: MCPRequest, label: Any) -> Exposure:
@@ -151,7 +160,7 @@ def has_every_row(exposure: Exposure) -> bool:
 
 def sees_every_row(request: MCPRequest, exposure: Exposure) -> bool:
     """Return whether this caller's rows are all of the table, by what ``get_queryset`` gives for this request."""
-    kept = remembered(request)
+    kept = _remembered(request)
     key = (exposure, "every row")
     if key not in kept:
         kept[key] = has_every_row(exposure) or asked(
@@ -166,7 +175,7 @@ def sees_every_row(request: MCPRequest, exposure: Exposure) -> bool:
 
 def visible_fields(request: MCPRequest, exposure: Exposure, obj: Model | None = None) -> tuple[str, ...]:
     """Return the names that the caller may read, the primary key's first."""
-    kept = remembered(request)
+    kept = _remembered(request)
     key = (exposure, "fields")
     if obj is None and key in kept:
         names: tuple[str, ...] = kept[key]
@@ -216,14 +225,7 @@ def _is_there(request: MCPRequest, exposure: Exposure, name: str) -> bool:
         return related is not None and has_every_row(related)
     if column.kind == "computed" or field is None or field.model is exposure.model or field.primary_key:
         return True
-    return _is_declared(exposure, name) or not _hidden_by_parent(request, exposure, field)
-
-
-def _is_declared(exposure: Exposure, name: str) -> bool:
-    admin = getattr(exposure, "model_admin", None)
-    own = exposure.fields is not None and exposure.fields != "__all__"
-    declared = own or name in exposure.list_display or "__" in name
-    return declared or (admin is not None and bool(admin.fields or admin.fieldsets or name in admin.list_display))
+    return exposure.declares_field(name) or not _hidden_by_parent(request, exposure, field)
 
 
 def _hidden_by_parent(request: MCPRequest, exposure: Exposure, field: Any) -> bool:
@@ -236,7 +238,7 @@ def _hidden_by_parent(request: MCPRequest, exposure: Exposure, field: Any) -> bo
 
 def page_fields(request: MCPRequest, exposure: Exposure) -> tuple[str, ...]:
     """Return the names of the columns of a page when the caller chooses none."""
-    kept = remembered(request)
+    kept = _remembered(request)
     key = (exposure, "page")
     if key not in kept:
         visible = visible_fields(request, exposure)
@@ -281,7 +283,7 @@ def page_rows(request: MCPRequest, exposure: Exposure) -> Iterator[Model]:
 
     The admin never asks such a hook without a row, but for its add page.
     """
-    kept = remembered(request)
+    kept = _remembered(request)
     key = (exposure, "rows")
     empty = asked("", "__init__", exposure.model, default=None)
     if empty is not None:

@@ -26,6 +26,7 @@ from django.urls import (
 )
 from django.utils.module_loading import import_string
 
+from ..adminexposure import AdminExposure
 from ..bounds import nearest
 from ..conf import DEFAULTS, settings
 from ..context import MCPContext, MCPRequest
@@ -404,7 +405,7 @@ def check_audience(**kwargs: Any) -> list[CheckMessage]:
     if not uses_oauth() or not isinstance(login, AdminSite):
         return []
     open_to_all = [
-        exposure for site in _sites() for exposure in site.exposures.values() if not hasattr(exposure, "model_admin")
+        exposure for site in _sites() for exposure in site.exposures.values() if not isinstance(exposure, AdminExposure)
     ]
     if not open_to_all:
         return []

@@ -16,10 +16,9 @@ from ..context import MCPRequest
 from ..languages import page_language
 from ..mounts import mounted_endpoints
 from ..signin import act_as, keep
-from ..tools.actions import caller_actions
 from ..tools.overviews import may_words
 from ..transports.request import local_request
-from ..visibility import visible_exposures, visible_fields
+from ..visibility import caller_actions, visible_exposures, visible_fields
 from .frame import frame
 from .resource import resource_url
 from .scopes import default_scopes, expand, join

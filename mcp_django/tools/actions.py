@@ -21,13 +21,13 @@ from ..schemas.arguments import signature_schema
 from ..schemas.asking import Asked, answers_of, asked_parameters
 from ..schemas.forms import form_schema
 from ..schemas.problems import is_empty
-from ..visibility import on_list, remembered
 from .actionoptions import ActionOptions
+from .adminfilters import OfAdmin
 from .controls import Pair, as_files, as_query, posted
 from .forms import changing_choices, error_lines, field_entries, visible_choices
 from .inputs import taken
 
-__all__ = ["Action", "AdminAction", "FunctionAction", "caller_actions", "takes_selection"]
+__all__ = ["Action", "AdminAction", "FunctionAction", "takes_selection"]
 
 SKIPPED: Final = ("self", "request", "queryset")
 
@@ -93,7 +93,7 @@ class Action:
         return any(self._is_allowed(request, name, obj) for name in self.permissions)
 
     def _is_allowed(self, request: MCPRequest, permission: str, obj: Model | None) -> bool:
-        for owner in (self.exposure, getattr(self.exposure, "model_admin", None)):
+        for owner in self.exposure.permission_owners:
             check = getattr(owner, f"has_{permission}_permission", None)
             if check is not None:
                 # The admin calls its own checks of this kind with the request alone.
@@ -172,11 +172,11 @@ class AdminAction(Action):
     ``action_form`` of the ``ModelAdmin`` has beside Django's own. It may answer with a page that asks.
     """
 
-    def __init__(self, exposure: Exposure, name: str, function: Callable[..., Any], description: str) -> None:
+    def __init__(self, exposure: OfAdmin, name: str, function: Callable[..., Any], description: str) -> None:
         declared = getattr(function, "mcp_action", None)
         super().__init__(exposure, name, declared or _admin_options(function))
         self.function = function
-        self.model_admin: Any = exposure.model_admin  # type: ignore[attr-defined]
+        self.model_admin: Any = exposure.model_admin
         self.description = self.description or description % model_format_dict(exposure.opts)
 
     def has_permission(self, request: MCPRequest) -> bool:
@@ -248,17 +248,6 @@ class AdminAction(Action):
     def invoke(self, request: MCPRequest, queryset: QuerySet[Any], values: Mapping[str, Any]) -> Any:
         """See :meth:`Action.invoke`."""
         return self.function(self.model_admin, request, queryset)
-
-
-def caller_actions(request: MCPRequest, exposure: Exposure) -> Mapping[str, Action]:
-    """Return the actions of the exposure that the caller may run; asked once for each request."""
-    kept = remembered(request)
-    key = (exposure, "actions")
-    if key not in kept:
-        nothing: Mapping[str, Action] = {}
-        kept[key] = on_list(request, exposure, "get_actions", exposure.get_actions, default=nothing)
-    found: Mapping[str, Action] = kept[key]
-    return found
 
 
 def _takes_object(check: Callable[..., Any]) -> bool:

@@ -16,8 +16,7 @@ from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..results import ToolResult
 from ..schemas.values import FREE_OBJECT
-from ..tools.actions import caller_actions
-from ..visibility import may_view, visible_exposures
+from ..visibility import caller_actions, may_view, visible_exposures
 from .actions import Action
 from .arguments import alternatives, exposure_argument
 from .base import IDEMPOTENCY_KEY, READ, WRITE, Tool

@@ -102,7 +102,7 @@ def _queryset(request: MCPRequest, exposure: Exposure, admin: Any, obj: Model) -
 def _narrowing(exposure: Exposure, admin: Any) -> Exposure | None:
     """Return the exposure of the inline's model where the project registered one that shows fewer rows."""
     own = exposure.site.exposures.get(admin.model)
-    return own if own is not None and not hasattr(own, "model_admin") and not has_every_row(own) else None
+    return own if own is not None and own.narrows_inlines and not has_every_row(own) else None
 
 
 def visible_pks(request: MCPRequest, exposure: Exposure, admin: Any, pks: Iterable[Any]) -> set[Any] | None:

@@ -133,7 +133,7 @@ def _fields(request: MCPRequest, exposure: Exposure, admin: Any, obj: Model | No
     own = exposure.site.exposures.get(admin.model)
     if own is not None:
         closed.update(own.exclude)
-        if own.fields is not None or not hasattr(own, "model_admin"):
+        if own.has_allow_list:
             names = {name: None for name in names if name in own.get_fields(request)}
     kept = [name for name in names if name not in closed and not is_sensitive(name, admin.model)]
     return visible_among(request, exposure.exposure_of_inline(admin), kept)

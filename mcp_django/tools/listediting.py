@@ -24,14 +24,12 @@ __all__ = ["ListedRow", "listed_fields"]
 
 def listed_fields(request: MCPRequest, exposure: Exposure, obj: Model | None, form: Any) -> Mapping[str, Field]:
     """Return the fields of the list's form that the caller sees and that ``form``, of the row's own page, has not."""
-    admin: Any = getattr(exposure, "model_admin", None)
-    if admin is None or not admin.list_editable or exposure.fields is not None or exposure.form is not None:
-        return {}
-    shown = {*admin.get_list_display(request)} & {*visible_fields(request, exposure, obj)}
-    names = [name for name in admin.list_editable if name in shown and name not in form.fields]
+    editable = exposure.get_list_editable(request)
+    shown = visible_fields(request, exposure, obj) if editable else ()
+    names = [name for name in editable if name in shown and name not in form.fields]
     if not names:
         return {}
-    found: Mapping[str, Field] = admin.get_changelist_formset(request).form.base_fields
+    found: Mapping[str, Field] = exposure.inline_admin.get_changelist_formset(request).form.base_fields
     return {name: found[name] for name in names if name in found and not found[name].disabled}
 
 
@@ -48,8 +46,7 @@ class ListedRow:
         self.data, self.files = as_query(entries), as_files(entries)
 
     def _formset(self, *posted: Any, queryset: Any) -> Any:
-        admin: Any = self.exposure.model_admin  # type: ignore[attr-defined]
-        return admin.get_changelist_formset(self.request)(*posted, queryset=queryset)
+        return self.exposure.inline_admin.get_changelist_formset(self.request)(*posted, queryset=queryset)
 
     def _posted(self) -> tuple[Any, list[str]]:
         """Return the form of the row that the request posts, and what is wrong with it."""

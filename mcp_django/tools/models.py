@@ -17,6 +17,7 @@ from ..results import ToolResult
 from ..schemas.jsonable import clean_text
 from ..serializers import Column, is_file
 from ..visibility import (
+    caller_actions,
     columns_of,
     page_fields,
     refusal,
@@ -24,7 +25,6 @@ from ..visibility import (
     visible_exposures,
     visible_fields,
 )
-from .actions import caller_actions
 from .arguments import check_names, exposure_argument, flag_argument, json_or_text
 from .base import RecordTool
 from .filevalues import FILE_WORDS

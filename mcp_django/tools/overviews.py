@@ -16,8 +16,7 @@ from ..namedfilters import Offer, named_filters_of
 from ..schemas.forms import form_schema
 from ..schemas.jsonable import clean_text
 from ..serializers import Column
-from ..tools.actions import caller_actions
-from ..visibility import columns_of, page_rows, visible_fields
+from ..visibility import caller_actions, columns_of, page_rows, visible_fields
 from .base import WRITE
 from .controls import first_choice
 from .forms import writable_names

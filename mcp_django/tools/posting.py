@@ -72,11 +72,12 @@ def changelist_request(request: MCPRequest, exposure: Exposure, entries: Iterabl
 
 def _changelist_path(exposure: Exposure, given: dict[str, Any]) -> str:
     """Return the path of the admin's list; below the same prefix as the endpoint, where it is mounted there."""
-    admin = getattr(exposure, "model_admin", None)
-    site = admin.admin_site.name if admin is not None else "admin"
     for kwargs in (given, {}):
         with suppress(NoReverseMatch):
-            return reverse(f"{site}:{exposure.opts.app_label}_{exposure.opts.model_name}_changelist", kwargs=kwargs)
+            return reverse(
+                f"{exposure.admin_site_name}:{exposure.opts.app_label}_{exposure.opts.model_name}_changelist",
+                kwargs=kwargs,
+            )
     return "/"
 
 

@@ -110,8 +110,8 @@ def _filled_page(request: MCPRequest, exposure: Exposure, obj: Model | None, val
         is_left_out = bool(for_list) and not named
         for post in posts:
             post.fill(named.pop(post.name, None) if post.name in open_posts else None)
-        if not change and hasattr(exposure, "model_admin"):
-            named |= prepopulated(exposure.model_admin.get_prepopulated_fields(request), draft, named, writable)
+        if not change:
+            named |= prepopulated(exposure.get_prepopulated_fields(request), draft, named, writable)
         entered = enter(request, draft, named)
     entries = entered.data + [entry for post in posts for entry in post.entries]
     row = ListedRow(request, exposure, obj, for_list) if obj is not None and for_list else None

@@ -57,8 +57,7 @@ class CreateUpload(Tool):
 
 
 def _takes_files(request: MCPRequest, exposure: Exposure) -> bool:
-    inlines = getattr(getattr(exposure, "model_admin", None), "inlines", ())
-    models = [exposure.model, *(inline.model for inline in inlines)]
+    models = [exposure.model, *(inline.model for inline in exposure.inline_admin.inlines)]
     if not any(isinstance(field, FileField) for model in models for field in model._meta.concrete_fields):
         return False
     return exposure.has_add_permission(request) or exposure.has_change_permission(request)

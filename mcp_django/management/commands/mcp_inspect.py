@@ -13,10 +13,9 @@ from ...conf import settings
 from ...context import Exposure, MCPRequest
 from ...oauth.scopes import HIERARCHY
 from ...sites import MCPSite, is_open
-from ...tools.actions import caller_actions
 from ...tools.overviews import may_words
 from ...transports.local import LocalClient, Refused
-from ...visibility import is_sensitive, related_exposure, visible_exposures, visible_fields
+from ...visibility import caller_actions, is_sensitive, related_exposure, visible_exposures, visible_fields
 from ..accounts import find_scopes, find_site, find_user
 
 # Characters of JSON to a token, about, with the tokenizers of today.
