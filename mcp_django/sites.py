@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .exposures import ModelExposure
     from .prompts import Prompt
     from .resources.base import FunctionResource
-    from .resources.orm import ModelResources
+    from .resources.orm import ModelResource, ModelResources
     from .tools.actions import Action
     from .tools.actiontools import ActionTool
     from .tools.base import Tool
@@ -461,13 +461,13 @@ class MCPSite:
 
         return ModelResources()
 
+    def get_model_resource(self, request: MCPRequest, uri: str) -> ModelResource:
+        """Return the resource of a model. Raises ``NotFound``."""
+        return self._model_resources.find(request, uri)
+
     def read_resource(self, request: MCPRequest, uri: str) -> list[dict[str, Any]]:
         """Return the contents of a model resource. Raises ``NotFound``."""
-        return self._model_resources.read(request, uri)
-
-    def get_cache_hints(self, request: MCPRequest, uri: str) -> Mapping[str, Any]:
-        """Return what the result of reading a model resource says of caching. Raises ``NotFound``."""
-        return self._model_resources.cache_hints(request, uri)
+        return self.get_model_resource(request, uri).read()
 
     def get_object(self, request: MCPRequest, model: type[Model], pk: Any) -> Model:
         """Return the row with this primary key, or else with this unique value or label, if the caller may view it.

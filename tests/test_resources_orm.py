@@ -25,7 +25,7 @@ def request_() -> Any:
 
 
 def read(request: Any, uri: str) -> Any:
-    contents = RESOURCES.read(request, uri)
+    contents = RESOURCES.find(request, uri).read()
     assert [content["uri"] for content in contents] == [uri]
     assert contents[0]["mimeType"] == "application/json"
     return json.loads(contents[0]["text"])
@@ -53,7 +53,7 @@ def test_an_exposure_says_how_long_what_is_read_of_it_may_be_kept(path: str) -> 
     user = make_superuser()
     for ttl_ms, hints in ((None, {}), (0, {"ttlMs": 0}), (5000, {"ttlMs": 5000})):
         request = reader(user, site_with(Book, cache_ttl_ms=ttl_ms))
-        assert RESOURCES.cache_hints(request, f"django://testapp/{path}") == hints
+        assert RESOURCES.find(request, f"django://testapp/{path}").cache_hints == hints
 
 
 def test_125_nothing_is_said_of_a_hidden_model() -> None:
@@ -61,7 +61,7 @@ def test_125_nothing_is_said_of_a_hidden_model() -> None:
     request = reader(make_user("u", "testapp.view_book"), site)
     for uri in ("django://testapp/author", "django://testapp/nosuch", "x://"):
         with pytest.raises(NotFound):
-            RESOURCES.cache_hints(request, uri)
+            RESOURCES.find(request, uri)
 
 
 def test_the_list_is_paged_by_cursor(request_: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_row_124_a_record_whose_key_is_the_word_schema_is_still_a_record(request
 def test_rows_121_125_162_what_is_not_there_is_not_found(request_: Any, uri: str) -> None:
     make_book()
     with pytest.raises(NotFound) as error:
-        RESOURCES.read(request_, uri)
+        RESOURCES.find(request_, uri).read()
     assert error.value.args == ()
 
 
@@ -139,7 +139,7 @@ def test_row_121_a_record_of_another_is_not_found() -> None:
     site = MCPSite(admin_site=admin.site)
     book = make_book(owner=make_superuser())
     with pytest.raises(NotFound):
-        RESOURCES.read(reader(make_user("u", "testapp.view_book"), site), f"django://testapp/book/{book.pk}")
+        RESOURCES.find(reader(make_user("u", "testapp.view_book"), site), f"django://testapp/book/{book.pk}").read()
 
 
 @pytest.mark.parametrize("query", ["ordering=secret_token", "fields=secret_token", "ordering=nothing"])
@@ -147,11 +147,11 @@ def test_row_112_a_query_on_what_is_hidden_is_invalid(query: str) -> None:
     make_author()
     request = reader(make_superuser(), site_with(Author))
     with pytest.raises(InvalidParams):
-        RESOURCES.read(request, f"django://testapp/author?{query}")
+        RESOURCES.find(request, f"django://testapp/author?{query}").read()
 
 
 def test_row_68_a_bad_cursor_is_one_fixed_error(request_: Any) -> None:
     for cursor in ("x", "a:b:c", "x" * 5000):
         with pytest.raises(InvalidParams) as error:
-            RESOURCES.read(request_, f"django://testapp/book?cursor={cursor}")
+            RESOURCES.find(request_, f"django://testapp/book?cursor={cursor}").read()
         assert error.value.message == CURSOR_ERROR

@@ -7,6 +7,7 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import site
 from mcp_django.testing import MCPClient
+from mcp_django.transports.dispatch import answer
 from mcp_django.transports.exchange import Exchange
 from tests.factories import make_superuser, make_user
 
@@ -291,7 +292,7 @@ def test_A16_a_header_that_comes_a_thousand_times_is_no_single_value(client):
     scope["headers"] += [(b"authorization", client.headers["Authorization"].encode())]
     exchange = Exchange(site, scope)
     assert exchange.front_door() is None
-    assert exchange.answer(json.dumps(PING).encode()).status == 415
+    assert answer(exchange, json.dumps(PING).encode()).status == 415
 
 
 @pytest.mark.parametrize("header", ["authorization", "mcp-protocol-version", "origin", "content-length"])
@@ -304,7 +305,7 @@ def test_a_header_that_decides_something_may_come_once(header, client):
     ]
     scope["headers"] += [(header.encode(), value.encode())] * 2
     exchange = Exchange(site, scope)
-    response = exchange.front_door() or exchange.answer(json.dumps(PING).encode())
+    response = exchange.front_door() or answer(exchange, json.dumps(PING).encode())
     assert response.status in (400, 401, 403)
 
 

@@ -63,7 +63,7 @@ def slow_reads(monkeypatch):
         release.wait(10)
         return http.Response(200, b"{}")
 
-    monkeypatch.setattr(http.Exchange, "answer", answer)
+    monkeypatch.setattr(http.dispatch, "answer", answer)
     monkeypatch.setattr(http, "WATCH_AFTER", 0.01)
     yield begun, release
     release.set()

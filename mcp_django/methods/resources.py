@@ -37,9 +37,14 @@ def read_resource(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str
     site = request.mcp.site
     function = site.get_function_resource(request, uri)
     if function is not None:
-        return Later(lambda: _contents(uri, lambda: function.read(request, uri), lambda: _hints(request, function)))
+        return Later(lambda: _read(uri, lambda: {"contents": function.read(request, uri), **_hints(request, function)}))
     with read_limits():
-        return _contents(uri, lambda: site.read_resource(request, uri), lambda: site.get_cache_hints(request, uri))
+        return _read(uri, lambda: _read_model(request, uri))
+
+
+def _read_model(request: MCPRequest, uri: str) -> dict[str, Any]:
+    resource = request.mcp.site.get_model_resource(request, uri)
+    return {"contents": resource.read(), **resource.cache_hints}
 
 
 def _hints(request: MCPRequest, function: FunctionResource) -> Mapping[str, Any]:
@@ -47,10 +52,8 @@ def _hints(request: MCPRequest, function: FunctionResource) -> Mapping[str, Any]
     return {"ttlMs": 0} if request.mcp.answers.seen else function.cache_hints
 
 
-def _contents(
-    uri: str, read: Callable[[], list[dict[str, Any]]], hints: Callable[[], Mapping[str, Any]]
-) -> dict[str, Any]:
+def _read(uri: str, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
-        return {"contents": read(), **hints()}
+        return read()
     except NotFound:
         raise ResourceNotFound(uri) from None

@@ -13,10 +13,9 @@ from django.db import DataError
 from ..context import MCPRequest
 from ..costs import read_limits
 from ..exceptions import InputRequired, NotFound, ToolError
-from ..protocol.downgrades import STRUCTURED_SINCE
 from ..protocol.errors import InvalidParams, ProtocolError
 from ..protocol.headers import check_param_headers, param_headers
-from ..protocol.versions import MODERN, is_at_least
+from ..protocol.versions import MIRRORED, STRUCTURED
 from ..questions import untangled
 from ..results import ToolResult, error_result
 from ..tools.base import RecordTool, Tool
@@ -37,7 +36,7 @@ def list_tools(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]
     if params.get("cursor") is not None:
         raise InvalidParams("Invalid params: cursor")
     tools = [tool.for_caller(request) for tool in request.mcp.site.get_tools(request)]
-    structured = is_at_least(request.mcp.version, STRUCTURED_SINCE)
+    structured = request.mcp.version in STRUCTURED
     return {"tools": [tool.encoded(structured=structured) for tool in tools]}
 
 
@@ -49,7 +48,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
         raise InvalidParams(f"Unknown tool: {name[:64]}{_nearest(request, name)}")
     require_scopes(request, tool.scopes)
     arguments = dict(params.get("arguments") or {})
-    if request.mcp.version in MODERN and _mirrors(tool):
+    if request.mcp.version in MIRRORED and _mirrors(tool):
         check_param_headers(tool.input_schema, arguments, request.mcp.param_headers)
     try:
         key = take_key(tool, arguments)

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from .versions import is_at_least
+from .versions import STRUCTURED, is_at_least
 
 __all__ = ["downgraded"]
 
-STRUCTURED_SINCE: Final = "2025-06-18"
 AUDIO_SINCE: Final = "2025-03-26"
 MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 # Capabilities of servers, by the first revision that knows them; those of the modern era alone are in none.
@@ -30,7 +29,7 @@ def downgraded(method: str, version: str, result: Mapping[str, Any]) -> dict[str
 
 def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
     kind = block.get("type")
-    if kind == "resource_link" and not is_at_least(version, STRUCTURED_SINCE):
+    if kind == "resource_link" and version not in STRUCTURED:
         return {"type": "text", "text": f"{block['name']}: {block['uri']}"}
     if kind == "audio" and not is_at_least(version, AUDIO_SINCE):
         return {"type": "text", "text": f"[audio, {block['mimeType']}]"}
@@ -38,14 +37,14 @@ def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
 
 
 def _call_result(wire: dict[str, Any], version: str) -> dict[str, Any]:
-    if not is_at_least(version, STRUCTURED_SINCE):
+    if version not in STRUCTURED:
         wire.pop("structuredContent", None)
         wire["content"] = [_block(block, version) for block in wire["content"]]
     return wire
 
 
 def _prompt(wire: dict[str, Any], version: str) -> dict[str, Any]:
-    if not is_at_least(version, STRUCTURED_SINCE):
+    if version not in STRUCTURED:
         wire["messages"] = [{**item, "content": _block(item["content"], version)} for item in wire["messages"]]
     return wire
 

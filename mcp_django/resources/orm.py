@@ -1,6 +1,7 @@
 """Models as resources: a page of rows, one row, a description, a file; each has its URI."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -15,7 +16,7 @@ from ..addresses import (
     parse_uri,
     schema_uri,
 )
-from ..context import MCPRequest
+from ..context import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..pagination import list_cursor, read_list_cursor
 from ..places import go_to
@@ -27,7 +28,7 @@ from ..tools.record import record_payload
 from ..visibility import get_exposure, visible_exposures
 from .files import read_file
 
-__all__ = ["ModelResources"]
+__all__ = ["ModelResource", "ModelResources"]
 
 # Models of one page of the list. Clients read all pages when they start, and some stop at 64.
 LIST_PAGE: Final = 100
@@ -67,49 +68,62 @@ class ModelResources:
             {"uriTemplate": FILE_TEMPLATE, "name": "file", "title": "A file of a record"},
         ]
 
-    def read(self, request: MCPRequest, uri: str) -> Objects:
-        """Return the contents of the resource.
+    def find(self, request: MCPRequest, uri: str) -> "ModelResource":
+        """Return the resource of a model that the caller may view; its row or file is looked for when it is read.
 
         Raises:
             NotFound: there is none of that URI for this caller.
-            InvalidParams: a member of a page's query is not what the caller may ask, or a file is too long.
         """
         address = parse_uri(uri)
         if address.label != address.label.lower():
             raise NotFound
-        exposure = get_exposure(request, address.label)
-        if address.field_name is not None:
-            return [read_file(request, uri, address)]
-        if address.is_schema:
-            return [_contents(uri, describe(request, exposure))]
-        go_to(request, exposure, "changelist" if address.pk is None else "change", address.pk)
-        if address.pk is not None:
-            found = find_row(request, exposure, address.pk)
-            return [_contents(uri, record_payload(request, exposure, found.row, labels=found.labels))]
-        return [_contents(uri, self._page(request, address))]
+        return ModelResource(request, uri, address, get_exposure(request, address.label))
 
-    def cache_hints(self, request: MCPRequest, uri: str) -> dict[str, Any]:
-        """Return what goes with the contents of a resource in the result of ``resources/read``.
 
-        Raises:
-            NotFound: there is none of that URI for this caller.
-        """
-        ttl_ms = get_exposure(request, parse_uri(uri).label).cache_ttl_ms
+@dataclass(frozen=True, slots=True)
+class ModelResource:
+    """One resource of a model, for one caller."""
+
+    request: MCPRequest
+    uri: str
+    address: Address
+    exposure: Exposure
+
+    @property
+    def cache_hints(self) -> dict[str, Any]:
+        """What goes with the contents in the result of ``resources/read``."""
+        ttl_ms = self.exposure.cache_ttl_ms
         return {"ttlMs": ttl_ms} if ttl_ms is not None else {}
 
-    def _page(self, request: MCPRequest, address: Address) -> dict[str, Any]:
-        exposure = get_exposure(request, address.label)
+    def read(self) -> Objects:
+        """Return the contents.
+
+        Raises:
+            NotFound: there is no such row or file for this caller.
+            InvalidParams: a member of a page's query is not what the caller may ask, or a file is too long.
+        """
+        if self.address.field_name is not None:
+            return [read_file(self.request, self.uri, self.address)]
+        return [{"uri": self.uri, "mimeType": JSON, "text": orjson.dumps(self._payload(), default=str).decode()}]
+
+    def _payload(self) -> Mapping[str, Any]:
+        request, exposure, pk = self.request, self.exposure, self.address.pk
+        if self.address.is_schema:
+            return describe(request, exposure)
+        go_to(request, exposure, "changelist" if pk is None else "change", pk)
+        if pk is None:
+            return self._page()
+        found = find_row(request, exposure, pk)
+        return record_payload(request, exposure, found.row, labels=found.labels)
+
+    def _page(self) -> dict[str, Any]:
         try:
-            payload = page_payload(request, read_query(request, exposure, address.query))
+            payload = page_payload(self.request, read_query(self.request, self.exposure, self.address.query))
         except ToolError as error:
             raise InvalidParams(error.message) from None
         following = payload.pop("next_cursor", None)
         if following is None:
             return payload
-        query = {name: value for name, value in address.query.items() if name != "cursor"}
+        query = {name: value for name, value in self.address.query.items() if name != "cursor"}
         # Before the rows, as some clients cut the end of a long text.
-        return {"next": page_uri(exposure, cursor=following, **query), **payload}
-
-
-def _contents(uri: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-    return {"uri": uri, "mimeType": JSON, "text": orjson.dumps(payload, default=str).decode()}
+        return {"next": page_uri(self.exposure, cursor=following, **query), **payload}

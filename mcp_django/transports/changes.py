@@ -20,14 +20,13 @@ from ..protocol import listen
 from ..protocol.errors import ProtocolError
 from ..protocol.messages import encode, error_response, notification
 from ..protocol.sse import event, event_id, priming
-from ..protocol.versions import is_at_least
+from ..protocol.versions import PRIMED
 from ..server import Reply
 from ..sessions import ClientSession
 from ..threads import in_thread
 from .connection import KEEP_ALIVE_EVERY, Connection
 from .dispatch import Changes, Listening
 from .leases import Lease
-from .logged import PRIMED_SINCE
 from .shutdown import register
 
 if TYPE_CHECKING:
@@ -207,7 +206,7 @@ class SessionStream(ChangeStream):
             await self.subscribe(LISTS, await in_thread("reads", self.session.stored_uris))
             # Whoever sees that the stream is open misses nothing from then on.
             await self.connection.open_stream(self.exchange.cors())
-            if is_at_least(self.session.version, PRIMED_SINCE):
+            if self.session.version in PRIMED:
                 await self.connection.send_event(priming(event_id(self.session.id, 0), RETRY))
             self.mailbox.wake.set()
             await self.send_changes()

@@ -23,7 +23,7 @@ from ..protocol.inbound import LEGACY_ERA, Batch, Rejected, classify
 from ..protocol.messages import ClientResponse, encode, error_response
 from ..protocol.modern import VERSION_HEADER
 from ..protocol.sse import parse_event_id
-from ..protocol.versions import MODERN
+from ..protocol.versions import SESSIONLESS
 from ..server import Reply, rejection, resume, resume_async, serve
 from ..sessions import ClientSession, find_session, open_session, topic
 from ..streams import Resumption, answer_question, cancel, owns
@@ -130,7 +130,7 @@ def _answer(exchange: Exchange, body: bytes) -> Outcome | Handover[Outcome]:
 
 
 def _session_id(exchange: Exchange) -> str | None:
-    if not settings.SESSIONS or not exchange.can_stream or exchange.header(VERSION_HEADER) in MODERN:
+    if not settings.SESSIONS or not exchange.can_stream or exchange.header(VERSION_HEADER) in SESSIONLESS:
         return None
     values = exchange.headers.get(SESSION)
     # Two ids are none that was ever given.

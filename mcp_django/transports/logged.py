@@ -24,7 +24,7 @@ from ..methods.base import Asked, Later
 from ..protocol.eras import Call
 from ..protocol.http import Response
 from ..protocol.sse import event, event_id, priming, retry
-from ..protocol.versions import is_at_least
+from ..protocol.versions import PRIMED
 from ..server import Reply
 from ..threads import Busy, in_thread
 from .connection import KEEP_ALIVE_EVERY, Connection
@@ -51,8 +51,6 @@ KEEP_TRYING: Final = 60.0
 TRY_EVERY: Final = 0.5
 # Milliseconds after which a client may come back for the rest of a stream.
 RETRY: Final = 500
-# Older clients take an event without data for a broken message.
-PRIMED_SINCE: Final = "2025-11-25"
 
 # Calls at work: the event loop itself holds tasks weakly.
 _running: set["asyncio.Task[None]"] = set()
@@ -110,7 +108,7 @@ class LoggedCall:
         """Begin to run the call, of which ``outcome`` is known so far, in a task of its own."""
         context = self.exchange.request.mcp
         context.notify = self.waiting.put
-        if is_at_least(self.call.version, PRIMED_SINCE):
+        if self.call.version in PRIMED:
             context.close_stream = self.hang_up
         is_write = self.call.method == "tools/call" and isinstance(outcome, Later) and not outcome.is_async
         self.holds_lock = self.log.sends_first = is_write and streams.has_one_writer()
@@ -358,7 +356,7 @@ class Tail:
             watch.append(asyncio.ensure_future(self.leave_after(hung_up.wait)))
         try:
             await self.connection.open_stream(self.exchange.cors())
-            if is_at_least(self.version, PRIMED_SINCE):
+            if self.version in PRIMED:
                 await self.connection.send_event(priming(event_id(self.stream_id, self.after), RETRY))
             is_over = await self.follow()
             await self.connection.end_stream(b"" if is_over else retry(RETRY))
