@@ -71,16 +71,21 @@ def _compile(using: str) -> "Plan":
     from .plans import Bind, Slot, compile_plan
 
     model = get_user_model()
-    own = model._meta.get_field("user_permissions")
-    groups = model._meta.get_field("groups")
-    permission = own.related_model
+    own, groups = model._meta.get_field("user_permissions"), model._meta.get_field("groups")
+    granted = groups.related_model._meta.get_field("permissions")
 
-    def through(path: str) -> Any:
-        chosen = permission._default_manager.using(using).filter(Q(Exact(F(path), Bind(Slot(0)))))
-        return chosen.order_by().values_list("content_type__app_label", "codename")
+    def links(field: Any) -> Any:
+        return field.remote_field.through._base_manager.using(using).order_by()
 
+    def of_user(field: Any) -> Any:
+        return links(field).filter(Q(Exact(F(field.m2m_field_name()), Bind(Slot(0)))))
+
+    # From the tables between: by way of the permissions themselves SQLite looks at each that there is.
+    member = of_user(groups).values(groups.m2m_reverse_field_name())
+    by_groups = links(granted).filter(**{f"{granted.m2m_field_name()}__in": member})
+    names = [f"{own.m2m_reverse_field_name()}__{name}" for name in ("content_type__app_label", "codename")]
     # What is there twice is once in the set: the database need not sort it out.
-    both = through(own.related_query_name()).union(through(f"group__{groups.related_query_name()}"), all=True)
+    both = of_user(own).values_list(*names).union(by_groups.values_list(*names), all=True)
     return compile_plan(both.order_by(), using)
 
 

@@ -1,5 +1,7 @@
 import pytest
 from django.contrib.auth.models import Group, Permission, User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from mcp_django.permissions import load_permissions
 from tests.factories import make_superuser, make_user
@@ -15,7 +17,9 @@ def make_member():
     user = make_user("member", "testapp.view_book", "testapp.add_tag")
     group = Group.objects.create(name="editors")
     group.permissions.set(Permission.objects.filter(codename__in=["view_book", "change_book", "delete_tag"]))
-    user.groups.add(group)
+    readers = Group.objects.create(name="readers")
+    readers.permissions.set(Permission.objects.filter(codename__in=["view_book", "view_tag"]))
+    user.groups.add(group, readers)
     other = Group.objects.create(name="others")
     other.permissions.set(Permission.objects.filter(codename="delete_book"))
     return user
@@ -37,6 +41,15 @@ def test_one_query_and_none_afterwards(django_assert_num_queries):
         assert user.has_perm("testapp.change_book")
         assert not user.has_perm("testapp.delete_book")
         load_permissions(user)
+
+
+def test_the_query_begins_with_what_the_user_has():
+    with CaptureQueriesContext(connection) as captured:
+        load_permissions(fresh(make_member()))
+    sql = captured[-1]["sql"]
+    tables = [sql.index(f'FROM "{name}"') for name in ("auth_user_user_permissions", "auth_group_permissions")]
+    assert tables == sorted(tables)
+    assert '"auth_group"' not in sql
 
 
 def test_a_superuser_and_an_inactive_user_are_left_to_django(django_assert_num_queries):
