@@ -542,14 +542,33 @@ class AdminExposure(ModelExposure):
             return found
         from .tools.actions import AdminAction, takes_selection
 
-        offered: Mapping[str, Any] = self.model_admin.get_actions(request)
-        for name, declared in offered.items():
+        for function, name, description in self._offered_actions(request):
             # Deleting is delete_record's, which shows and obeys the same collector.
-            if name != "delete_selected":
-                function, _, description = action_parts(declared)
-                if takes_selection(function):
-                    found.setdefault(name, AdminAction(self, name, function, str(description)))
+            if name != "delete_selected" and takes_selection(function):
+                found.setdefault(name, AdminAction(self, name, function, str(description)))
         return {name: action for name, action in found.items() if action.has_permission(request)}
+
+    def _offered_actions(self, request: MCPRequest) -> Iterable[tuple[Callable[..., Any], str, str]]:
+        """Return what ``ModelAdmin.get_actions`` gives, without Django's way to permissions that are known."""
+        admin: Any = self.model_admin
+        if self._has_own_actions or known_permissions(request.user) is None:
+            return map(action_parts, admin.get_actions(request).values())
+        declared = map(action_parts, admin._get_base_actions() if admin.actions is not None else ())
+        return [action for action in declared if self._offers(request, action[0])]
+
+    def _offers(self, request: MCPRequest, function: Callable[..., Any]) -> bool:
+        permissions = getattr(function, "allowed_permissions", None)
+        return permissions is None or any(self._grants(request, permission) for permission in permissions)
+
+    def _grants(self, request: MCPRequest, permission: str) -> bool:
+        known, needed = known_permissions(request.user), self._stock_permissions.get(permission)
+        if known is None or needed is None:
+            return bool(getattr(self.model_admin, f"has_{permission}_permission")(request))
+        return not known.isdisjoint(needed)
+
+    @cached_property
+    def _has_own_actions(self) -> bool:
+        return self.overrides("get_actions", "_get_base_actions", "_filter_actions_by_permissions")
 
     @cached_property
     def has_admin_actions(self) -> bool:

@@ -72,7 +72,7 @@ def _compile(using: str) -> "Plan":
 
     model = get_user_model()
     own, groups = model._meta.get_field("user_permissions"), model._meta.get_field("groups")
-    granted = groups.related_model._meta.get_field("permissions")
+    granted: Any = groups.related_model._meta.get_field("permissions")
 
     def links(field: Any) -> Any:
         return field.remote_field.through._base_manager.using(using).order_by()

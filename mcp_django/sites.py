@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["MCPSite", "site"]
 
 T = TypeVar("T")
+AnyTool = TypeVar("AnyTool", bound="Tool")
 # Apps that hold credentials or plumbing: never exposed unless a project registers one of their models itself.
 CLOSED_APPS = frozenset(
     {"admin", "auth", "authtoken", "contenttypes", "mcp_django", "oauth2_provider", "sessions", "token_blacklist"}
@@ -362,9 +363,10 @@ class MCPSite:
         """Return the tools that the caller may use, in an order that depends on nothing else."""
         from .tools.actiontools import told_once
 
-        known = (*self._own_tools.values(), *self._tools.values())
-        found = [tool for tool in known if self._offers(request, tool)]
-        actions = [tool for tool in self._caller_action_tools(request) if self._admits(request, tool)]
+        known = self._admitted(request, (*self._own_tools.values(), *self._tools.values()))
+        found = [tool for tool in known if tool.has_permission(request)]
+        # These are the caller's as they are found.
+        actions = self._admitted(request, self._caller_action_tools(request))
         # Over the budget no client could hold the list; run_action reaches the same actions.
         return [*found, *told_once(actions)] if len(found) + len(actions) <= settings.TOOL_BUDGET else found
 
@@ -373,12 +375,10 @@ class MCPSite:
         tool = self._own_tools.get(name) or self._tools.get(name) or self._caller_action_tool(request, name)
         return tool if tool is not None and self._permits(request, tool) else None
 
-    def _offers(self, request: MCPRequest, tool: Tool) -> bool:
-        return self._admits(request, tool) and tool.has_permission(request)
-
-    def _admits(self, request: MCPRequest, tool: Tool) -> bool:
-        """Whether the token and the settings admit the tool; those of actions are the caller's as they are found."""
-        return request.mcp.scopes.issuperset(tool.scopes) and (tool.read_only or not settings.READ_ONLY)
+    def _admitted(self, request: MCPRequest, tools: Iterable[AnyTool]) -> list[AnyTool]:
+        """Return the tools that the token and the settings admit."""
+        scopes, may_write = request.mcp.scopes, not settings.READ_ONLY
+        return [tool for tool in tools if (may_write or tool.read_only) and scopes.issuperset(tool.scopes)]
 
     def _permits(self, request: MCPRequest, tool: Tool) -> bool:
         return (tool.read_only or not settings.READ_ONLY) and tool.has_permission(request)

@@ -4,6 +4,7 @@ from django.contrib import admin
 from mcp_django import MCPSite, site
 from mcp_django.adminexposure import AdminExposure
 from mcp_django.context import MCPContext, MCPRequest
+from mcp_django.permissions import load_permissions
 from mcp_django.testing import MCPClient
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
@@ -76,6 +77,45 @@ def test_actions_are_those_that_the_admin_would_offer(books):
     assert set(books.get_actions(request_of(make_superuser()))) == {"publish", "withdraw", "export"}
     viewer = make_user("viewer", "testapp.view_book")
     assert set(books.get_actions(request_of(viewer))) == {"export"}
+
+
+class StockAdmin(admin.ModelAdmin):
+    actions = ("mark", "look", "either", "plain")
+
+    @admin.action(permissions=["change"])
+    def mark(self, request, queryset): ...
+
+    @admin.action(permissions=["view"])
+    def look(self, request, queryset): ...
+
+    @admin.action(permissions=["add", "delete"])
+    def either(self, request, queryset): ...
+
+    def plain(self, request, queryset): ...
+
+
+def offered(exposure, request):
+    return [name for _, name, _ in exposure._offered_actions(request)]
+
+
+@pytest.mark.parametrize("granted", ["", "view", "add", "change", "delete", "publish", "view publish", "change delete"])
+def test_known_permissions_offer_what_djangos_own_hook_does(books, granted):
+    request = request_of(make_user("member", *(f"testapp.{name}_book" for name in granted.split())))
+    stock = AdminExposure(Book, site, StockAdmin(Book, admin.site))
+    expected = [list(exposure.model_admin.get_actions(request)) for exposure in (books, stock)]
+    request.user = type(request.user).objects.get(pk=request.user.pk)
+    load_permissions(request.user)
+    assert [offered(exposure, request) for exposure in (books, stock)] == expected
+
+
+def test_actions_of_stock_hooks_are_found_without_djangos_way_to_permissions(monkeypatch):
+    request = request_of(make_user("member", "testapp.change_book"))
+    stock = AdminExposure(Book, site, StockAdmin(Book, admin.site))
+    load_permissions(request.user)
+    monkeypatch.setattr(request.user, "has_perm", None)
+    assert offered(stock, request) == ["mark", "look", "plain"]
+    monkeypatch.setattr(stock.model_admin, "actions", None)
+    assert offered(stock, request) == []
 
 
 def test_a_method_of_the_model_admin_is_a_column(books):

@@ -272,6 +272,7 @@ def takes_selection(function: Callable[..., Any]) -> bool:
     return True
 
 
+@lru_cache(maxsize=512)
 def _admin_options(function: Callable[..., Any]) -> ActionOptions:
     permissions = tuple(getattr(function, "allowed_permissions", None) or ("change",))
     return ActionOptions(
