@@ -115,9 +115,12 @@ def _written_moments(read: Converter, make_aware: Converter) -> Converter:
     """Return what does both at once where every text is date and time without a zone, in UTC."""
 
     def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
+        if None in values:
+            known = iter(convert([text for text in values if text is not None], expression, connection))
+            return [None if text is None else next(known) for text in values]
         try:
             # The zone of a date alone would be read as its time.
-            if connection.timezone is UTC and min(map(len, values)) >= LEN_MOMENT:
+            if connection.timezone is UTC and min(map(len, values), default=LEN_MOMENT) >= LEN_MOMENT:
                 return list(map(datetime.fromisoformat, [f"{text}+00:00" for text in values]))
         except (TypeError, ValueError):
             pass

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -120,6 +121,16 @@ def test_a_date_that_there_is_not_is_lost_alone(stored: str) -> None:
     (lost, _), (kept, _) = read_dates(Book.objects.order_by("id"))
     assert lost is LOST
     assert kept.tzinfo is UTC
+
+
+def test_nulls_do_not_keep_the_dates_beside_them_from_being_read_at_once() -> None:
+    def slowly(*arguments: Any) -> Any:
+        raise AssertionError
+
+    convert, database = converters._written_moments(slowly, slowly), SimpleNamespace(timezone=UTC)
+    read = convert(("2024-02-29 12:34:56", None), None, database)
+    assert list(read) == [datetime(2024, 2, 29, 12, 34, 56, tzinfo=UTC), None]
+    assert list(convert((None, None), None, database)) == [None, None]
 
 
 @sqlite_only

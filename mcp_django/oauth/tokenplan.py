@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any, Final
 
 from django.contrib.auth import get_user_model
@@ -51,13 +52,14 @@ class TokenRow:
 
 @dataclass(frozen=True, slots=True)
 class TokenPlan:
-    """The compiled query for one database, the columns of the user in it, and which of them is the primary key.
+    """The compiled query for one database, the user's model, its columns in it, and which of them is the primary key.
 
     ``has_facts`` says that what is kept with the token is in that database, and its last column.
     """
 
     plan: Plan
     has_facts: bool
+    user_model: Any
     user_fields: tuple[str, ...]
     user_pk: int
 
@@ -68,7 +70,7 @@ _plannable: list[bool] = []
 
 def find_token(checksum: str) -> TokenRow | None:
     """Return the token with this SHA-256 (hexadecimal), its user a full instance of the user model; one query."""
-    using = router.db_for_read(get_access_token_model())
+    using = router.db_for_read(_token_model())
     found = _plans.get(using)
     if found is None:
         found = _plans[using] = _compile(using)
@@ -77,7 +79,7 @@ def find_token(checksum: str) -> TokenRow | None:
         return None
     expires, scope, resource, client_id, *user = rows[0]
     facts = user.pop() if found.has_facts else facts_of(checksum)
-    person = None if user[found.user_pk] is None else get_user_model().from_db(using, found.user_fields, user)
+    person = None if user[found.user_pk] is None else found.user_model.from_db(using, found.user_fields, user)
     return TokenRow(
         user=person, expires=expires, scope=scope, resource=resource, client_id=client_id or "", facts=facts
     )
@@ -102,24 +104,30 @@ def _is_stock() -> bool:
     )
 
 
+@cache
+def _token_model() -> Any:
+    return get_access_token_model()
+
+
 def _compile(using: str) -> TokenPlan:
-    user = get_user_model()._meta
-    fields = tuple(field.attname for field in user.concrete_fields)
+    model = get_user_model()
+    fields = tuple(field.attname for field in model._meta.concrete_fields)
     facts = Subquery(TokenFacts._default_manager.filter(Q(Exact(F("token"), Bind(Slot(0))))).values("facts"))
     has_facts = beside_tokens()
     queryset = (
-        get_access_token_model()
+        _token_model()
         .objects.using(using)
         .filter(Q(Exact(F("token_checksum"), Bind(Slot(0)))))
         .order_by()
         .values_list(*TOKEN_FIELDS, *(f"user__{name}" for name in fields), *([facts] if has_facts else []))
     )
-    return TokenPlan(compile_plan(queryset, using), has_facts, fields, fields.index(user.pk.attname))
+    return TokenPlan(compile_plan(queryset, using), has_facts, model, fields, fields.index(model._meta.pk.attname))
 
 
 def _forget(**kwargs: Any) -> None:
     _plans.clear()
     _plannable.clear()
+    _token_model.cache_clear()
 
 
 # Any setting may bear on it: time zone, databases, models, the toolkit's own.

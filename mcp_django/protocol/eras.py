@@ -6,6 +6,7 @@ An era reads a message into a neutral :class:`Call` and shapes the neutral resul
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar, Protocol
 
 from .errors import InvalidParams, MethodNotFound, ProtocolError
@@ -101,8 +102,7 @@ def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
         MethodNotFound: the revision has no such method.
         InvalidParams: the parameters are not the method's; the message names the first member that is wrong.
     """
-    from . import wire
-
+    wire = _wire()
     try:
         wire.validate_client_request(method, version, params)
     except KeyError:
@@ -113,6 +113,14 @@ def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "params"
         raise InvalidParams(f"Invalid params: {where[:200]}: {first['msg']}") from None
+
+
+@cache
+def _wire() -> Any:
+    # Its models are what takes most of the time that a process needs to load the app.
+    from . import wire
+
+    return wire
 
 
 def progress_token(meta: Mapping[str, Any]) -> str | int | None:

@@ -9,7 +9,7 @@ host, origin, size; then the token; then method, content type, and the message i
 import json
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
 from django.conf import settings as django_settings
@@ -96,7 +96,7 @@ class Exchange:
         self.original: Any = scope.get(DJANGOS_REQUEST)
         self.session: ClientSession | None = None
         self.began = time.monotonic()
-        self._places = ExitStack()
+        self._places: list[AbstractContextManager[None]] = []
         self._is_admitted = False
         # As far as it has been read.
         self.body = b""
@@ -128,13 +128,14 @@ class Exchange:
 
     def close(self) -> None:
         """Give back the caller's place among those that run at once, or that have a stream."""
-        self._places.close()
+        while self._places:
+            self._places.pop().__exit__(None, None, None)
 
     def change_place(self) -> Response | None:
         """Give up the place of a call for that of an open stream, or return the refusal when there is none."""
-        self._places.close()
+        self.close()
         try:
-            self._places.enter_context(streaming(self.caller))
+            self._take_place(streaming(self.caller))
         except LimitExceeded as limit:
             return self._over(limit, "Too many open streams")
         return None
@@ -253,7 +254,7 @@ class Exchange:
         if self.request.method != "POST":
             return self.not_allowed()
         length = self.header("content-length")
-        self._places.enter_context(body_room(self.caller, settings.MAX_BODY_BYTES if length is None else int(length)))
+        self._take_place(body_room(self.caller, settings.MAX_BODY_BYTES if length is None else int(length)))
         return self.check_types()
 
     def admit(self) -> None:
@@ -269,7 +270,11 @@ class Exchange:
         self._authenticate()
         count_call(self.caller)
         note_use(self.request.auth)  # type: ignore[attr-defined]
-        self._places.enter_context(concurrent(self.caller))
+        self._take_place(concurrent(self.caller))
+
+    def _take_place(self, place: AbstractContextManager[None]) -> None:
+        place.__enter__()
+        self._places.append(place)
 
     def guarded(self, produce: Callable[[], T]) -> T | Response:
         """Return what ``produce`` gives, or the answer that its exception means to the client program."""
@@ -331,7 +336,7 @@ class Exchange:
             # Middleware that has kept the request asks it for the user when something is saved.
             self.original.user = self.original._acached_user = user
         request.auth = auth  # type: ignore[attr-defined]
-        context.scopes = getattr(auth, "scopes", expand([ADMIN]))
+        context.scopes = auth.scopes if hasattr(auth, "scopes") else expand([ADMIN])
         context.client_id = getattr(auth, "client_id", "")
         context.facts = getattr(auth, "facts", context.facts)
         restore(request)

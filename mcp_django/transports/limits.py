@@ -49,7 +49,7 @@ def concurrent(who: str) -> AbstractContextManager[None]:
     Raises:
         LimitExceeded: ``MAX_CONCURRENT_CALLS`` of the caller are running.
     """
-    return _place(_calls, who, "MAX_CONCURRENT_CALLS")
+    return _Place(_calls, who, "MAX_CONCURRENT_CALLS")
 
 
 def streaming(who: str) -> AbstractContextManager[None]:
@@ -58,7 +58,7 @@ def streaming(who: str) -> AbstractContextManager[None]:
     Raises:
         LimitExceeded: the caller has ``MAX_STREAMS``, or all callers have ``MAX_WORKER_STREAMS``.
     """
-    return _place(_streams, who, "MAX_STREAMS", "MAX_WORKER_STREAMS")
+    return _Place(_streams, who, "MAX_STREAMS", "MAX_WORKER_STREAMS")
 
 
 @contextmanager
@@ -84,18 +84,25 @@ def body_room(who: str, size: int) -> Iterator[None]:
                 del _bodies[who]
 
 
-@contextmanager
-def _place(places: Counter[str], who: str, own: str, total: str = "") -> Iterator[None]:
-    with _lock:
-        if places[who] >= getattr(settings, own):
-            raise LimitExceeded(RETRY_AFTER, own)
-        if total and places.total() >= getattr(settings, total):
-            raise LimitExceeded(RETRY_AFTER, total)
-        places[who] += 1
-    try:
-        yield
-    finally:
+class _Place:
+    """A context that holds one of the caller's places."""
+
+    __slots__ = ("limits", "places", "who")
+
+    def __init__(self, places: Counter[str], who: str, own: str, total: str = "") -> None:
+        self.places, self.who, self.limits = places, who, (own, total)
+
+    def __enter__(self) -> None:
+        places, (own, total) = self.places, self.limits
         with _lock:
-            places[who] -= 1
-            if not places[who]:
-                del places[who]
+            if places[self.who] >= getattr(settings, own):
+                raise LimitExceeded(RETRY_AFTER, own)
+            if total and places.total() >= getattr(settings, total):
+                raise LimitExceeded(RETRY_AFTER, total)
+            places[self.who] += 1
+
+    def __exit__(self, *raised: object) -> None:
+        with _lock:
+            self.places[self.who] -= 1
+            if not self.places[self.who]:
+                del self.places[self.who]

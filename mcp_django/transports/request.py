@@ -75,7 +75,11 @@ def headers_of(scope: Mapping[str, Any]) -> dict[str, list[str]]:
     for name, value in scope["headers"]:
         if b"_" not in name:
             lower = _lower(name) if len(name) <= USUAL_NAME else name.decode("latin1").lower()
-            found.setdefault(lower, []).append(value.decode("latin1").strip())
+            text = value.decode("latin1").strip()
+            if lower in found:
+                found[lower].append(text)
+            else:
+                found[lower] = [text]
     return found
 
 
@@ -112,7 +116,7 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
     request.path = prefix + request.path_info
     client = scope.get("client") or ("", 0)
     server = scope.get("server") or ("unknown", 0)
-    request.META = {
+    request.META = meta = {
         "REQUEST_METHOD": scope["method"],
         "PATH_INFO": request.path_info,
         "SCRIPT_NAME": prefix,
@@ -122,12 +126,14 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
         "SERVER_NAME": server[0],
         "SERVER_PORT": str(server[1] or 0),
     }
+    mirrored = {}
     for name, values in headers.items():
         if name not in DROPPED:
             key = _meta_key(name) if len(name) <= USUAL_NAME else _meta_key.__wrapped__(name)
-            request.META[key] = values[0] if len(values) == 1 else ",".join(values)
+            meta[key] = values[0] if len(values) == 1 else ",".join(values)
+        if name.startswith(PARAM_PREFIX):
+            mirrored[name] = values
     request.connection_scheme = scope.get("scheme", "http")
-    mirrored = {name: values for name, values in headers.items() if name.startswith(PARAM_PREFIX)}
     request.mcp = MCPContext(site=site, param_headers=mirrored)
     return request
 
