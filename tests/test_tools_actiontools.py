@@ -3,14 +3,18 @@ import re
 from typing import Annotated
 
 import pytest
+from django import forms
 from django.contrib import admin
+from django.contrib.admin.helpers import ActionForm
 from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpResponse
 
-from mcp_django import MCPSite, ModelExposure, Param, action, site
+from mcp_django import Ask, MCPSite, ModelExposure, Param, action, site
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.actions import FunctionAction
 from mcp_django.tools.actiontools import ActionTool, RunAction, action_tool_name
-from mcp_django.tools.models import DescribeModel
+from mcp_django.tools.models import DescribeModel, describe_fully
+from mcp_django.tools.overviews import overview
 from mcp_django.tools.selection import EVERYTHING
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Tag
@@ -251,6 +255,63 @@ def test_what_an_action_requires_stands_in_its_description():
     tools = {tool.name: tool for tool in shelving.get_tools(request_of(make_superuser(), shelving, scopes=SCOPES))}
     assert tools["shelve_testapp_tag"].description == "Put them on a shelf.\nRuns on rows of testapp.tag. Needs room."
     assert tools["count_testapp_tag"].description == "Count them.\nRuns on rows of testapp.tag."
+
+
+class ReasonForm(forms.Form):
+    reason = forms.ChoiceField(choices=[("late", "Too late"), ("lost", "Lost")])
+    comment = forms.CharField(required=False)
+    version = forms.CharField(widget=forms.HiddenInput)
+    to = forms.ModelChoiceField(Tag.objects)
+
+
+class PickForm(ActionForm):
+    shelf = forms.CharField()
+    note = forms.CharField(required=False)
+
+
+class RefundAdmin(admin.ModelAdmin):
+    actions = ["refund", "wipe"]
+    action_form = PickForm
+
+    def refund(self, request, queryset):
+        return HttpResponse(ReasonForm().as_p())
+
+    @admin.action(permissions=["delete"])
+    def wipe(self, request, queryset):
+        return HttpResponse(ReasonForm().as_p())
+
+
+class AskingExposure(ModelExposure):
+    fields = ["name"]
+    actions = ["ship"]
+
+    @action(destructive=False)
+    def ship(self, request, queryset, *, carrier: str, door: Annotated[str, Ask("Which door?")]):
+        """Ship them."""
+
+
+def test_what_an_action_asks_for_stands_in_its_description_and_that_of_its_model(django_assert_num_queries):
+    admin_site = admin.AdminSite(name="admin")
+    admin_site.register(Book, RefundAdmin)
+    made = MCPSite("asks", admin_site=admin_site)
+    made.register(Tag, AskingExposure)
+    root = request_of(make_superuser(), made, scopes=SCOPES)
+    Tag.objects.create(name="a secret row")
+    told = {name: tool_of(root, Book, name).description for name in ("refund", "wipe")}
+    about = "Runs on rows of testapp.book. Needs shelf. Asks for reason, to"
+    assert told == {"refund": f"Refund\n{about} first.", "wipe": f"Wipe\n{about}, confirmation first."}
+    assert tool_of(root, Tag, "ship").description == (
+        "Ship them.\nRuns on rows of testapp.tag. Needs carrier. Asks for door first."
+    )
+    # A definition is everybody's: no row is read for it.
+    with django_assert_num_queries(0):
+        assert "secret" not in str(tool_of(root, Book, "refund").definition())
+    payload = overview(root, made.exposures[Book])
+    assert (
+        payload["actions"] == "refund(shelf*, note) asks for reason and to, wipe(shelf*, note) asks for reason and to"
+    )
+    refund, *_ = describe_fully(root, made.exposures[Book])["actions"]
+    assert (refund["required"], refund["asks_for"]) == (["shelf"], ["reason", "to"])
 
 
 def test_long_schemas_that_are_equal_are_told_once():

@@ -2,11 +2,14 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import CodeType, ModuleType
 from typing import Any, TypeVar
 
-__all__ = ["ActionOptions", "runs_anywhere"]
+from django.forms import BaseForm
+
+__all__ = ["ActionOptions", "page_form", "runs_anywhere"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,3 +53,46 @@ def _result_of(steps: Any) -> Any:
             next(steps)
         except StopIteration as end:
             return end.value
+
+
+@functools.lru_cache(maxsize=512)
+def page_form(function: Callable[..., Any]) -> type[BaseForm] | None:
+    """Return the form class of the page with which an admin action asks, None where it cannot be known beforehand.
+
+    It is what ``mcp_form`` of the function says, or the only form class that its code names. Nothing is run for it: the
+    page itself may depend on the caller and on rows.
+    """
+    if hasattr(function, "mcp_form"):
+        declared: type[BaseForm] | None = function.mcp_form
+        return declared
+    plain = inspect.unwrap(getattr(function, "__func__", function))
+    code = getattr(plain, "__code__", None)
+    if code is None:
+        return None
+    scope = {**plain.__globals__, **inspect.getclosurevars(plain).nonlocals}
+    found = {item for names in _names(code) for item in _named(scope, names) if _is_page_form(item)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _names(code: CodeType) -> Iterator[tuple[str, ...]]:
+    """Yield the names that the code reads, those of functions in it too."""
+    yield (*code.co_names, *code.co_freevars)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _named(scope: dict[str, Any], names: tuple[str, ...]) -> Iterator[Any]:
+    """Yield what the names stand for: themselves, or in one of the modules among them."""
+    for value in (scope[name] for name in names if name in scope):
+        yield value
+        if isinstance(value, ModuleType):
+            yield from (value.__dict__[name] for name in names if name in value.__dict__)
+
+
+def _is_page_form(item: Any) -> bool:
+    from django.contrib.admin.helpers import ActionForm
+
+    if not isinstance(item, type) or not issubclass(item, BaseForm) or issubclass(item, ActionForm):
+        return False
+    return bool(getattr(item, "base_fields", None))

@@ -1,11 +1,12 @@
 """Actions on picked rows: those of a ``ModelAdmin`` and the methods of an exposure.
 
 An action of a ``ModelAdmin`` may carry attributes: ``mcp_destructive`` (True: asked before it runs; False: hinted to be
-harmless), ``mcp_read_only`` (it changes nothing), ``mcp_atomic = False`` (it manages its own transactions).
+harmless), ``mcp_read_only`` (it changes nothing), ``mcp_atomic = False`` (it manages its own transactions),
+``mcp_form`` (the form class of the page with which it asks; None says that it has none).
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
@@ -18,10 +19,11 @@ from ..context import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..hooks import reading
 from ..schemas.arguments import signature_schema
-from ..schemas.asking import Asked, answers_of, asked_parameters
+from ..schemas.asking import Ask, Asked, answers_of, asked_parameters
+from ..schemas.formblanks import is_required
 from ..schemas.forms import form_schema
 from ..schemas.problems import is_empty
-from .actionoptions import ActionOptions
+from .actionoptions import ActionOptions, page_form
 from .adminfilters import OfAdmin
 from .controls import Pair, as_files, as_query, posted
 from .forms import changing_choices, error_lines, field_entries, visible_choices
@@ -114,6 +116,11 @@ class Action:
         """Whether it may ask for something to be filled in."""
         return self.options.asks
 
+    @property
+    def asks_for(self) -> Sequence[str]:
+        """What it asks for before it runs, as far as that is declared: its page and its questions may ask for more."""
+        return ()
+
     def answers(self, request: MCPRequest, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of parameters that are asked for (:func:`~mcp_django.schemas.asking.answers_of`)."""
         return {}
@@ -145,6 +152,11 @@ class FunctionAction(Action):
     def has_form(self) -> bool:
         """See :attr:`Action.has_form`."""
         return bool(self.asked) or super().has_form
+
+    @property
+    def asks_for(self) -> Sequence[str]:
+        """See :attr:`Action.asks_for`."""
+        return [item.name for item in self.asked if isinstance(item.marker, Ask)]
 
     def answers(self, request: MCPRequest, values: Mapping[str, Any]) -> dict[str, Any]:
         """See :meth:`Action.answers`."""
@@ -187,6 +199,12 @@ class AdminAction(Action):
     def has_form(self) -> bool:
         """See :attr:`Action.has_form`; any may show a page, and one that only looks says what to send if it does."""
         return super().has_form or not self.only_looks
+
+    @cached_property
+    def asks_for(self) -> Sequence[str]:
+        """See :attr:`Action.asks_for`: the fields that the form class of its page requires."""
+        fields = getattr(page_form(self.function), "base_fields", {})
+        return [name for name, found in fields.items() if is_required(found) and not found.widget.is_hidden]
 
     def _extra_form(self, data: Any = None, files: Any = None) -> Form:
         form: Form = self.model_admin.action_form(data, files, auto_id=None)

@@ -71,7 +71,8 @@ class ActionTool(Tool):
         self.action = action
         self.name = action_tool_name(action.name, opts)
         self.title = f"{action.title} ({action.exposure.label})"
-        asks = " Asks for confirmation first." if action.confirms else ""
+        asked = [*action.asks_for, *(["confirmation"] if action.confirms else [])]
+        asks = f" Asks for {', '.join(asked)} first." if asked else ""
         required = ", ".join(action.schema.get("required", ()))
         needs = f" Needs {required}." if required else ""
         self.description = (

@@ -217,11 +217,14 @@ def _actions(request: MCPRequest, exposure: Exposure) -> list[dict[str, Any]]:
     first: list[tuple[str, Mapping[str, Any]]] = []
     for name, action in caller_actions(request, exposure).items():
         entry: dict[str, Any] = {"name": name, "description": clean_text(action.description, MAX_LINE)}
-        arguments = action.told(request).get("properties", {})
+        schema = action.told(request)
+        arguments = schema.get("properties", {})
         other = next((known for known, told in first if told == arguments), "")
         if arguments:
             entry["arguments"] = f"As those of {other}" if other else arguments
             first.append((name, arguments))
+        more = {"required": schema.get("required"), "asks_for": action.asks_for}
+        entry |= {key: list(names) for key, names in more.items() if names}
         found.append(entry)
     return found
 

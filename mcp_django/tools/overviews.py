@@ -17,6 +17,7 @@ from ..schemas.forms import form_schema
 from ..schemas.jsonable import clean_text
 from ..serializers import Column
 from ..visibility import caller_actions, columns_of, page_rows, visible_fields
+from .actions import Action
 from .base import WRITE
 from .controls import first_choice
 from .forms import writable_names
@@ -162,7 +163,7 @@ def overview(request: MCPRequest, exposure: Exposure) -> dict[str, Any]:
     if filters := _filters(request, exposure, columns):
         payload["filters"] = ", ".join(filters)
     if may_write(request) and (actions := caller_actions(request, exposure)):
-        payload["actions"] = ", ".join(_call(name, action.schema) for name, action in actions.items())
+        payload["actions"] = ", ".join(_call(name, action) for name, action in actions.items())
     return payload
 
 
@@ -194,7 +195,9 @@ def _named(offer: Offer) -> str:
     return f"{offer.name} {choice_words(offer.choices)}" if offer.choices else offer.name
 
 
-def _call(name: str, schema: Mapping[str, Any]) -> str:
+def _call(name: str, action: Action) -> str:
+    schema = action.schema
     required = schema.get("required", ())
     arguments = [argument + ("*" if argument in required else "") for argument in schema.get("properties", {})]
-    return f"{name}({', '.join(arguments)})" if arguments else name
+    call = f"{name}({', '.join(arguments)})" if arguments else name
+    return f"{call} asks for {' and '.join(action.asks_for)}" if action.asks_for else call
