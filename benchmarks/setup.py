@@ -16,7 +16,7 @@ TITLES: Final[Mapping[str, str]] = {
 # The most that one start may cost more, by what is measured: ms of processor time, MB.
 MOST: Final[Mapping[str, Mapping[str, float]]] = {
     "with": {"settings_ms": 30, "setup_ms": 60, "resident_mb": 5},
-    "declared": {},
+    "declared": {"setup_ms": 60, "resident_mb": 5},
     "serving": {},
 }
 KINDS: Final = ("without", *TITLES)

@@ -24,7 +24,7 @@ from rest_framework.authentication import SessionAuthentication
 from .callmiddleware import keeps_caller, load_middleware
 from .conf import DEFAULTS, faults, settings
 from .declarationchecks import CHECKS as DECLARATION_CHECKS
-from .declarationchecks import all_sites, check_orders, check_ttl, mounted
+from .declarationchecks import after_declarations, all_sites, check_orders, check_ttl, mounted
 from .mounts import known_urlconfs, mounted_prefixes, shadowed
 from .oauth.checks import CHECKS as OAUTH_CHECKS
 from .oauth.checks import DEPLOYMENT_CHECKS as OAUTH_DEPLOYMENT_CHECKS
@@ -320,7 +320,7 @@ CHECKS: Final = (
             check_call_middleware,
             check_uploads,
             *DECLARATION_CHECKS,
-            *OAUTH_CHECKS,
+            *map(after_declarations, OAUTH_CHECKS),
         ),
     ),
 )

@@ -4,8 +4,8 @@ A name that leads nowhere, and a value of the wrong kind, would show less than w
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from .ordering import declared_ordering
 from .sites import MCPSite, site
 from .visibility import is_sensitive
 
-__all__ = ["CHECKS", "all_sites", "check_orders", "check_ttl", "mounted"]
+__all__ = ["CHECKS", "after_declarations", "all_sites", "check_orders", "check_ttl", "mounted"]
 
 # Clients refuse or hide what is beyond these (VS Code 128, Cursor 40).
 MANY_TOOLS: Final = 40
@@ -107,6 +107,29 @@ def check_completions(**kwargs: Any) -> list[CheckMessage]:
 def _is_exposed(checked: MCPSite, label: str, field: str) -> bool:
     exposure = checked.exposures_by_label.get(label)
     return exposure is not None and any(field == known.name for known in exposure.opts.get_fields())
+
+
+def check_declarations(**kwargs: Any) -> list[CheckMessage]:
+    """Check that the functions which a project declared can be read: no call needs them before one is served."""
+    return [
+        Error(
+            f"A function of the site {checked.name!r} cannot be read: {fault}.",
+            hint="Correct its signature or its options; nothing of the site is served until then.",
+            id="mcp_django.E036",
+        )
+        for checked in all_sites()
+        for fault in checked.unreadable()
+    ]
+
+
+def after_declarations(check: Callable[..., list[CheckMessage]]) -> Callable[..., list[CheckMessage]]:
+    """Return the check that finds nothing while a function that was declared cannot be read."""
+
+    @wraps(check)
+    def checked(**kwargs: Any) -> list[CheckMessage]:
+        return [] if any(site.unreadable() for site in all_sites()) else check(**kwargs)
+
+    return checked
 
 
 def check_tools(**kwargs: Any) -> list[CheckMessage]:
@@ -374,9 +397,6 @@ def _leads_somewhere(exposure: ModelExposure, path: str) -> bool:
 
 CHECKS: Final = (
     check_modules,
-    check_registries,
-    check_completions,
-    check_tools,
-    check_functions,
-    check_exposures,
+    check_declarations,
+    *map(after_declarations, (check_registries, check_completions, check_tools, check_functions, check_exposures)),
 )

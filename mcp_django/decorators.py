@@ -58,10 +58,11 @@ def register_viewset(
 def tool(function: F | None = None, *, site: MCPSite | None = None, **options: Any) -> Any:
     """Make a tool of a function ``(request, **arguments)``; see :class:`~mcp_django.tools.functions.FunctionTool`.
 
-    The schema comes from the signature and the docstring. Used bare or with the tool's attributes as options.
+    The schema comes from the signature and the docstring. Used bare or with the tool's attributes as options. The
+    annotations are read when a server starts or the system checks run, not by every command.
 
     Raises:
-        ImproperlyConfigured: the name or an annotation cannot be used.
+        ImproperlyConfigured: the name or the parameters cannot be used.
         AlreadyRegistered: the site has a tool of this name.
     """
     return _decorator((site or default_site).add_tool, function, options)

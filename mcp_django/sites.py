@@ -21,6 +21,7 @@ from django.db.models.base import ModelBase
 from django.urls import URLPattern, re_path
 
 from .conf import require_apps, settings
+from .declarations import Declared, Unread, look
 from .exceptions import AlreadyRegistered, NotFound, NotRegistered, ToolError
 from .sensitive import has_secret_key
 
@@ -130,16 +131,16 @@ class MCPSite:
         self._admin_site = admin_site
         self.instructions = instructions
         self.needs_middleware = needs_middleware
-        self.prompts: dict[str, Prompt] = {}
+        self.prompts: Declared[Prompt] = Declared()
         self._registry: dict[type[Model], tuple[type[ModelExposure] | None, Mapping[str, Any]]] = {}
         self._removed: set[type[Model]] = set()
         self._known: tuple[admin.AdminSite, int] | None = None
         self._labels: dict[str, ModelExposure] | None = None
         self._declared: dict[str, tuple[ModelExposure, str]] | None = None
         # Those that the project registered, and the app's own that it took off.
-        self._tools: dict[str, Tool] = {}
+        self._tools: Declared[Tool] = Declared()
         self._removed_tools: set[str] = set()
-        self._resources: dict[str, FunctionResource] = {}
+        self._resources: Declared[FunctionResource] = Declared()
         self._action_tools: dict[tuple[Any, ...], ActionTool] = {}
         _sites.add(self)
 
@@ -256,13 +257,17 @@ class MCPSite:
 
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a tool. Raises ``AlreadyRegistered`` when the name is taken."""
-        from .tools.functions import FunctionTool
 
-        tool = FunctionTool(function, **options)
-        if self._has_tool(tool.name):
-            raise AlreadyRegistered(f"A tool named {tool.name!r} is already registered with {self.name!r}.")
-        # A new dict each time: other threads may be walking through the old one.
-        self._tools = {**self._tools, tool.name: tool}
+        def make() -> Tool:
+            from .tools.functions import FunctionTool
+
+            return FunctionTool(function, **options)
+
+        name = look("tool", function, options)
+        if self._has_tool(name):
+            raise AlreadyRegistered(f"A tool named {name!r} is already registered with {self.name!r}.")
+        # Another object each time: threads may be walking through this one.
+        self._tools = Declared(self._tools, {name: Unread(function, make)})
 
     def register_viewset(self, prefix: str, viewset: type, basename: str | None = None, **options: Any) -> None:
         """Register a ViewSet of REST framework as with a router; its actions become tools and resources.
@@ -277,25 +282,34 @@ class MCPSite:
         for taken in [*(tool.name for tool in tools), *(resource.uri for resource in resources)]:
             if self._has_tool(taken) or taken in self._resources:
                 raise AlreadyRegistered(f"{taken!r} is already registered with {self.name!r}: give another name.")
-        self._tools = {**self._tools, **{tool.name: tool for tool in tools}}
-        self._resources = {**self._resources, **{resource.uri: resource for resource in resources}}
+        self._tools = Declared(self._tools, {tool.name: tool for tool in tools})
+        self._resources = Declared(self._resources, {resource.uri: resource for resource in resources})
 
     def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a prompt. Raises ``AlreadyRegistered`` when the name is taken."""
-        from .prompts import Prompt
 
-        prompt = Prompt(function, **options)
-        if prompt.name in self.prompts:
-            raise AlreadyRegistered(f"A prompt named {prompt.name!r} is already registered with {self.name!r}.")
-        self.prompts = {**self.prompts, prompt.name: prompt}
+        def make() -> Prompt:
+            from .prompts import Prompt
+
+            return Prompt(function, **options)
+
+        name = look("prompt", function, options)
+        if name in self.prompts:
+            raise AlreadyRegistered(f"A prompt named {name!r} is already registered with {self.name!r}.")
+        self.prompts = Declared(self.prompts, {name: Unread(function, make)})
 
     def add_resource(self, uri: str, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a resource or template. Raises ``AlreadyRegistered`` when the URI is taken."""
-        from .resources.base import FunctionResource
 
+        def make() -> FunctionResource:
+            from .resources.base import FunctionResource
+
+            return FunctionResource(uri, function, **options)
+
+        look("resource", function, options)
         if uri in self._resources:
             raise AlreadyRegistered(f"A resource {uri!r} is already registered with {self.name!r}.")
-        self._resources = {**self._resources, uri: FunctionResource(uri, function, **options)}
+        self._resources = Declared(self._resources, {uri: Unread(function, make)})
 
     def remove_tool(self, name: str) -> None:
         """Take a tool off the site, one of the generic ones too. Raises ``NotRegistered``."""
@@ -313,10 +327,10 @@ class MCPSite:
         """Take a function resource or template off the site, by the URI as registered. Raises ``NotRegistered``."""
         self._resources = self._without(self._resources, uri, "resource")
 
-    def _without(self, registered: Mapping[str, T], name: str, kind: str) -> dict[str, T]:
+    def _without(self, registered: Declared[T], name: str, kind: str) -> Declared[T]:
         if name not in registered:
             raise NotRegistered(f"The {kind} {name!r} is not registered with {self.name!r}.")
-        return {key: value for key, value in registered.items() if key != name}
+        return registered.without(name)
 
     @cached_property
     def _own_tools(self) -> dict[str, Tool]:
@@ -349,13 +363,23 @@ class MCPSite:
         ]
         return [*self._own_tools, *self._tools, *actions]
 
+    def unreadable(self) -> list[str]:
+        """Return what is wrong with each function that was declared and cannot be read."""
+        return [*self._tools.faults(), *self.prompts.faults(), *self._resources.faults()]
+
     def prepare(self) -> None:
-        """Load what calls need, so that the first client of a process that serves waits for none of it."""
+        """Load what calls need, so that the first client of a process that serves waits for none of it.
+
+        Raises:
+            ImproperlyConfigured: a function that was declared cannot be read.
+        """
         from .protocol import wire  # noqa: F401
         from .resources import orm  # noqa: F401
         from .tools import adminfilters  # noqa: F401
 
         self._own_tools, self.exposures  # noqa: B018
+        for declared in (self._tools, self.prompts, self._resources):
+            declared.values()
 
     # What a caller finds
 

@@ -24,7 +24,7 @@ LAYERS = {
     "replaced results rows schemas scopes sealing sensitive serialized serializers shapes sharedcache signals "
     "signin tickets uploads visibility hooks callmiddleware places",
     "features": "tools resources prompts completions viewsets",
-    "registry": "exposures adminexposure mounts sites decorators",
+    "registry": "exposures adminexposure mounts sites decorators declarations",
     "kernel": "server methods events models sessions streams threads",
     "edge": "transports oauth views setups",
     "entry": "__init__ admin apps asgi checks declarationchecks testing management",

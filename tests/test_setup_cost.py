@@ -121,7 +121,7 @@ def own(modules: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("mcp", "most"), [(None, 20), (EXPOSURE, 30), (EXPOSURE + FUNCTIONS, 60)], ids=["admin", "exposure", "functions"]
+    ("mcp", "most"), [(None, 20), (EXPOSURE, 30), (EXPOSURE + FUNCTIONS, 35)], ids=["admin", "exposure", "functions"]
 )
 def test_setup_loads_what_declarations_need_and_no_more(project: Path, mcp: str | None, most: int) -> None:
     if mcp is not None:

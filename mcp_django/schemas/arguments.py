@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +15,7 @@ from .annotations import parameter, resolve_hint
 from .containers import MISSING, Array, Dictionary, Object, Parameter
 from .docstrings import parse_docstring
 from .problems import Invalid
+from .signatures import given_by_name, signature_of
 from .values import Anything, Boolean, Choice, Integer, Number, String, Type
 
 if TYPE_CHECKING:
@@ -86,14 +85,6 @@ class ArgumentSchema:
         return text[: MAX_MESSAGE - min(len(valid), MAX_MESSAGE // 2)] + valid[: MAX_MESSAGE // 2]
 
 
-def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature, with annotations unread where they name what only type checkers import."""
-    options: dict[str, Any] = {}
-    if sys.version_info >= (3, 14):
-        options["annotation_format"] = importlib.import_module("annotationlib").Format.FORWARDREF
-    return inspect.signature(function, **options)
-
-
 def signature_schema(
     function: Callable[..., Any], skip: Collection[str] = SKIPPED, *, untyped: Any = MISSING
 ) -> ArgumentSchema:
@@ -109,13 +100,7 @@ def signature_schema(
     scope = getattr(inspect.unwrap(function), "__globals__", {})
     found = []
     try:
-        for item in signature_of(function).parameters.values():
-            if item.name in skip:
-                continue
-            if item.kind not in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY):
-                raise ImproperlyConfigured(
-                    f"{item.name}: arguments are given by name, each with a parameter of its own"
-                )
+        for item in given_by_name(function, skip, untyped=untyped is not MISSING):
             default = MISSING if item.default is item.empty else item.default
             annotation = _annotation(item, scope, untyped)
             required = default is MISSING
@@ -130,11 +115,7 @@ def signature_schema(
 def _annotation(item: inspect.Parameter, scope: dict[str, Any], untyped: Any) -> Any:
     if item.annotation is not item.empty:
         return resolve_hint(item.annotation, scope)
-    if type(item.default) in (str, int, float, bool):
-        return type(item.default)
-    if untyped is MISSING:
-        raise ImproperlyConfigured(f"{item.name} needs a type annotation, from which clients learn what it takes")
-    return untyped
+    return type(item.default) if type(item.default) in (str, int, float, bool) else untyped
 
 
 _SIMPLE: Final[Mapping[str, Type]] = {

@@ -16,8 +16,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.forms import BaseForm
 
 from .annotations import resolve_hint
-from .arguments import signature_of
 from .containers import MISSING
+from .signatures import signature_of
 from .values import FREE_OBJECT
 
 if TYPE_CHECKING:

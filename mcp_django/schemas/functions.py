@@ -8,14 +8,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from asgiref.sync import sync_to_async
-from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist, PermissionDenied, ValidationError
+from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, ValidationError
 from django.http import Http404
 
 from ..exceptions import ToolError
-from .arguments import ArgumentSchema, raw_schema, signature_of, signature_schema
+from .arguments import ArgumentSchema, raw_schema, signature_schema
 from .asking import answers_of, asked_parameters
 from .containers import MISSING
 from .docstrings import parse_docstring
+from .signatures import REQUEST, look_at
 
 if TYPE_CHECKING:
     from ..context import MCPRequest
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["ProjectFunction", "speaking_plainly"]
 
 T = TypeVar("T")
-REQUEST = ("request",)
 
 
 class ProjectFunction:
@@ -49,19 +49,20 @@ class ProjectFunction:
         untyped: Any = MISSING,
     ) -> None:
         self.function = function
-        self.name = name or function.__name__
+        self.name = look_at(
+            function,
+            name=name,
+            permissions=permissions,
+            untyped=untyped is not MISSING,
+            takes_any=input_schema is not None,
+        )
         self.description = description or parse_docstring(function.__doc__).description
         self.is_async = inspect.iscoroutinefunction(function)
         self.arguments = self._read_arguments(input_schema, untyped)
-        if isinstance(permissions, str) or not all("." in item for item in permissions):
-            raise ImproperlyConfigured(f'{self.name}: permissions are a list such as ["shop.view_order"]')
         self.permissions = tuple(permissions)
         self.permission = permission
 
     def _read_arguments(self, input_schema: Mapping[str, Any] | None, untyped: Any) -> ArgumentSchema:
-        first = next(iter(signature_of(self.function).parameters.values()), None)
-        if first is None or first.name not in REQUEST or first.kind is first.KEYWORD_ONLY:
-            raise ImproperlyConfigured(f"{self.name} must take the request as its first parameter, named request")
         self.asked = asked_parameters(self.function, REQUEST)
         skipped = (*REQUEST, *(item.name for item in self.asked))
         if input_schema is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -15,11 +14,11 @@ from ..exceptions import ToolError
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..results import ToolResult
 from ..schemas.annotations import resolve_hint, unwrap
-from ..schemas.arguments import signature_of
 from ..schemas.asking import RESERVED, Ask
 from ..schemas.functions import ProjectFunction
 from ..schemas.jsonable import clean_text, to_jsonable
 from ..schemas.output import RESULT, is_wrapped, output_schema
+from ..schemas.signatures import check_tool_name, signature_of
 from ..schemas.steps import finished, result_annotation
 from .base import READ, WRITE, Tool
 
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionTool"]
 
-# Some clients cut names at 60 to 64 characters, with the name of the server: a check warns of more than 40.
-_NAME: Final = re.compile(r"[a-z0-9_]{1,64}")
 _BLOCKS: Final = (Text, Image, Audio, EmbeddedResource, ResourceLink)
 
 
@@ -66,8 +63,7 @@ class FunctionTool(Tool):
         meta: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name or function.__name__
-        if not _NAME.fullmatch(self.name):
-            raise ImproperlyConfigured(f"{self.name!r} cannot name a tool: at most 64 of the characters a-z, 0-9 and _")
+        check_tool_name(self.name)
         self.function = ProjectFunction(
             function,
             name=self.name,
