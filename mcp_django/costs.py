@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Final
 
 import orjson
@@ -32,25 +32,39 @@ IDLE: Final = 30.0
 CANCEL_TIMEOUT: Final = 2.0
 
 
-class _Watched:
-    """The connections of one call, and the moment at which their queries end."""
+class _TimeLimit:
+    """A context whose queries end after some seconds; it has the connections of its thread."""
 
-    __slots__ = ("connections", "deadline", "is_over")
+    __slots__ = ("connections", "deadline", "is_over", "seconds")
 
     def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __enter__(self) -> None:
         self.connections = connections.all()
-        self.deadline = time.monotonic() + seconds
+        self.deadline = time.monotonic() + self.seconds
         self.is_over = False
+        _watched[id(self)] = self
+        if not _threads:
+            _start()
+
+    def __exit__(self, kind: Any, raised: BaseException | None, traceback: Any) -> None:
+        _watched.pop(id(self), None)
+        if self.is_over:
+            # Whoever uses the connection next must not be interrupted in our stead.
+            with _interrupting:
+                pass
+            if isinstance(raised, DatabaseError):
+                raise ToolError(TOO_SLOW) from None
 
 
-_watched: dict[int, _Watched] = {}
+_watched: dict[int, _TimeLimit] = {}
 _interrupting = threading.Lock()
 _starting = threading.Lock()
 _threads: list[threading.Thread] = []
 
 
-@contextmanager
-def read_limits(share: float = 1.0) -> Iterator[None]:
+def read_limits(share: float = 1.0) -> AbstractContextManager[None]:
     """Bound the queries of the block: ``STATEMENT_TIMEOUT`` seconds, or a share of them, and ``MAX_QUERY_COST``.
 
     A block within another one takes a share, and shares its bound of the cost.
@@ -59,39 +73,18 @@ def read_limits(share: float = 1.0) -> Iterator[None]:
         ToolError: the block was over its time, or one of its queries is estimated to cost too much.
     """
     seconds = settings.STATEMENT_TIMEOUT
-    if settings.MAX_QUERY_COST is not None and share == 1.0:
-        with ExitStack() as stack:
-            for connection in connections.all():
-                if connection.vendor == "postgresql":
-                    stack.enter_context(connection.execute_wrapper(_refuse_costly))
-            with _time_limit(seconds):
-                yield
-    else:
-        with _time_limit(None if seconds is None else seconds * share):
-            yield
+    limit = nullcontext() if seconds is None else _TimeLimit(seconds * share)
+    return limit if settings.MAX_QUERY_COST is None or share != 1.0 else _bounded_costs(limit)
 
 
 @contextmanager
-def _time_limit(seconds: float | None) -> Iterator[None]:
-    if seconds is None:
-        yield
-        return
-    watched = _Watched(seconds)
-    _watched[id(watched)] = watched
-    if not _threads:
-        _start()
-    try:
-        yield
-    except DatabaseError:
-        if watched.is_over:
-            raise ToolError(TOO_SLOW) from None
-        raise
-    finally:
-        _watched.pop(id(watched), None)
-        if watched.is_over:
-            # Whoever uses the connection next must not be interrupted in our stead.
-            with _interrupting:
-                pass
+def _bounded_costs(limit: AbstractContextManager[None]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for connection in connections.all():
+            if connection.vendor == "postgresql":
+                stack.enter_context(connection.execute_wrapper(_refuse_costly))
+        with limit:
+            yield
 
 
 @contextmanager
@@ -153,7 +146,7 @@ def _may_end() -> bool:
         return not _threads
 
 
-def _interrupt(watched: _Watched) -> None:
+def _interrupt(watched: _TimeLimit) -> None:
     with _interrupting:
         # Said before it is asked whether the call is still there: the call asks in the opposite order.
         watched.is_over = True

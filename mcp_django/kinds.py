@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 MAX_TEXT: Final = 1000
+INTEGER: Final = re.compile(r"-?[0-9]{1,20}")
 MAX_EXPONENT: Final = 300
 # Items that an array is compared with.
 MAX_ITEMS: Final = 20
@@ -70,7 +71,7 @@ class Kind:
 def parse_integer(field: Any, value: Any) -> int:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
-    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
+    if isinstance(value, str) and INTEGER.fullmatch(value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError("an integer")

@@ -118,6 +118,7 @@ def _attribute(name: str, row: Any) -> Any:
     return value() if callable(value) and not isinstance(value, models.Manager) else value
 
 
+@lru_cache(maxsize=8192)
 def is_file(exposure: "Exposure", name: str) -> bool:
     """Return whether the column is a field of the model's own that holds files."""
     column = resolve_column(exposure, name) if "__" not in name else None

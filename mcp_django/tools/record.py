@@ -108,6 +108,9 @@ def _may(request: MCPRequest, verdict: Any, obj: Model) -> bool:
 
 def _cut(values: dict[str, Any], limit: int) -> list[str]:
     """Cut the longest values until all fit together, and return their names."""
+    # Whole, they have commas too: where all of it fits, each need not be measured.
+    if len(orjson.dumps(list(values.values()))) <= limit:
+        return []
     sizes = {name: len(orjson.dumps(value)) for name, value in values.items()}
     over, names = sum(sizes.values()) - limit, []
     for name in sorted(sizes, key=lambda name: -sizes[name]):

@@ -7,6 +7,7 @@ tells nothing of them. What the caller does not see has no part in it, so that i
 import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -55,16 +56,19 @@ def version_of(
     for found in inlines:
         rows = [[pk_text(child.pk), *_values(child, found.columns)] for child in found.rows]
         stored.append([found.inline.name, rows, found.more])
-    text = json.dumps(stored, default=_plain, sort_keys=True)
-    digest = salted_hmac(SALT, text, secret=key, algorithm="sha256").digest()[:LENGTH]
+    digest = salted_hmac(SALT, _encode(stored), secret=key, algorithm="sha256").digest()[:LENGTH]
     return base64.urlsafe_b64encode(digest).decode()
 
 
 def _values(row: Model, columns: Sequence[Column]) -> Iterator[Any]:
-    stored = row._meta.concrete_fields
-    for column in columns:
-        if column.field in stored:
-            yield [column.name, _prepared(column.field, column.field.value_from_object(row))]
+    for column in _stored(type(row), tuple(columns)):
+        yield [column.name, _prepared(column.field, column.field.value_from_object(row))]
+
+
+@lru_cache(maxsize=2048)
+def _stored(model: type[Model], columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns that are those of the model's tables."""
+    return tuple(column for column in columns if column.field in model._meta.concrete_fields)
 
 
 def _prepared(field: Any, value: Any) -> Any:
@@ -87,6 +91,9 @@ def _linked(request: MCPRequest, column: Column, row: Model, shown: Any) -> list
 
 def _plain(value: Any) -> str:
     return bytes(value).hex() if isinstance(value, (bytes, bytearray, memoryview)) else str(value)
+
+
+_encode: Final = json.JSONEncoder(default=_plain, sort_keys=True).encode
 
 
 def check_version(request: MCPRequest, exposure: Exposure, row: Model, version: Any) -> None:
