@@ -62,7 +62,7 @@ bench: .venv/.installed
 	@.venv/bin/python -m benchmarks
 
 fuzz: .venv/.installed
-	@FUZZ_MESSAGES=$(MESSAGES) .venv/bin/python -m pytest -v tests/test_fuzz_core.py tests/test_fuzz_http.py tests/test_fuzz_stdio.py
+	@FUZZ_MESSAGES=$(MESSAGES) .venv/bin/python -m pytest -v tests/fuzz/test_core.py tests/fuzz/test_http.py tests/fuzz/test_stdio.py
 
 fixture-server: .venv/.installed
 	@.venv/bin/python -m tests.conformance_project --port $(PORT)

@@ -10,8 +10,8 @@ import orjson
 from django.contrib.auth.models import User
 
 from mcp_django import MCPSite
-from mcp_django.context import MCPContext, MCPRequest
-from mcp_django.methods.tools import call_tool, list_tools
+from mcp_django.context.request import MCPContext, MCPRequest
+from mcp_django.server.methods.tools import call_tool, list_tools
 
 from .calls import MODERN
 from .catalogue import NUMBER, ROWS, catalogue, filled

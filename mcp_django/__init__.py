@@ -7,18 +7,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .adminexposure import AdminExposure
+    from .context.results import ToolResult
     from .decorators import action, prompt, register, register_viewset, resource, tool
-    from .events.signals import notify_changed, notify_list_changed
     from .exceptions import AlreadyRegistered, Declined, NotRegistered, ToolError
-    from .exposures import ModelExposure
-    from .prompts import Message
+    from .exposures.admin import AdminExposure
+    from .exposures.model import ModelExposure
+    from .functions.asking import Ask, Roots, Sample
+    from .prompts.base import Message
     from .protocol.content import Audio, EmbeddedResource, Image, ResourceLink, Text
     from .resources.embedding import embed
-    from .results import ToolResult
-    from .schemas.annotations import Header, Param
-    from .schemas.asking import Ask, Roots, Sample
+    from .schema.annotations import Header, Param
     from .sites import MCPSite, site
+    from .subscriptions.signals import notify_changed, notify_list_changed
 
 __all__ = [
     "AdminExposure",
@@ -54,29 +54,29 @@ __all__ = [
 
 # Where each name is, as type checkers read it above.
 _MODULES = {
-    "AdminExposure": "adminexposure",
+    "AdminExposure": "exposures.admin",
     "AlreadyRegistered": "exceptions",
-    "Ask": "schemas.asking",
+    "Ask": "functions.asking",
     "Audio": "protocol.content",
     "Declined": "exceptions",
     "EmbeddedResource": "protocol.content",
-    "Header": "schemas.annotations",
+    "Header": "schema.annotations",
     "Image": "protocol.content",
     "MCPSite": "sites",
-    "Message": "prompts",
-    "ModelExposure": "exposures",
+    "Message": "prompts.base",
+    "ModelExposure": "exposures.model",
     "NotRegistered": "exceptions",
-    "Param": "schemas.annotations",
+    "Param": "schema.annotations",
     "ResourceLink": "protocol.content",
-    "Roots": "schemas.asking",
-    "Sample": "schemas.asking",
+    "Roots": "functions.asking",
+    "Sample": "functions.asking",
     "Text": "protocol.content",
     "ToolError": "exceptions",
-    "ToolResult": "results",
+    "ToolResult": "context.results",
     "action": "decorators",
     "embed": "resources.embedding",
-    "notify_changed": "events.signals",
-    "notify_list_changed": "events.signals",
+    "notify_changed": "subscriptions.signals",
+    "notify_list_changed": "subscriptions.signals",
     "prompt": "decorators",
     "register": "decorators",
     "register_viewset": "decorators",

@@ -21,11 +21,11 @@ class MCPDjangoConfig(AppConfig):
     def ready(self) -> None:
         """Import the ``mcp`` module of every installed app, as the admin does with ``admin``."""
         from .conf import faults, settings
-        from .events.signals import connect
         from .sites import site
+        from .subscriptions.signals import connect
 
         if sys.argv[1:2] == ["mcp_stdio"]:
-            from .transports.pipes import claim
+            from .transports.stdio.pipes import claim
 
             # What is imported from here on may print, and nothing but messages belongs on standard output.
             claim()
@@ -41,13 +41,13 @@ class MCPDjangoConfig(AppConfig):
 
 def check(**kwargs: Any) -> list[checks.CheckMessage]:
     """Run the checks of the app, which are loaded by who runs them."""
-    from .checks import CHECKS
+    from .checks.settings import CHECKS
 
     return [message for check in CHECKS for message in check(**kwargs)]
 
 
 def check_deployment(**kwargs: Any) -> list[checks.CheckMessage]:
     """Run those of ``check --deploy``."""
-    from .checks import DEPLOYMENT_CHECKS
+    from .checks.settings import DEPLOYMENT_CHECKS
 
     return [message for check in DEPLOYMENT_CHECKS for message in check(**kwargs)]

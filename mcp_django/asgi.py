@@ -12,7 +12,7 @@ from django.core.asgi import get_asgi_application as django_asgi_application
 from django.urls import ResolverMatch, set_script_prefix
 
 from .conf import settings
-from .mounts import endpoint_match
+from .routing import endpoint_match
 
 __all__ = ["get_asgi_application"]
 
@@ -30,9 +30,9 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
     fallback: Any = django_application or django_asgi_application()
     settings.require_right()
     # Django is set up by now; before that the models behind the transport cannot be imported.
+    from .context.asgi_request import split_path
     from .sites import site
-    from .transports.http import as_application
-    from .transports.request import split_path
+    from .transports.http.consumer import as_application
 
     site.prepare()
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model
 
-from .exposures import ModelExposure
+from .exposures.model import ModelExposure
 from .sites import MCPSite
 from .sites import site as default_site
 
@@ -69,7 +69,7 @@ def tool(function: F | None = None, *, site: MCPSite | None = None, **options: A
 
 
 def prompt(function: F | None = None, *, site: MCPSite | None = None, **options: Any) -> Any:
-    """Make a prompt of a function ``(request, **arguments)``; see :class:`~mcp_django.prompts.Prompt`."""
+    """Make a prompt of a function ``(request, **arguments)``; see :class:`~mcp_django.prompts.base.Prompt`."""
     return _decorator((site or default_site).add_prompt, function, options)
 
 
@@ -114,7 +114,7 @@ def action(
 
     if isinstance(permissions, str):
         raise ImproperlyConfigured(f'permissions of an action are a list such as ["change"], not {permissions!r}.')
-    from .tools.actionoptions import ActionOptions, runs_anywhere
+    from .exposures.action_options import ActionOptions, runs_anywhere
 
     def wrapper(function: F) -> F:
         function = runs_anywhere(function)

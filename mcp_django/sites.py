@@ -21,19 +21,19 @@ from django.db.models.base import ModelBase
 from django.urls import URLPattern, re_path
 
 from .conf import require_apps, settings
-from .declarations import Declared, Unread, look
 from .exceptions import AlreadyRegistered, NotFound, NotRegistered, ToolError
+from .functions.declarations import Declared, Unread, look
 from .sensitive import has_secret_key
 
 if TYPE_CHECKING:
     from .completions import Completer
-    from .context import MCPRequest
-    from .exposures import ModelExposure
-    from .prompts import Prompt
+    from .context.request import MCPRequest
+    from .exposures.actions import Action
+    from .exposures.model import ModelExposure
+    from .prompts.base import Prompt
     from .resources.base import FunctionResource
-    from .resources.orm import ModelResource, ModelResources
-    from .tools.actions import Action
-    from .tools.actiontools import ActionTool
+    from .resources.models import ModelResource, ModelResources
+    from .tools.action_tools import ActionTool
     from .tools.base import Tool
 
 __all__ = ["MCPSite", "site"]
@@ -207,7 +207,7 @@ class MCPSite:
 
     @cached_property
     def _exposures(self) -> dict[type[Model], ModelExposure]:
-        from .adminexposure import AdminExposure
+        from .exposures.admin import AdminExposure
 
         found = {model: self._build(model, *registered) for model, registered in self._registry.items()}
         if self.admin_site is not None and settings.AUTO_REGISTER:
@@ -219,8 +219,8 @@ class MCPSite:
     def _build(
         self, model: type[Model], exposure_class: type[ModelExposure] | None, options: Mapping[str, Any]
     ) -> ModelExposure:
-        from .adminexposure import AdminExposure
-        from .exposures import ModelExposure
+        from .exposures.admin import AdminExposure
+        from .exposures.model import ModelExposure
 
         admin_site = self.admin_site or (admin.site if has_admin() else None)
         is_known = admin_site is not None and admin_site.is_registered(model)
@@ -272,11 +272,11 @@ class MCPSite:
     def register_viewset(self, prefix: str, viewset: type, basename: str | None = None, **options: Any) -> None:
         """Register a ViewSet of REST framework as with a router; its actions become tools and resources.
 
-        See :func:`~mcp_django.viewsets.registration.declare` for the options. Raises ``AlreadyRegistered`` when the
+        See :func:`~mcp_django.rest.registration.declare` for the options. Raises ``AlreadyRegistered`` when the
         name of a tool or a URI is taken, and ``ImproperlyConfigured`` where nothing can be made of the ViewSet.
         """
         # REST framework reads the project's settings when it is imported, and settings.py may import this module.
-        from .viewsets.registration import declare
+        from .rest.registration import declare
 
         tools, resources = declare(prefix, viewset, basename, **options)
         for taken in [*(tool.name for tool in tools), *(resource.uri for resource in resources)]:
@@ -289,7 +289,7 @@ class MCPSite:
         """Register a function as a prompt. Raises ``AlreadyRegistered`` when the name is taken."""
 
         def make() -> Prompt:
-            from .prompts import Prompt
+            from .prompts.base import Prompt
 
             return Prompt(function, **options)
 
@@ -354,7 +354,7 @@ class MCPSite:
 
     def all_tool_names(self) -> list[str]:
         """Return the name of every tool that any caller may get, for the check that they are unique."""
-        from .tools.actiontools import action_tool_name
+        from .tools.action_tools import action_tool_name
 
         actions = [
             action_tool_name(name, exposure.opts)
@@ -373,9 +373,9 @@ class MCPSite:
         Raises:
             ImproperlyConfigured: a function that was declared cannot be read.
         """
+        from .exposures import admin_filters as adminfilters  # noqa: F401
         from .protocol import wire  # noqa: F401
-        from .resources import orm  # noqa: F401
-        from .tools import adminfilters  # noqa: F401
+        from .resources import models as orm  # noqa: F401
 
         self._own_tools, self.exposures  # noqa: B018
         for declared in (self._tools, self.prompts, self._resources):
@@ -385,7 +385,7 @@ class MCPSite:
 
     def get_tools(self, request: MCPRequest) -> list[Tool]:
         """Return the tools that the caller may use, in an order that depends on nothing else."""
-        from .tools.actiontools import told_once
+        from .tools.action_tools import told_once
 
         known = self._admitted(request, (*self._own_tools.values(), *self._tools.values()))
         found = [tool for tool in known if tool.has_permission(request)]
@@ -408,14 +408,14 @@ class MCPSite:
         return (tool.read_only or not settings.READ_ONLY) and tool.has_permission(request)
 
     def _caller_action_tools(self, request: MCPRequest) -> list[ActionTool]:
-        from .visibility import caller_actions, visible_exposures
+        from .orm.access import caller_actions, visible_exposures
 
         exposures = visible_exposures(request)
         return [self._action_tool(a) for exposure in exposures for a in caller_actions(request, exposure).values()]
 
     def _caller_action_tool(self, request: MCPRequest, name: str) -> ActionTool | None:
         """Return the tool of this name among those of the caller's actions: most are declared, and known by name."""
-        from .visibility import caller_actions, may_view
+        from .orm.access import caller_actions, may_view
 
         exposure, action_name = self._declared_actions.get(name, (None, ""))
         if exposure is not None and may_view(request, exposure):
@@ -425,7 +425,7 @@ class MCPSite:
         return next((tool for tool in self._caller_action_tools(request) if tool.name == name), None)
 
     def _action_tool(self, action: Action) -> ActionTool:
-        from .tools.actiontools import ActionTool
+        from .tools.action_tools import ActionTool
 
         # Whatever the tool says of the action: an admin can describe it to each caller in other words.
         key = (action.exposure.label, action.name, action.description, action.options)
@@ -439,7 +439,7 @@ class MCPSite:
     @property
     def _declared_actions(self) -> Mapping[str, tuple[ModelExposure, str]]:
         """The actions that are declared, by the names of their tools."""
-        from .tools.actiontools import action_tool_name
+        from .tools.action_tools import action_tool_name
 
         exposures, found = self.exposures, self._declared
         if found is None:
@@ -481,7 +481,7 @@ class MCPSite:
 
     @cached_property
     def _model_resources(self) -> ModelResources:
-        from .resources.orm import ModelResources
+        from .resources.models import ModelResources
 
         return ModelResources()
 
@@ -499,8 +499,8 @@ class MCPSite:
         Raises:
             NotFound: there is none; its text tells the keys of rows that may be meant.
         """
-        from .tools.keys import key_meant
-        from .visibility import get_row, may_view
+        from .orm.access import get_row, may_view
+        from .orm.keys import key_meant
 
         exposure = self.exposures.get(model)
         if exposure is None:
@@ -518,8 +518,8 @@ class MCPSite:
 
     def get_instructions(self, request: MCPRequest) -> str:
         """Return what a model should know of this server before anything else, most important first."""
-        from .relativedates import clock_words
-        from .visibility import refusal, visible_exposures
+        from .orm.access import refusal, visible_exposures
+        from .orm.relative_dates import clock_words
 
         labels = [exposure.label for exposure in visible_exposures(request)]
         told = refusal(request) or (NOTHING if self.exposures and not labels else "")
@@ -548,7 +548,7 @@ class MCPSite:
     def get_urls(self, *, sse: bool = False) -> list[URLPattern]:
         """Return the URL patterns of the endpoint, or of the older transport, relative to where they are mounted."""
         require_apps("The MCP endpoint", "mcp_django", "oauth2_provider")
-        from .transports import view
+        from .transports.http import view
 
         files = view.file_urls(self)
         if sse:

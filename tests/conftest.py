@@ -89,8 +89,8 @@ def news_end_with_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
     if "transactional_db" in request.fixturenames:
         request.getfixturevalue("transactional_db")
     yield
-    from mcp_django.events import hub, subscriptions
-    from mcp_django.transports import outgoing
+    from mcp_django.subscriptions import hub, subscriptions
+    from mcp_django.transports.http import outgoing
 
     hub.close()
     subscriptions._processes[0].stop()

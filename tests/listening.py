@@ -10,9 +10,9 @@ from django.db import transaction
 
 from mcp_django import MCPSite
 from mcp_django import site as default_site
-from mcp_django.context import MCPRequest
-from mcp_django.events import hub, subscriptions
-from mcp_django.events.subscriptions import open_subscription
+from mcp_django.context.request import MCPRequest
+from mcp_django.subscriptions import hub, subscriptions
+from mcp_django.subscriptions.subscriptions import open_subscription
 from tests.writing import request_of
 
 SCOPES = frozenset({"mcp:read", "mcp:write"})
@@ -138,8 +138,8 @@ class Recorder:
 def tell_at_once(monkeypatch: Any) -> Recorder:
     """Have this process's changes told in the thread of the test, by `run()` of its two workers."""
     recorder = Recorder()
-    monkeypatch.setattr("mcp_django.events.outbox.hub", recorder)
-    monkeypatch.setattr("mcp_django.events.subscriptions.hub", recorder)
+    monkeypatch.setattr("mcp_django.subscriptions.changes.hub", recorder)
+    monkeypatch.setattr("mcp_django.subscriptions.subscriptions.hub", recorder)
     process = subscriptions._Process()
     for worker in (process.fanout.worker, process.sweep.worker):
         monkeypatch.setattr(worker, "wake", lambda: None)

@@ -14,26 +14,36 @@ import psycopg
 
 ROOT = Path(__file__).resolve().parent.parent
 POSTGRES_URL = os.environ.get("TEST_POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/postgres")
-MODULES = (
-    "adminexposure aggregates_against_python bad_input columns completions_arguments completions_fields "
-    "completions_rows completions_templates composite_keys converters costs every_field every_postgres_field "
-    "every_relation exposures expressions filtering hidden kinds labels languages lookups managers many_sites "
-    "methods_completions methods_once namedfilters narrowing oauth_bearer oauth_tokenplan oauth_validator oracles "
-    "ordering packages_wrinkles pages pagination patterns peers permissions plans queries read_only_database "
-    "relations relativedates repairs replaced resources_base resources_files resources_orm rows serialized "
-    "serializers shapes sites tenants tools_actions tools_actiontools tools_adminfilters tools_adminpage "
-    "tools_aggregate "
-    "tools_arguments tools_bulk tools_constraints tools_deletion tools_filevalues tools_filters tools_filtersets "
-    "tools_forms tools_groups tools_history tools_inlineforms tools_inlinereading tools_inlinerows tools_inlines "
-    "tools_inputs tools_measures tools_models tools_overviews tools_posting tools_query tools_record tools_redirects "
-    "tools_running tools_saving tools_selection tools_serialsaving tools_targets tools_versions tools_writes "
-    "transports_files unmanaged uploads viewsets_inputs viewsets_parameters viewsets_resources viewsets_running "
-    "viewsets_tools visibility threads"
+MODULES = {
+    "behaviour": "aggregates_against_python bad_input composite_keys every_field every_postgres_field every_relation "
+    "hidden many_sites oracles packages_wrinkles read_only_database tenants unmanaged",
+    "unit": "sites",
+    "unit/actions": "calls redirects",
+    "unit/completions": "arguments fields rows templates",
+    "unit/context": "admin_page languages",
+    "unit/exposures": "actions admin admin_filters filtersets history model",
+    "unit/forms": "constraints files filling inline_forms inline_reading inline_rows inlines requests uploads",
+    "unit/oauth": "bearer tokenplan validator",
+    "unit/orm": "access arguments columns converters deletion expressions filters inputs kinds labels lookups managers "
+    "named_filters narrowing ordering pages pagination parsing patterns permissions plans prefetch queries "
+    "query_limits relations relative_dates rendering replaced rows serialized shapes unreadable",
+    "unit/resources": "base files models",
+    "unit/rest": "inputs parameters resources running tools",
+    "unit/runtime": "threads",
+    "unit/server": "idempotency",
+    "unit/server/methods": "completions",
+    "unit/tools": "action_tools aggregate groups measures models overviews query record targets writes",
+    "unit/transports/http": "files",
+    "unit/writes": "bulk saving selection serializers versions",
+}
+PACKAGES = (
+    "--ds=tests.packages_project.settings --nomigrations "
+    "tests/behaviour/test_packages.py tests/behaviour/test_packages_databases.py"
 )
-PACKAGES = "--ds=tests.packages_project.settings --nomigrations tests/test_packages.py tests/test_packages_databases.py"
-DATABASES = "--ds=tests.databases_project.settings --nomigrations tests/test_many_databases.py"
+DATABASES = "--ds=tests.databases_project.settings --nomigrations tests/behaviour/test_many_databases.py"
+FILES = [f"tests/{room}/test_{name}.py" for room, names in MODULES.items() for name in names.split()]
 PARTS = {
-    "data": ["-n", "2", "--dist", "loadfile", *(f"tests/test_{name}.py" for name in MODULES.split())],
+    "data": ["-n", "2", "--dist", "loadfile", *FILES],
     "packages": PACKAGES.split(),
     "databases": DATABASES.split(),
 }

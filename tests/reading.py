@@ -5,11 +5,11 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.context import MCPRequest
-from mcp_django.ordering import default_ordering
-from mcp_django.pages import Page
-from mcp_django.queries import PageQuery
-from mcp_django.visibility import columns_of, visible_fields
+from mcp_django.context.request import MCPRequest
+from mcp_django.orm.access import columns_of, visible_fields
+from mcp_django.orm.ordering import default_ordering
+from mcp_django.orm.pages import Page
+from mcp_django.orm.queries import PageQuery
 from tests.factories import make_author, make_book
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, Placement, Profile, Section, Shelf, Tag
 from tests.writing import request_of

@@ -14,7 +14,7 @@ from typing import Any
 from channels.db import database_sync_to_async
 
 from mcp_django import site
-from mcp_django.transports.stdio import StdioServer
+from mcp_django.transports.stdio.server import StdioServer
 from tests.factories import make_superuser
 from tests.protocol_messages import CAPABILITIES_KEY, META, PARAMS
 

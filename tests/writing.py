@@ -7,8 +7,8 @@ from django.contrib.auth.models import User
 
 from mcp_django import MCPSite, ModelExposure, ToolError
 from mcp_django import site as default_site
-from mcp_django.context import Client, MCPContext, MCPRequest
-from mcp_django.results import ToolResult
+from mcp_django.context.request import Client, MCPContext, MCPRequest
+from mcp_django.context.results import ToolResult
 from mcp_django.tools.base import Tool
 
 

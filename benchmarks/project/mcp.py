@@ -5,7 +5,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 import mcp_django as mcp
-from mcp_django.context import MCPRequest
+from mcp_django.context.request import MCPRequest
 
 from .models import Article, ComputedArticle, OwnArticle, SerializedArticle
 from .rows import PAGE_COLUMNS, minutes

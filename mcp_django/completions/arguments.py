@@ -11,15 +11,15 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model, QuerySet
 
-from ..schemas.containers import AnyOf, Nullable, Row
-from ..schemas.functions import ProjectFunction, speaking_plainly
-from ..schemas.jsonable import to_jsonable
-from ..schemas.values import Boolean, Choice, Type
+from ..functions.project import ProjectFunction, speaking_plainly
+from ..schema.containers import AnyOf, Nullable, Row
+from ..schema.jsonable import to_jsonable
+from ..schema.types import Boolean, Choice, Type
 from .base import MAX_VALUES, NOTHING, Completion, capped, ranked
 
 if TYPE_CHECKING:
-    from ..context import MCPRequest
-    from ..lookups import Condition
+    from ..context.request import MCPRequest
+    from ..orm.lookups import Condition
 
 __all__ = ["Completer", "Hook"]
 
@@ -89,7 +89,7 @@ class Completer:
             case Nullable():
                 return self._by_type(request, kind.inner, value, context)
             case Row():
-                from ..visibility import may_view
+                from ..orm.access import may_view
                 from .rows import complete_rows
 
                 exposure = request.mcp.site.exposures.get(kind.model)
@@ -109,9 +109,9 @@ class Completer:
 
     def _conditions(self, request: MCPRequest, exposure: Any, context: Mapping[str, str]) -> Sequence[Condition]:
         """Return the conditions that other rows lay down: of a chosen author's books, where a book has an author."""
-        from ..filtering import find_filter
-        from ..kinds import key_field
-        from ..lookups import parse_condition
+        from ..orm.filters import find_filter
+        from ..orm.kinds import key_field
+        from ..orm.lookups import parse_condition
 
         found = []
         for name, value in context.items():
@@ -137,7 +137,7 @@ def _option(option: tuple[Any, Any]) -> str:
 
 def _texts(values: Any) -> Iterator[str]:
     """Return what a hook gave as texts, rows as their keys; a queryset is not read further than is shown."""
-    from ..serializers import pk_text
+    from ..orm.columns import pk_text
 
     for value in values[: MAX_VALUES + 1] if isinstance(values, QuerySet) else values:
         if isinstance(value, Model):

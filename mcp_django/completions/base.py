@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..schemas.jsonable import clean_text
+from ..schema.jsonable import clean_text
 
 __all__ = ["MAX_TEXT", "MAX_VALUES", "NOTHING", "Completion", "capped", "is_usable", "last_member", "ranked"]
 

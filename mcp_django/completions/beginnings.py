@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from ..kinds import kind_of
+from ..orm.kinds import kind_of
 
 __all__ = ["beginning"]
 

@@ -6,16 +6,16 @@ from typing import Any
 
 from django.db.models import Q
 
-from ..context import Exposure, MCPRequest
+from ..context.request import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
-from ..filtering import find_filter
-from ..kinds import choices_of, key_field, kind_of, parse_value, stored_field
-from ..plans import prepare
-from ..queries import narrowed
-from ..repairs import LOST, salvaged
-from ..replaced import is_replaced
-from ..serializers import is_json_field, pk_text
-from ..visibility import get_exposure, related_exposure
+from ..orm.access import get_exposure, related_exposure
+from ..orm.columns import is_json_field, pk_text
+from ..orm.filters import find_filter
+from ..orm.kinds import choices_of, key_field, kind_of, parse_value, stored_field
+from ..orm.plans import prepare
+from ..orm.queries import narrowed
+from ..orm.replaced import is_replaced
+from ..orm.unreadable import LOST, salvaged
 from .base import NOTHING, Completion, capped, ranked
 from .beginnings import beginning
 from .rows import LIMIT, complete_rows, is_searchable_text

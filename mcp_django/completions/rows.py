@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from django.db.models import Q, QuerySet
 
-from ..context import Exposure, MCPRequest
+from ..context.request import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
-from ..labels import plain_label
-from ..lookups import Condition
-from ..ordering import default_ordering
-from ..queries import narrowed
-from ..serializers import pk_text
-from ..tools.arguments import search_argument
-from ..visibility import parse_pk
+from ..orm.access import parse_pk
+from ..orm.arguments import search_argument
+from ..orm.columns import pk_text
+from ..orm.labels import plain_label
+from ..orm.lookups import Condition
+from ..orm.ordering import default_ordering
+from ..orm.queries import narrowed
 from .base import MAX_TEXT, MAX_VALUES, NOTHING, Completion, capped
 from .beginnings import beginning
 
@@ -46,7 +46,7 @@ def complete_rows(
     """Return primary keys of rows that the caller may view, as they are spelt in URIs and arguments.
 
     First the row of that key, then keys that begin with the text, then rows whose label does, then what the exposure's
-    search finds. ``conditions`` are such as :func:`~mcp_django.visibility.find_filter` admits.
+    search finds. ``conditions`` are such as :func:`~mcp_django.orm.access.find_filter` admits.
     """
     if not is_searchable_text(text):
         return NOTHING

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..addresses import MAX_URI, PAGE_TEMPLATE, SCHEMA, SCHEME
-from ..context import Exposure, MCPRequest
+from ..context.request import Exposure, MCPRequest
 from ..exceptions import NotFound
-from ..labels import plain_label
-from ..ordering import client_order_key
-from ..protocol.uris import UriTemplate, percent_decode
-from ..serializers import is_file
-from ..visibility import get_exposure, visible_exposures, visible_fields
+from ..orm.access import get_exposure, visible_exposures, visible_fields
+from ..orm.columns import is_file
+from ..orm.labels import plain_label
+from ..orm.ordering import client_order_key
+from ..orm.uris import MAX_URI, PAGE_TEMPLATE, SCHEMA, SCHEME
+from ..protocol.uri_templates import UriTemplate, percent_decode
 from .base import NOTHING, Completion, last_member, ranked
 from .fields import complete_field
 from .rows import complete_rows

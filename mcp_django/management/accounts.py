@@ -8,9 +8,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import CommandError
 from django.db import DatabaseError
 
-from ..mounts import mounted_sites
 from ..oauth.resource import endpoints, resource_url
 from ..oauth.scopes import default_scopes, join
+from ..routing import mounted_sites
 from ..sites import MCPSite
 from ..sites import site as default_site
 

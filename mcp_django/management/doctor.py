@@ -20,8 +20,8 @@ from http.cookies import SimpleCookie
 from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
+from ..context.text import plain
 from ..oauth.resource import same_resource
-from ..oauth.text import plain
 from ..protocol.modern import client_meta
 from ..protocol.versions import MODERN
 

@@ -13,13 +13,13 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.common import Request as OAuthRequest
 from rest_framework.authentication import BaseAuthentication
 
+from ..context.text import plain
 from ..exceptions import AuthenticationFailed, Reason
 from ..models import TokenFacts
 from ..signin import is_current
 from .facts import checksum_of, facts_of
 from .resource import same_resource
 from .scopes import expand, join
-from .text import plain
 from .tokenplan import TokenRow, find_token, plannable
 
 __all__ = ["BearerAuthentication", "Token", "challenge", "verify"]

@@ -26,11 +26,11 @@ from django.urls import (
 )
 from django.utils.module_loading import import_string
 
-from ..adminexposure import AdminExposure
 from ..bounds import nearest
 from ..conf import DEFAULTS, settings
-from ..context import MCPContext, MCPRequest
-from ..mounts import known_urlconfs, mounted_sites
+from ..context.request import MCPContext, MCPRequest
+from ..exposures.admin import AdminExposure
+from ..routing import known_urlconfs, mounted_sites
 from ..signin import CREDENTIAL, OTPDevice, SignInFact, restore
 
 __all__ = ["CHECKS", "DEPLOYMENT_CHECKS"]

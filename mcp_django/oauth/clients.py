@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from .text import plain
+from ..context.text import plain
 
 __all__ = [
     "LOOPBACK",

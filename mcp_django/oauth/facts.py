@@ -12,7 +12,7 @@ from django.utils import timezone
 from oauth2_provider.models import get_access_token_model, get_refresh_token_model
 
 from ..models import TokenFacts
-from ..queries import chunks
+from ..orm.queries import chunks
 
 __all__ = [
     "beside_tokens",

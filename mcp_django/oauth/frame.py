@@ -10,7 +10,7 @@ from django.utils.translation import get_language_info
 from django.utils.translation import gettext as _
 
 from ..conf import settings
-from ..languages import shown_language
+from ..context.languages import shown_language
 from .styles import stylesheet
 
 __all__ = ["frame", "url_of"]

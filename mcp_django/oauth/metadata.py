@@ -12,9 +12,9 @@ from django.urls import reverse
 from oauth2_provider.settings import oauth2_settings
 
 from ..conf import settings
+from ..context.refusals import NO_DOCUMENT
 from ..exceptions import Reason
-from ..mounts import mounted_sites
-from ..transports.refusals import NO_DOCUMENT
+from ..routing import mounted_sites
 from .cors import cors
 from .refusals import SENT, logged, note
 from .resource import endpoints, is_endpoint, issuer, mounted_path, origin, resource_url

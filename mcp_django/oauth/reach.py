@@ -12,13 +12,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.clickjacking import xframe_options_deny
 
 from ..conf import settings
-from ..context import MCPRequest
-from ..languages import page_language
-from ..mounts import mounted_endpoints
+from ..context.asgi_request import local_request
+from ..context.languages import page_language
+from ..context.request import MCPRequest
+from ..orm.access import caller_actions, visible_exposures, visible_fields
+from ..routing import mounted_endpoints
 from ..signin import act_as, keep
 from ..tools.overviews import may_words
-from ..transports.request import local_request
-from ..visibility import caller_actions, visible_exposures, visible_fields
 from .frame import frame
 from .resource import resource_url
 from .scopes import default_scopes, expand, join

@@ -11,8 +11,8 @@ from django.core.exceptions import BadRequest, SuspiciousOperation
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.http.multipartparser import MultiPartParserError
 
+from ..context.refusals import IS_IT_RIGHT, NO_DOCUMENT, report
 from ..exceptions import Reason
-from ..transports.refusals import IS_IT_RIGHT, NO_DOCUMENT, report
 
 __all__ = ["SENT", "begin", "client_id", "log_refusal", "logged", "note"]
 

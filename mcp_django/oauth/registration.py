@@ -17,10 +17,10 @@ from oauth2_provider.models import get_application_model
 from oauth2_provider.settings import oauth2_settings
 
 from ..conf import settings
-from ..context import MCPContext
+from ..context.request import MCPContext
 from ..exceptions import AuthenticationFailed
-from ..rates import hit
-from ..sharedcache import cache
+from ..runtime.cache import cache
+from ..runtime.throttling import hit
 from . import refusals
 from .bearer import BearerAuthentication
 from .clients import ClientMetadata, InvalidMetadata, is_loopback, read_metadata

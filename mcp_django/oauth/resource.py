@@ -15,7 +15,7 @@ from django.core.exceptions import DisallowedHost, ImproperlyConfigured
 from django.http import HttpRequest
 from django.urls import get_script_prefix
 
-from .. import mounts
+from .. import routing
 from ..conf import settings
 from .clients import LOOPBACK, is_loopback
 
@@ -158,7 +158,7 @@ def _normalise(url: str) -> Parts | None:
 
 def endpoints() -> "dict[str, MCPSite]":
     """Return the mounted endpoints by path, with no trailing slash, those of the older transport last."""
-    mounted = {**mounts.mounted_endpoints(), **mounts.mounted_sse()}
+    mounted = {**routing.mounted_endpoints(), **routing.mounted_sse()}
     return {path.removesuffix("/"): site for path, site in mounted.items()}
 
 
@@ -179,10 +179,10 @@ def _with_parameters(request: HttpRequest | None, resource: str) -> str | None:
 
 def is_endpoint(path: str) -> bool:
     """Return whether an endpoint is at ``path``, of the older transport too."""
-    return any(mounts.endpoint_match(path, kind) is not None for kind in (mounts.ENDPOINT, mounts.SSE))
+    return any(routing.endpoint_match(path, kind) is not None for kind in (routing.ENDPOINT, routing.SSE))
 
 
 def default_resource(request: HttpRequest | None) -> str | None:
     """Return what a client that names no resource means: the endpoint, where there is exactly one."""
-    paths = list(mounts.mounted_endpoints())
-    return resource_url(request, paths[0]) if len(paths) == 1 and not mounts.has_parameters() else None
+    paths = list(routing.mounted_endpoints())
+    return resource_url(request, paths[0]) if len(paths) == 1 and not routing.has_parameters() else None

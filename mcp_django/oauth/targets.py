@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
+from ..context.text import plain
 from .clients import is_loopback
-from .text import plain
 
 __all__ = ["Target", "shown_target", "targets_of"]
 

@@ -8,8 +8,8 @@ from django.utils.translation import gettext as _
 from oauth2_provider.models import refresh_token_expire_timedelta
 from oauth2_provider.settings import oauth2_settings
 
+from ..context.text import plain
 from .targets import targets_of
-from .text import plain
 from .usage import last_uses
 
 __all__ = ["client_name", "describe"]

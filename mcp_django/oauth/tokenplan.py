@@ -21,7 +21,7 @@ from oauth2_provider.oauth2_validators import OAuth2Validator, validate_resource
 from oauth2_provider.settings import oauth2_settings
 
 from ..models import TokenFacts
-from ..plans import Bind, Plan, Slot, compile_plan
+from ..orm.plans import Bind, Plan, Slot, compile_plan
 from .facts import beside_tokens, facts_of
 from .validator import MCPValidator
 

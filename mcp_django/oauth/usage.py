@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from django.conf import settings as django_settings
 
-from ..sharedcache import cache
+from ..runtime.cache import cache
 
 __all__ = ["last_uses", "note_use"]
 

@@ -23,10 +23,10 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.common import Request as OAuthRequest
 from oauthlib.oauth2.rfc6749 import errors
 
+from ..context.refusals import IS_IT_RIGHT, NOT_ACTIVE
 from ..exceptions import Reason
 from ..models import TokenFacts
 from ..signin import credential_of, is_current
-from ..transports.refusals import IS_IT_RIGHT, NOT_ACTIVE
 from . import refusals, resource
 from .facts import beside_tokens, checksum_of, facts_of, facts_of_family, forget_former, store_facts
 from .refusals import note

@@ -40,8 +40,9 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2 import OAuth2Error
 
 from ..conf import settings
-from ..languages import page_language
-from ..rates import give_back, hit_if_counted
+from ..context.languages import page_language
+from ..context.text import plain
+from ..runtime.throttling import give_back, hit_if_counted
 from ..signin import keep, would_admit
 from . import dot, refusals
 from .clients import is_app_scheme
@@ -55,7 +56,6 @@ from .resource import default_resource, endpoints, issuer, resource_url
 from .scopes import ADMIN, WRITE, expand
 from .styles import content_security_policy
 from .targets import shown_target
-from .text import plain
 from .tokenlist import describe
 from .validator import BEGAN, GRANT_TYPES, check_challenge, check_resources
 

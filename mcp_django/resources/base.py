@@ -13,14 +13,14 @@ from django.http import Http404
 
 from ..completions import Completer, Hook
 from ..exceptions import NotFound, ToolError
+from ..functions.project import ProjectFunction
 from ..protocol.content import Audio, EmbeddedResource, Image, Text
 from ..protocol.errors import InvalidParams
-from ..protocol.uris import UriTemplate
-from ..schemas.functions import ProjectFunction
-from ..schemas.jsonable import clean_text, to_jsonable
+from ..protocol.uri_templates import UriTemplate
+from ..schema.jsonable import clean_text, to_jsonable
 
 if TYPE_CHECKING:
-    from ..context import MCPRequest
+    from ..context.request import MCPRequest
 
 __all__ = ["FunctionResource"]
 
@@ -30,10 +30,10 @@ JSON, TEXT, BINARY = "application/json", "text/plain", "application/octet-stream
 class FunctionResource:
     """A resource made of a function ``(request, **parameters)``, sync or async.
 
-    The parameters in ``uri`` (:class:`~mcp_django.protocol.uris.UriTemplate`) are read as the function's annotations
-    say; without any the resource is a fixed one, listed with its ``size`` in bytes where that is known. The function
-    returns text, bytes, content blocks, or anything else for JSON; ``mime_type`` is that of text and bytes.
-    ``complete`` says where the values of a parameter come from (:class:`~mcp_django.completions.Completer`).
+    The parameters in ``uri`` (:class:`~mcp_django.protocol.uri_templates.UriTemplate`) are read as the function's
+    annotations say; without any the resource is a fixed one, listed with its ``size`` in bytes where that is known.
+    The function returns text, bytes, content blocks, or anything else for JSON; ``mime_type`` is that of text and
+    bytes. ``complete`` says where the values of a parameter come from (:class:`~mcp_django.completions.Completer`).
 
     ``ttl_ms`` is how many milliseconds a client may keep the contents, and ``public`` says that they are the same for
     all, so that a cache may share them (2026-07-28, server/utilities/caching).

@@ -4,9 +4,9 @@ import base64
 
 from django.db.models import Model
 
-from ..addresses import row_uri
-from ..context import MCPRequest
+from ..context.request import MCPRequest
 from ..exceptions import NotFound
+from ..orm.uris import row_uri
 from ..protocol.content import EmbeddedResource
 
 __all__ = ["embed"]

@@ -11,15 +11,15 @@ from django.core.exceptions import SuspiciousOperation
 from django.core.files.storage import FileSystemStorage
 from django.core.files.utils import validate_file_name
 
-from ..addresses import Address, download_url
 from ..conf import settings
-from ..context import MCPRequest
+from ..context.places import go_to
+from ..context.request import MCPRequest
+from ..context.tickets import MAX_AGE
 from ..exceptions import NotFound
-from ..places import go_to
+from ..orm.access import get_exposure, get_row, visible_fields
+from ..orm.columns import is_file
+from ..orm.uris import Address, download_url
 from ..protocol.errors import InvalidParams
-from ..serializers import is_file
-from ..tickets import MAX_AGE
-from ..visibility import get_exposure, get_row, visible_fields
 
 if TYPE_CHECKING:
     from django.db.models.fields.files import FieldFile

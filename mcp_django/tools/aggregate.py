@@ -8,15 +8,11 @@ from django.db import DatabaseError
 from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Value, When
 from django.db.models.expressions import OrderBy
 
-from ..context import Exposure, MCPRequest
+from ..context.places import go_to
+from ..context.request import Exposure, MCPRequest
+from ..context.results import ToolResult
 from ..exceptions import ToolError
-from ..expressions import Filter
-from ..places import go_to
-from ..queries import narrowed
-from ..repairs import is_out_of_range, is_unreadable, salvaged_tuples
-from ..results import ToolResult
-from ..schemas.values import FREE_OBJECT
-from .arguments import (
+from ..orm.arguments import (
     alternatives,
     check_names,
     exposure_argument,
@@ -26,11 +22,15 @@ from .arguments import (
     limit_hint,
     search_argument,
 )
+from ..orm.expressions import Filter
+from ..orm.parsing import opening_hint
+from ..orm.queries import narrowed
+from ..orm.spellings import order_meant, order_texts
+from ..orm.unreadable import is_out_of_range, is_unreadable, salvaged_tuples
+from ..schema.types import FREE_OBJECT
 from .base import RecordTool
-from .filters import opening_hint
 from .groups import Group, group_of
 from .measures import Measure, find_title, having_of, measure_of
-from .spellings import order_meant, order_texts
 
 __all__ = ["AggregateRecords"]
 

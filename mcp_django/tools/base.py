@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from ..conf import settings
-from ..results import ToolResult
+from ..context.results import ToolResult
 from ..scopes import READ, WRITE
 
 if TYPE_CHECKING:
-    from ..context import MCPRequest
+    from ..context.request import MCPRequest
 
 __all__ = ["IDEMPOTENCY_KEY", "READ", "WRITE", "RecordTool", "Tool"]
 
-# The argument under which a client may repeat a call that writes (``mcp_django.methods.once``).
+# The argument under which a client may repeat a call that writes (``mcp_django.server.idempotency``).
 IDEMPOTENCY_KEY: Final[Mapping[str, Any]] = {"type": "string"}
 
 
@@ -80,7 +80,7 @@ class Tool:
         wire["description"] = self.description
         wire["inputSchema"] = dict(self.input_schema)
         if settings.SCHEMAS == "plain":
-            from ..schemas.values import as_text
+            from ..schema.types import as_text
 
             properties: Mapping[str, Any] = self.input_schema.get("properties", {})
             wire["inputSchema"]["properties"] = {name: as_text(schema) for name, schema in properties.items()}
@@ -122,6 +122,6 @@ class RecordTool(Tool):
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may view the rows of some model."""
-        from ..visibility import sees_any
+        from ..orm.access import sees_any
 
         return sees_any(request)

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ..conf import settings
-from ..context import MCPRequest
-from ..elicitation import REFUSED, open_state, seal_state
+from ..context.confirmation import REFUSED, open_state, seal_state
+from ..context.consent import answers_schema, can_be_direct, repeated
+from ..context.questions import Answers, use_up
+from ..context.request import MCPRequest
+from ..context.results import ToolResult
 from ..exceptions import InputRequired, ToolError
+from ..functions.asking import RESERVED
+from ..orm.inputs import as_object
 from ..protocol.errors import InvalidParams
-from ..questions import Answers, use_up
-from ..results import ToolResult
-from ..schemas.asking import RESERVED
 from .base import Tool
-from .confirming import answers_schema, can_be_direct, repeated
-from .inputs import as_object
 
 if TYPE_CHECKING:
     from .functions import FunctionTool

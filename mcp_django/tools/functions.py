@@ -10,20 +10,20 @@ import orjson
 from django.core.exceptions import ImproperlyConfigured
 
 from ..conf import settings
+from ..context.results import ToolResult
 from ..exceptions import ToolError
+from ..functions.asking import RESERVED, Ask
+from ..functions.progress import finished, result_annotation
+from ..functions.project import ProjectFunction
+from ..functions.signatures import check_tool_name, signature_of
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
-from ..results import ToolResult
-from ..schemas.annotations import resolve_hint, unwrap
-from ..schemas.asking import RESERVED, Ask
-from ..schemas.functions import ProjectFunction
-from ..schemas.jsonable import clean_text, to_jsonable
-from ..schemas.output import RESULT, is_wrapped, output_schema
-from ..schemas.signatures import check_tool_name, signature_of
-from ..schemas.steps import finished, result_annotation
+from ..schema.annotations import resolve_hint, unwrap
+from ..schema.jsonable import clean_text, to_jsonable
+from ..schema.output import RESULT, is_wrapped, output_schema
 from .base import READ, WRITE, Tool
 
 if TYPE_CHECKING:
-    from ..context import MCPRequest
+    from ..context.request import MCPRequest
 
 __all__ = ["FunctionTool"]
 
@@ -37,7 +37,7 @@ class FunctionTool(Tool):
     whether the result is sent as structured content: by default when the return annotation is neither text nor
     content blocks. Without ``scopes`` a read-only tool needs "mcp:read" and any other "mcp:write". ``asks`` says that
     the function uses ``request.mcp.ask()``: the schema then has the arguments with which clients that cannot ask their
-    user answer; one with a parameter that is asked for (:class:`~mcp_django.schemas.asking.Ask`) has them anyway.
+    user answer; one with a parameter that is asked for (:class:`~mcp_django.functions.asking.Ask`) has them anyway.
 
     Raises:
         ImproperlyConfigured: the name is not one that every client can use, or the signature has no JSON form.

@@ -1,6 +1,6 @@
 """The generic tools: the same for every project and every number of models."""
 
-from .actiontools import RunAction
+from .action_tools import RunAction
 from .aggregate import AggregateRecords
 from .base import Tool
 from .models import DescribeModel, ListModels

@@ -16,12 +16,12 @@ from django.db.models.functions import (
     TruncYear,
 )
 
-from ..context import Exposure, MCPRequest
+from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
-from ..kinds import kind_of
-from ..relations import labels_for
-from ..serializers import field_renderer, render_column
-from .arguments import alternatives
+from ..orm.arguments import alternatives
+from ..orm.columns import field_renderer, render_column
+from ..orm.kinds import kind_of
+from ..orm.relations import labels_for
 from .measures import trimmed
 from .targets import Target, is_groupable, is_period, target_of
 

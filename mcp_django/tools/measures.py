@@ -23,13 +23,13 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, Round
 
-from ..context import Exposure, MCPRequest
+from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
-from ..kinds import kind_of, parse_operand, parse_value, stored_field
-from ..serializers import Column, render
-from ..visibility import MAX_NAME
-from .arguments import alternatives, json_or_text
-from .spellings import OPERATORS
+from ..orm.access import MAX_NAME
+from ..orm.arguments import alternatives, json_or_text
+from ..orm.columns import Column, render
+from ..orm.kinds import kind_of, parse_operand, parse_value, stored_field
+from ..orm.spellings import OPERATORS
 from .targets import is_comparable, is_countable, is_summable, target_of
 
 __all__ = ["Measure", "find_title", "having_of", "measure_of", "trimmed"]

@@ -5,18 +5,11 @@ from typing import Any, Final
 
 import orjson
 
-from ..addresses import page_uri, row_uri_pattern
-from ..context import Exposure, MCPRequest
+from ..context.request import Exposure, MCPRequest
+from ..context.results import ToolResult
 from ..exceptions import ToolError
-from ..filtering import filters_of
-from ..kinds import choices_of, holds_many, kind_of
-from ..lookups import usual_lookups
-from ..namedfilters import Offer, named_filters_of
-from ..ordering import default_ordering
-from ..results import ToolResult
-from ..schemas.jsonable import clean_text
-from ..serializers import Column, is_file
-from ..visibility import (
+from ..forms.files import FILE_WORDS
+from ..orm.access import (
     caller_actions,
     columns_of,
     page_fields,
@@ -25,10 +18,17 @@ from ..visibility import (
     visible_exposures,
     visible_fields,
 )
-from .arguments import check_names, exposure_argument, flag_argument, json_or_text
+from ..orm.arguments import check_names, exposure_argument, flag_argument, json_or_text
+from ..orm.columns import Column, is_file
+from ..orm.filters import filters_of
+from ..orm.kinds import choices_of, holds_many, kind_of
+from ..orm.lookups import usual_lookups
+from ..orm.named_filters import Offer, named_filters_of
+from ..orm.ordering import default_ordering
+from ..orm.uris import page_uri, row_uri_pattern
+from ..schema.jsonable import clean_text
 from .base import RecordTool
-from .filevalues import FILE_WORDS
-from .inlinewords import inline_lines
+from .inline_words import inline_lines
 from .overviews import Use, may_words, may_write, overview, writable_fields, writing_forms
 from .query import ALWAYS_LOAD
 

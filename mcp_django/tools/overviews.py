@@ -9,22 +9,22 @@ from django.db.models import Model
 from django.forms import ModelChoiceField
 
 from ..conf import settings
-from ..context import Exposure, MCPRequest
-from ..filtering import filters_of
-from ..hooks import asked
-from ..namedfilters import Offer, named_filters_of
-from ..schemas.forms import form_schema
-from ..schemas.jsonable import clean_text
-from ..serializers import Column
-from ..visibility import caller_actions, columns_of, page_rows, visible_fields
-from .actions import Action
+from ..context.request import Exposure, MCPRequest
+from ..exposures.actions import Action
+from ..forms.filling import writable_names
+from ..forms.html import first_choice
+from ..orm.access import caller_actions, columns_of, page_rows, visible_fields
+from ..orm.columns import Column
+from ..orm.filters import filters_of
+from ..orm.named_filters import Offer, named_filters_of
+from ..runtime.hooks import asked
+from ..schema.forms import form_schema
+from ..schema.jsonable import clean_text
+from ..writes.list_editing import listed_fields
+from ..writes.naming import unread_fields
 from .base import WRITE
-from .controls import first_choice
-from .forms import writable_names
-from .inlinewords import inline_names
-from .listediting import listed_fields
-from .naming import unread_fields
-from .typewords import choice_words, type_words
+from .inline_words import inline_names
+from .type_words import choice_words, type_words
 
 __all__ = ["Use", "Writing", "may_words", "may_write", "overview", "writable_fields", "writing_forms"]
 

@@ -11,26 +11,13 @@ from typing import Any, Final
 import orjson
 from django.db.models import DateTimeField, Model
 
-from ..addresses import row_uri_pattern
 from ..conf import settings
-from ..context import Exposure, MCPRequest
-from ..costs import read_limits
+from ..context.places import go_to
+from ..context.request import Exposure, MCPRequest
+from ..context.results import ToolResult
 from ..exceptions import ToolError
-from ..expressions import is_moving, wording
-from ..indexes import is_served
-from ..kinds import kind_of
-from ..lookups import Condition
-from ..ordering import client_order_key, sortable_names
-from ..pages import Page, read_page
-from ..pagination import OrderKey, read_cursor, write_cursor
-from ..places import go_to
-from ..queries import COUNT_CAP, PageQuery, count_rows
-from ..relativedates import local_now, seen_from
-from ..results import ToolResult
-from ..schemas.jsonable import clean_text
-from ..schemas.values import FREE_OBJECT
-from ..visibility import related_exposure
-from .arguments import (
+from ..orm.access import related_exposure
+from ..orm.arguments import (
     check_names,
     exposure_argument,
     fields_argument,
@@ -41,9 +28,22 @@ from .arguments import (
     ordering_argument,
     search_argument,
 )
+from ..orm.expressions import is_moving, wording
+from ..orm.indexes import is_served
+from ..orm.keys import names_told
+from ..orm.kinds import kind_of
+from ..orm.lookups import Condition
+from ..orm.ordering import client_order_key, sortable_names
+from ..orm.pages import Page, read_page
+from ..orm.pagination import OrderKey, read_cursor, write_cursor
+from ..orm.parsing import opening_hint
+from ..orm.queries import COUNT_CAP, PageQuery, count_rows
+from ..orm.query_limits import read_limits
+from ..orm.relative_dates import local_now, seen_from
+from ..orm.uris import row_uri_pattern
+from ..schema.jsonable import clean_text
+from ..schema.types import FREE_OBJECT
 from .base import RecordTool
-from .filters import opening_hint
-from .keys import names_told
 
 __all__ = ["ALWAYS_LOAD", "QueryRecords", "page_payload", "read_query"]
 

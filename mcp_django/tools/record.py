@@ -8,20 +8,17 @@ from typing import Any
 import orjson
 from django.db.models import Model
 
-from ..addresses import download_url, parse_uri, row_uri
 from ..conf import settings
-from ..context import Exposure, MCPRequest
+from ..context.places import go_to
+from ..context.request import Exposure, MCPRequest
+from ..context.results import ToolResult
+from ..context.tickets import MAX_AGE
 from ..exceptions import NotFound, ToolError
-from ..labels import label_of
-from ..pages import show_row
-from ..places import go_to
-from ..results import ToolResult
-from ..rows import FoundRow, find_row
-from ..schemas.jsonable import clean_text
-from ..serializers import is_file
-from ..tickets import MAX_AGE
-from ..visibility import columns_of, get_exposure, visible_fields
-from .arguments import (
+from ..exposures.history import history_of
+from ..forms.inline_reading import read_inlines, show_inlines
+from ..forms.inlines import inlines_of
+from ..orm.access import columns_of, get_exposure, visible_fields
+from ..orm.arguments import (
     MAX_FIELDS,
     RECORD_NOT_FOUND,
     check_names,
@@ -30,13 +27,16 @@ from .arguments import (
     flag_argument,
     names_argument,
 )
+from ..orm.columns import is_file
+from ..orm.keys import key_meant
+from ..orm.labels import label_of
+from ..orm.pages import show_row
+from ..orm.rows import FoundRow, find_row
+from ..orm.uris import download_url, parse_uri, row_uri
+from ..schema.jsonable import clean_text
+from ..writes.versions import version_of
 from .base import RecordTool
-from .history import history_of
-from .inlinereading import read_inlines, show_inlines
-from .inlines import inlines_of
-from .keys import key_meant
 from .query import NAMES
-from .versions import version_of
 
 __all__ = ["GetRecord", "full_record", "record_payload"]
 

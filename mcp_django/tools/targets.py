@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from django.db.models import Case, F, Q, When
 
-from ..context import Exposure, MCPRequest
+from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
-from ..kinds import is_joinable, kind_of
-from ..serializers import Column, resolve_column
-from ..visibility import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
-from .arguments import alternatives
+from ..orm.access import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
+from ..orm.arguments import alternatives
+from ..orm.columns import Column, resolve_column
+from ..orm.kinds import is_joinable, kind_of
 
 __all__ = ["Target", "is_comparable", "is_countable", "is_groupable", "is_period", "is_summable", "target_of"]
 

@@ -6,12 +6,12 @@ from typing import Any
 from django.db.models import FileField
 
 from ..conf import settings
-from ..context import Exposure, MCPRequest
-from ..results import ToolResult
-from ..tickets import MAX_AGE, can_link, ticket_url
-from ..uploads import name_of_upload, new_handle, upload_storage
-from ..visibility import visible_exposures
-from .arguments import check_names
+from ..context.request import Exposure, MCPRequest
+from ..context.results import ToolResult
+from ..context.tickets import MAX_AGE, can_link, ticket_url
+from ..forms.uploads import name_of_upload, new_handle, upload_storage
+from ..orm.access import visible_exposures
+from ..orm.arguments import check_names
 from .base import WRITE, Tool
 
 __all__ = ["UPLOADS", "CreateUpload"]

@@ -13,31 +13,31 @@ from django.db import connections, router
 from django.db.models import Model
 
 from ..conf import settings
-from ..context import Exposure, MCPRequest
-from ..elicitation import issue, redeem
+from ..context.admin_page import as_page
+from ..context.confirmation import issue, redeem
+from ..context.consent import can_ask, confirm, quoted
+from ..context.places import PageName, go_to
+from ..context.request import Exposure, MCPRequest
+from ..context.results import ToolResult
 from ..exceptions import NotFound, ToolError
-from ..labels import label_of
-from ..places import PageName, go_to
-from ..results import ToolResult
-from ..rows import find_row, whole_row
-from ..schemas.values import FREE_OBJECT
-from ..serializers import pk_text, render
-from ..visibility import get_exposure, on_list, visible_exposures
-from .adminpage import as_page
-from .arguments import RECORD_NOT_FOUND, exposure_argument
+from ..exposures.history import log_deletion
+from ..forms.constraints import broken_constraint
+from ..forms.html import as_query
+from ..orm.access import get_exposure, on_list, visible_exposures
+from ..orm.arguments import RECORD_NOT_FOUND, exposure_argument
+from ..orm.columns import pk_text, render
+from ..orm.deletion import Deletion, plan_deletion
+from ..orm.inputs import as_object, one_transaction, refusals, taken
+from ..orm.keys import key_meant, named_rows
+from ..orm.labels import label_of
+from ..orm.rows import find_row, whole_row
+from ..schema.types import FREE_OBJECT
+from ..writes.bulk import delete_rows, picks_many, update_rows
+from ..writes.saving import save_row
+from ..writes.selection import QUERY
+from ..writes.versions import check_version
 from .base import IDEMPOTENCY_KEY, WRITE, Tool
-from .bulk import delete_rows, picks_many, update_rows
-from .confirming import can_ask, confirm, quoted
-from .constraints import broken_constraint
-from .controls import as_query
-from .deletion import Deletion, plan_deletion
-from .history import log_deletion
-from .inputs import as_object, one_transaction, refusals, taken
-from .keys import key_meant, named_rows
 from .record import full_record
-from .saving import save_row
-from .selection import QUERY
-from .versions import check_version
 
 __all__ = ["CreateRecord", "DeleteRecord", "UpdateRecord"]
 

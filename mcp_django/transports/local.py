@@ -5,17 +5,17 @@ from typing import Any, Final
 
 from django.contrib.auth.base_user import AbstractBaseUser
 
-from ..context import MCPRequest
+from ..context.request import MCPRequest
 from ..exceptions import AuthenticationFailed, InsufficientScope
-from ..methods.base import Later
 from ..protocol.eras import Call
 from ..protocol.inbound import Rejected, classify
 from ..protocol.messages import decode, encode
 from ..protocol.modern import client_meta
-from ..server import Reply
+from ..server.dispatch import Reply
+from ..server.methods.base import Later
 from ..sites import MCPSite
-from .dispatch import begin, conclude
-from .stdio import StdioServer
+from .http.dispatch import begin, conclude
+from .stdio.server import StdioServer
 
 __all__ = ["LocalClient", "Refused"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from mcp_django.resources.orm import LIST_PAGE
+from mcp_django.resources.models import LIST_PAGE
 from tests.e2e.fixtureproject import run_conformance_project
 from tests.e2e.matrix.clients import CASES, Case, Walk, send
 from tests.e2e.servers import ROOT, Server, manage

@@ -10,9 +10,9 @@ from django.contrib.auth.models import User
 from django.core.cache.backends.redis import RedisCacheClient
 
 from mcp_django import MCPSite, ToolError
-from mcp_django.context import MCPContext, MCPRequest
-from mcp_django.elicitation import issue, redeem
-from mcp_django.transports.limits import LimitExceeded, count_call
+from mcp_django.context.confirmation import issue, redeem
+from mcp_django.context.request import MCPContext, MCPRequest
+from mcp_django.transports.http.limits import LimitExceeded, count_call
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from benchmarks.catalogue import NUMBER, ROWS, catalogue, filled
 from benchmarks.report import token_lines
 from benchmarks.tokens import TARGETS, answer_text, asking, count_tokens, field_lines, measured
 from mcp_django import MCPSite
-from mcp_django.visibility import visible_exposures
+from mcp_django.orm.access import visible_exposures
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("node")]
 

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from mcp_django import MCPSite
-from mcp_django.context import MCPRequest
+from mcp_django.context.request import MCPRequest
 from tests.writing import request_of
 
 from .admin import shop

@@ -14,7 +14,7 @@ from django.http import QueryDict
 from django.test import Client
 from django.urls import reverse
 
-from mcp_django.tools.controls import HtmlForm, read_forms
+from mcp_django.forms.html import HtmlForm, read_forms
 
 from .outcomes import Outcome
 from .urls import site

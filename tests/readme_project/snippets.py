@@ -19,8 +19,8 @@ from django.test.utils import override_settings, setup_test_environment
 from shop.models import Customer, Order
 
 import mcp_django
-from mcp_django import declarationchecks as checks
 from mcp_django import decorators
+from mcp_django.checks import declarations as checks
 from mcp_django.sites import MCPSite
 from mcp_django.testing import MCPClient
 

@@ -8,8 +8,8 @@ from rest_framework.decorators import action
 from rest_framework.test import APIClient
 
 from mcp_django import MCPSite
+from mcp_django.rest.routes import Registration, Route, routes_of
 from mcp_django.testing import MCPClient, ToolCall
-from mcp_django.viewsets.routes import Registration, Route, routes_of
 from tests.restapp.models import Order
 from tests.restapp.site import site
 from tests.writing import request_of

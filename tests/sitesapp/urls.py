@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import include, path, re_path
 
 import mcp_django
-from mcp_django.context import MCPRequest
+from mcp_django.context.request import MCPRequest
 from tests.sitesapp import tenancy
 from tests.sitesapp.admin import back_admin, front_admin
 from tests.sitesapp.models import Customer, Invoice, Receipt, Shelf

@@ -3,7 +3,7 @@
 from typing import Any
 
 import mcp_django as mcp
-from mcp_django.context import MCPRequest
+from mcp_django.context.request import MCPRequest
 
 from ..models import Order
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from ...methods.once import clear_keyed_calls
-from ...sessions import clear_sessions
-from ...streams import clear_streams
-from ...uploads import clear_uploads
+from ...forms.uploads import clear_uploads
+from ...server.idempotency import clear_keyed_calls
+from ...server.sessions import clear_sessions
+from ...server.streams import clear_streams
 
 
 class Command(BaseCommand):

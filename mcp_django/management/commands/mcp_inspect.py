@@ -10,12 +10,12 @@ from django.db.models import Model
 from oauth2_provider.settings import oauth2_settings
 
 from ...conf import settings
-from ...context import Exposure, MCPRequest
+from ...context.request import Exposure, MCPRequest
 from ...oauth.scopes import HIERARCHY
+from ...orm.access import caller_actions, is_sensitive, related_exposure, visible_exposures, visible_fields
 from ...sites import MCPSite, is_open
 from ...tools.overviews import may_words
 from ...transports.local import LocalClient, Refused
-from ...visibility import caller_actions, is_sensitive, related_exposure, visible_exposures, visible_fields
 from ..accounts import find_scopes, find_site, find_user
 
 # Characters of JSON to a token, about, with the tokenizers of today.

@@ -13,10 +13,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from oauth2_provider.settings import oauth2_settings
 
-from ...events import hub
 from ...oauth.scopes import HIERARCHY
-from ...transports.pipes import claim
-from ...transports.stdio import StdioServer
+from ...subscriptions import hub
+from ...transports.stdio.pipes import claim
+from ...transports.stdio.server import StdioServer
 from ..accounts import find_scopes, find_site, find_user
 
 # Seconds that the process has to end by itself when it has served: a tool that hangs would keep it.

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db.models import QuerySet
 from oauth2_provider.settings import oauth2_settings
 
-from ...context import CONFIRM_BY_TOKEN
+from ...context.request import CONFIRM_BY_TOKEN
 from ...oauth.facts import facts_of_many
 from ...oauth.resource import canonical, endpoints, issuer, mounted_path, resource_url
 from ...oauth.tokens import create_token, own_tokens

@@ -4,7 +4,7 @@ from django.urls import get_script_prefix, get_urlconf, reverse
 from django.utils import timezone, translation
 
 import mcp_django as mcp
-from mcp_django.context import MCPRequest
+from mcp_django.context.request import MCPRequest
 
 
 def surroundings(request: MCPRequest) -> list[str | None]:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import mcp_django as mcp
-from mcp_django.context import MCPRequest
+from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import Cancelled
 
 STEP = 0.05

@@ -10,8 +10,8 @@ from django.db.models import F
 
 import mcp_django as mcp
 from example_project.shop.models import Product
-from mcp_django.context import MCPRequest
-from mcp_django.transports import connection, view
+from mcp_django.context.request import MCPRequest
+from mcp_django.transports.http import connection, view
 
 STEP = 0.1
 # Seconds after which a client that reads nothing is cut off: long enough to fill all that is not bounded, and a third

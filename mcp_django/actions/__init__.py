@@ -1,0 +1,1 @@
+"""Run an action on rows, and read what it answers."""

@@ -1,0 +1,347 @@
+"""Questions to the client's user, its model or itself, and the answers that a call is run again with.
+
+A call that needs an answer ends with :class:`~mcp_django.exceptions.InputRequired`; the client answers, and the call is
+run again from its beginning with :class:`Answers` (2026-07-28, basic/patterns/mrtr). What was asked and what was
+answered in earlier rounds travels in between as the JSON of :meth:`Answers.state`, which its bearer can neither read
+nor change.
+"""
+
+import hashlib
+import json
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ..conf import settings
+from ..exceptions import Declined, InputRequired, ToolError
+from ..protocol.client_requests import ELICITATION, ROOTS, SAMPLING, read_result, shape
+from ..protocol.errors import InvalidParams
+from ..runtime.cache import required_cache
+
+__all__ = [
+    "ELICITATION",
+    "ROOTS",
+    "SAMPLING",
+    "STATE_ERROR",
+    "Answers",
+    "Question",
+    "answer_schema",
+    "answered_together",
+    "untangled",
+    "use_up",
+]
+
+logger = logging.getLogger("mcp_django")
+
+# Bytes of the answers that one call carries from round to round.
+MAX_STATE_BYTES: Final = 32 * 1024
+# Times that one call may ask: a program that answers by itself, and wrongly, would be asked without end.
+MAX_ROUNDS: Final = 32
+# Times that a form may come back unfilled: a client that cannot show it sends it back so each time.
+MAX_UNFILLED: Final = 2
+# Characters of the reason why something is asked again.
+MAX_REASON: Final = 1_000
+# Seconds that the clocks of workers may differ.
+CLOCK_SKEW: Final = 60
+UNKNOWN_NONCE: Final = (
+    "The server cannot check confirmations at the moment. Nothing was changed. Repeat the call in some seconds."
+)
+# One text for every cause: which of them it was is for the log.
+STATE_ERROR: Final = (
+    "Invalid params: requestState is not valid: it was used, has expired, or belongs to another call. "
+    "Make the call again without requestState and inputResponses."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One request to the client that a call waits for.
+
+    ``key`` names the answer and is unique in a call: at most 64 of the characters A-Z, a-z, 0-9, "_", "." and "-".
+    ``params`` are those of the newest revision. With ``proof`` only an answer to this very question counts, once;
+    ``about`` is what it is about besides, which is not sent. What follows does not make it another question: ``reason``
+    says why it is asked again, ``as_text`` that the client cannot show numbers, ``by_result`` that it has shown no form
+    at all.
+    """
+
+    key: str
+    method: str
+    params: Mapping[str, Any]
+    proof: bool = False
+    about: str = ""
+    reason: str = ""
+    as_text: bool = False
+    by_result: bool = False
+
+    @property
+    def digest(self) -> str:
+        """What tells this question from any other, in hexadecimal."""
+        told = [self.method, self.params, self.proof, self.about]
+        text = json.dumps(told, sort_keys=True, separators=(",", ":"), default=str)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def because(self, reason: str, **more: Any) -> "Question":
+        """Return the same question with the reason why it is asked again."""
+        return replace(self, reason=reason, **more)
+
+    def missing(self, content: Mapping[str, Any]) -> list[str]:
+        """Return the titles of the fields that ``content`` leaves open, although nothing else stands for an answer.
+
+        What a page would show at first is no answer, as a client that cannot show the form answers for its user.
+        """
+        form = self.params.get("requestedSchema") or {}
+        fields: Mapping[str, Any] = form.get("properties", {})
+
+        def is_open(name: str) -> bool:
+            value, is_text = content.get(name), fields[name].get("type") == "string"
+            return value is None or (value == "" and (self.proof or not is_text))
+
+        names = (name for name in form.get("required", ()) if name in fields and is_open(name))
+        return [str(fields[name].get("title") or name) for name in names]
+
+    def to_wire(self, version: str) -> dict[str, Any]:
+        """Return the request, ``method`` and ``params``, as the revision has it.
+
+        Raises:
+            ValueError: the revision cannot ask this.
+        """
+        params = shape(self.method, self.params, version, as_text=self.as_text)
+        if self.reason and "message" in params:
+            params["message"] = f"{self.reason[:MAX_REASON]}\n\n{params['message']}"
+        return {"method": self.method, "params": params}
+
+
+def use_up(purpose: str, nonce: str, max_age: float) -> bool:
+    """Use a nonce; return False if it was used before, within ``max_age`` seconds.
+
+    It is used up across workers when they share Django's default cache, and within each worker when they do not.
+
+    Raises:
+        ToolError: the cache does not answer, so that nobody knows.
+    """
+    try:
+        return bool(required_cache.add(f"mcp_django:{purpose}:{nonce}", True, max_age + CLOCK_SKEW))
+    except Exception as error:
+        logger.warning("Nothing can be confirmed, as the cache does not answer: %s", type(error).__name__)
+        raise ToolError(UNKNOWN_NONCE) from None
+
+
+class Answers:
+    """The answers that one run of a call has: those of this round, ``given``, and those of the rounds before.
+
+    ``given`` are the client's results by key. ``state`` is what :meth:`state` returned in the round before; nothing
+    else proves what was asked. ``direct`` answers came as arguments of a tool, by a client that cannot be asked: they
+    are values and not results, and whoever took them has used up the state. ``trusted`` ones came with a proof of
+    their own. ``progress`` is how far the run before had come.
+    """
+
+    __slots__ = (
+        *("_asked", "_direct", "_given", "_kept", "_nonce", "_proven", "_round", "_seen", "_trusted", "_unfilled"),
+        "progress",
+    )
+
+    def __init__(
+        self,
+        given: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+        *,
+        direct: bool = False,
+        trusted: bool = False,
+    ) -> None:
+        state = state or {}
+        self._given = given or {}
+        self._asked: Mapping[str, str] = state.get("asked") or {}
+        self._kept: Mapping[str, Any] = state.get("kept") or {}
+        self._nonce: str | None = state.get("nonce")
+        self._round: int = state.get("round", 0)
+        self._unfilled: dict[str, int] = dict(state.get("unfilled") or {})
+        self._direct, self._trusted = direct, trusted
+        self._proven = direct
+        self.progress: float | None = state.get("progress")
+        self._seen: dict[str, Question] = {}
+
+    @property
+    def seen(self) -> tuple[Question, ...]:
+        """The questions of this run, in the order in which they were first asked."""
+        return tuple(self._seen.values())
+
+    def unused_key(self, digest: str) -> str:
+        """Return a key for a question without one; the same in each run that asks the same things."""
+        number = 1 + sum(key.startswith(digest[:12]) for key in self._seen)
+        return digest[:12] if number == 1 else f"{digest[:12]}.{number}"
+
+    def get(self, question: Question) -> Any:
+        """Return what the client answered, as it came; None when there is nothing that counts.
+
+        Raises:
+            InvalidParams: the answer counts once, and did already.
+            ValueError: another question of this call has the same key.
+        """
+        known = self._seen.setdefault(question.key, question)
+        if known is not question and known.digest != question.digest:
+            raise ValueError(f"two questions of one call have the key {question.key!r}")
+        if question.key in self._given:
+            digest, answer = self._asked.get(question.key), self._given[question.key]
+        else:
+            digest, answer = self._kept.get(question.key, (None, None))
+        if answer is None or not question.proof or self._trusted:
+            return answer
+        if digest != question.digest:
+            return None
+        self._use_up()
+        return answer
+
+    def _use_up(self) -> None:
+        if not self._proven and not use_up("answered", self._nonce or "", settings.QUESTION_TIMEOUT):
+            raise InvalidParams(STATE_ERROR)
+        self._proven = True
+
+    def was_another(self, question: Question) -> bool:
+        """Return whether what was asked under this key, in the round before, was not this very question."""
+        return self._asked.get(question.key, question.digest) != question.digest
+
+    def settle(self, question: Question, version: str, read: Callable[[dict[str, Any]], Any]) -> Any:
+        """Return what ``read`` makes of the answer: of an elicitation its content, of anything else the result.
+
+        ``version`` is the revision in which the client answered. ``read`` raises ``ValueError`` where an answer does
+        not fit.
+
+        Raises:
+            InputRequired: there is no answer, or one that does not fit, which is then asked again with the reason.
+            Declined: the user does not want to answer.
+        """
+        answer = self.get(question)
+        if answer is None:
+            changed = question.proof and self.was_another(question)
+            reason = "What you were asked about has changed." if changed else question.reason
+            raise InputRequired([question.because(reason, by_result=self._direct)])
+        missing: list[str] = []
+        content: dict[str, Any] = {}
+        try:
+            content = self._content(question, answer, version)
+            missing = question.missing(content)
+            found = read(content)
+        except ValueError as error:
+            reason = str(error)
+        else:
+            if not missing:
+                return found
+            reason = " ".join(f"{title}: This field is required." for title in missing)
+        unfilled = self._unfilled[question.key] = self._unfilled.get(question.key, 0) + bool(missing or not content)
+        raise InputRequired([question.because(reason, by_result=self._direct or unfilled >= MAX_UNFILLED)])
+
+    def _content(self, question: Question, answer: Any, version: str) -> dict[str, Any]:
+        if self._direct:
+            return _content_of(question, answer)
+        if isinstance(answer, Mapping) and "error" in answer and "action" not in answer:
+            # In the older era a question is a request, which may fail.
+            raise ToolError("The client could not answer what this call has to know. Nothing was changed.")
+        result = read_result(question.method, version, answer, question.params)
+        if question.method != ELICITATION:
+            return result
+        if result["action"] != "accept":
+            raise Declined(result["action"])
+        content: dict[str, Any] = result["content"]
+        return content
+
+    def state(self, asked: Iterable[Question]) -> dict[str, Any]:
+        """Return what has to come back with the answers to the questions ``asked``, as JSON.
+
+        Raises:
+            ToolError: the answers so far are too long to be carried, or the call has asked too often.
+        """
+        if self._round >= MAX_ROUNDS:
+            raise ToolError(f"This was asked {MAX_ROUNDS} times without an answer that fits. Nothing was changed.")
+        digests = {question.key: question.digest for question in asked}
+        fresh = {}
+        for key, answer in ({} if self._direct else self._given).items():
+            digest = self._seen[key].digest if key in self._seen else self._asked.get(key)
+            if digest is not None:
+                fresh[key] = [digest, answer]
+        kept = {key: value for key, value in {**self._kept, **fresh}.items() if key not in digests}
+        if kept and len(json.dumps(kept)) > MAX_STATE_BYTES:
+            raise ToolError("The answers to what was asked are too long. Nothing was changed. Answer in fewer words.")
+        state: dict[str, Any] = {"nonce": secrets.token_urlsafe(16), "round": self._round + 1, "asked": digests}
+        unfilled = {key: times for key, times in self._unfilled.items() if times and key in digests}
+        more = {"kept": kept or None, "unfilled": unfilled or None, "progress": self.progress}
+        return {**state, **{name: value for name, value in more.items() if value is not None}}
+
+
+def answered_together(steps: Iterable[Callable[[], Any]]) -> list[Any]:
+    """Run steps that may each ask, and return what they give.
+
+    Raises:
+        InputRequired: some have no answer; the questions of all of them together.
+    """
+    found: list[Any] = []
+    questions: list[Question] = []
+    for step in steps:
+        try:
+            found.append(step())
+        except InputRequired as asked:
+            questions += asked.questions
+    if questions:
+        raise InputRequired(questions)
+    return found
+
+
+def untangled(error: BaseException) -> BaseException:
+    """Return one ``InputRequired`` for a group of them, as tasks that ask at the same time raise it.
+
+    Of a group with other errors those are returned, and any other error as it is.
+    """
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    asked, rest = error.split(InputRequired)
+    if asked is None:
+        return error
+    if rest is not None:
+        return rest
+    return InputRequired(question for leaf in _leaves(asked) for question in leaf.questions)
+
+
+def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[Any]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error
+
+
+# Answers without elicitation
+
+
+def answer_schema(question: Question) -> dict[str, Any]:
+    """Return the JSON Schema of a direct answer to a form: a form with one field takes its value alone."""
+    form = question.params["requestedSchema"]
+    properties: Mapping[str, Any] = form["properties"]
+    message = " ".join(filter(None, [question.reason[:MAX_REASON], question.params["message"]]))
+    if not properties:
+        return {"type": "boolean", "description": f"{message} (true to confirm)"}
+    if len(properties) > 1:
+        return {**form, "description": message}
+    [only] = properties.values()
+    own = only.get("description", "")
+    return {**only, "description": f"{message} {own}" if own else message}
+
+
+def _content_of(question: Question, answer: Any) -> dict[str, Any]:
+    properties: Mapping[str, Any] = question.params["requestedSchema"]["properties"]
+    if not properties:
+        return _consent(answer)
+    if isinstance(answer, Mapping):
+        return dict(answer)
+    if len(properties) > 1:
+        raise ValueError(f"expected an object with {', '.join(properties)}")
+    return dict.fromkeys(properties, answer)
+
+
+def _consent(answer: Any) -> dict[str, Any]:
+    said = answer.lower() if isinstance(answer, str) else answer
+    if said is False or said == "false":
+        raise Declined
+    if said is not True and said != "true":
+        raise ValueError("expected true or false")
+    return {}

@@ -1,0 +1,40 @@
+"""Results of tools (specification, server/tools, Tool Result)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from ..exceptions import ToolError
+from ..protocol.content import Content, Text
+
+__all__ = ["ToolResult", "error_result"]
+
+
+@dataclass(slots=True)
+class ToolResult:
+    """What a tool gives back: ``structured`` (a JSON object), or content blocks, or both.
+
+    With ``structured`` alone the first block is its JSON: half of the clients show the model only one of the two.
+    """
+
+    structured: Mapping[str, Any] | None = None
+    content: list[Content] = field(default_factory=list)
+    is_error: bool = False
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the ``CallToolResult``; the structured part is serialised once, for both places."""
+        wire: dict[str, Any] = {"content": [block.to_wire() for block in self.content]}
+        if self.structured is not None:
+            encoded = orjson.dumps(self.structured, default=str, option=orjson.OPT_NON_STR_KEYS)
+            wire["content"].insert(0, Text(encoded.decode()).to_wire())
+            wire["structuredContent"] = orjson.Fragment(encoded)
+        if self.is_error:
+            wire["isError"] = True
+        return wire
+
+
+def error_result(error: ToolError) -> ToolResult:
+    """Return the tool result that tells a model what went wrong."""
+    return ToolResult(content=[Text(error.message[:1500])], is_error=True)

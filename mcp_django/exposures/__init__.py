@@ -1,0 +1,1 @@
+"""What a project declares: models, the admins that speak for them, actions, history."""

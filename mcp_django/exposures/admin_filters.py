@@ -1,0 +1,310 @@
+"""The filters of the admin's sidebar that are code: ``SimpleListFilter`` and custom ``FieldListFilter`` classes.
+
+They are made and asked as the admin's ``ChangeList`` does it, with the caller's request. What Django's own filters for
+fields do is done by conditions on those fields.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import cached_property, partial
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qsl, urlencode
+
+from django.contrib.admin import filters
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.utils import get_fields_from_path
+from django.contrib.admin.views.main import ALL_VAR
+from django.core.exceptions import FieldDoesNotExist, ValidationError
+from django.db.models import Model, QuerySet
+from django.http import QueryDict
+from django.utils.inspect import func_supports_parameter
+
+from ..context.request import Exposure, MCPRequest
+from ..exceptions import ToolError
+from ..orm.filters import is_offered_path
+from ..orm.named_filters import MAX_CHOICES, NamedFilter, Offer
+from ..runtime.hooks import asked, reading
+
+__all__ = ["admin_filters", "allows", "has_code", "listed_rows", "opening_filters"]
+
+logger = logging.getLogger("mcp_django")
+
+# What these do, the lookups of the field do as well.
+PLAIN: Final = frozenset(
+    (
+        filters.AllValuesFieldListFilter,
+        filters.BooleanFieldListFilter,
+        filters.ChoicesFieldListFilter,
+        filters.DateFieldListFilter,
+        filters.RelatedFieldListFilter,
+        filters.RelatedOnlyFieldListFilter,
+    )
+)
+# Choices made of rows of which it is looked up whether the caller may know of them.
+MAX_TRIED: Final = 50
+Make = Callable[[MCPRequest, dict[str, list[str]]], Any]
+
+
+class OfAdmin(Exposure, Protocol):
+    """An exposure for which a ``ModelAdmin`` speaks: see :class:`~mcp_django.exposures.admin.AdminExposure`."""
+
+    model_admin: Any
+
+
+class _Links:
+    """Stands for the admin's list where a filter writes the links of its choices."""
+
+    add_facets = is_facets_optional = False
+
+    def get_query_string(self, new_params: Mapping[str, Any] | None = None, remove: Any = None) -> str:
+        """Return the parameters that the choice sets."""
+        return "?" + urlencode(
+            {name: value for name, value in (new_params or {}).items() if value is not None}, doseq=True
+        )
+
+
+class SidebarFilter(NamedFilter):
+    """One entry of ``list_filter``; ``make`` makes the admin's filter of a request and its parameters."""
+
+    def __init__(self, request: MCPRequest, exposure: OfAdmin, filter_class: Any, make: Make, name: str | None) -> None:
+        self.request = request
+        self.exposure = exposure
+        self.filter_class = filter_class
+        self.make = make
+        self.name = name
+        self.takes_lists = name is None
+        # Whether the choices are, as they were made last.
+        self.made_of_rows = False
+
+    def names(self) -> Sequence[str]:
+        """See :meth:`NamedFilter.names`."""
+        return self._names if self.name is None else (self.name,)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        try:
+            return tuple(self._made({}).expected_parameters())
+        except Exception:
+            logger.warning("A filter of the admin of %s failed", self.exposure.label, exc_info=True)
+            return ()
+
+    def _made(self, values: Mapping[str, Sequence[str]]) -> Any:
+        """Return the admin's filter as a list with these parameters in its address would have it."""
+        return self.make(_getting(self.request, values), {name: list(items) for name, items in values.items()})
+
+    def narrows_by_itself(self) -> bool:
+        """Return whether the admin's list has fewer rows while nothing is chosen, such as those not deleted."""
+        if not (self.name is not None or _is_own(self.filter_class, "queryset", "__init__")):
+            return False
+        rows = self.exposure.get_queryset(self.request)
+        try:
+            found = self._nothing_chosen(rows)
+        except Exception:
+            logger.warning("A filter of the admin of %s failed", self.exposure.label, exc_info=True)
+            return False
+        query: Any = found.query if found is not None else rows.query
+        if query.where == rows.query.where and not query.is_sliced and not query.combinator:
+            return False
+        made = self._made({})
+        return made is not None and bool(made.has_output())
+
+    def _nothing_chosen(self, rows: QuerySet[Any]) -> QuerySet[Any] | None:
+        """Return what the filter makes of the rows, without making its choices where it does well without."""
+        request = _getting(self.request, {})
+        if self.name is not None and not _is_own(self.filter_class, "__init__"):
+            bare = self.filter_class.__new__(self.filter_class)
+            bare.request, bare.used_parameters = request, {}
+            try:
+                found: QuerySet[Any] | None = bare.queryset(request, rows)
+            except AttributeError:
+                pass
+            else:
+                return found
+        made = self._made({})
+        found = made.queryset(made.request, rows) if made is not None else None
+        return found
+
+    def offers(self) -> Sequence[Offer]:
+        """See :meth:`NamedFilter.offers`; choices that are made of rows are left to :meth:`value_of`."""
+        return self._offers(lambda name, pairs: [])
+
+    def told(self) -> Sequence[Offer]:
+        """See :meth:`NamedFilter.told`: a choice that finds rows of the caller's is no secret."""
+        rows = self.exposure.get_queryset(self.request)
+        return self._offers(
+            lambda name, pairs: [pair for pair in pairs[:MAX_TRIED] if self._finds(rows, name, pair[0])]
+        )
+
+    def value_of(self, offer: Offer, text: str) -> str | None:
+        """See :meth:`NamedFilter.value_of`: a choice that finds nothing is as good as one that is not there."""
+        if not self.made_of_rows:
+            return offer.value_of(text)
+        if self._finds(self.exposure.get_queryset(self.request), offer.name, text):
+            return text
+        told = next((found for found in self.told() if found.name == offer.name), offer)
+        return told.value_of(text) if told.choices else None
+
+    def _offers(self, among: Callable[[str, list[tuple[str, str]]], list[tuple[str, str]]]) -> Sequence[Offer]:
+        """Return the offers, with those ``among`` the choices of a name that are made of rows."""
+        with reading() as queries:
+            made = self._made({})
+            if made is None or not made.has_output():
+                return ()
+            pairs: dict[str, list[tuple[str, str]]] = (
+                _choices(made) if self.name is None else {self.name: list(_pairs(made.lookup_choices))}
+            )
+        self.made_of_rows = bool(queries) and any(pairs.values())
+        found = {name: among(name, choices) if queries else choices for name, choices in pairs.items()}
+        return [Offer(name, str(made.title), tuple(found.get(name, ()))) for name in self.names()]
+
+    def _finds(self, rows: QuerySet[Any], name: str, value: str) -> bool:
+        try:
+            made = self._made({name: [value]})
+            found = made.queryset(made.request, rows) if made is not None else None
+            return found is not None and bool(found.exists())
+        except (IncorrectLookupParameters, ValidationError, ValueError):
+            return False
+
+    def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
+        """See :meth:`NamedFilter.narrow`."""
+        name = next(iter(values), self.name)
+        if not all(
+            allows(self.exposure.model_admin, self.request, key, item)
+            for key, items in values.items()
+            for item in items
+        ):
+            raise ToolError(f"The filter {name!r} is not allowed here.")
+        try:
+            made = self._made(values)
+            found = made.queryset(made.request, queryset)
+        except (IncorrectLookupParameters, ValidationError, ValueError):
+            given = ", ".join(item for items in values.values() for item in items)
+            raise ToolError(f"The filter {name!r} does not take {given[:60]!r}.") from None
+        return queryset if found is None else found
+
+
+def _getting(request: MCPRequest, values: Mapping[str, Sequence[str]]) -> Any:
+    """Return the request as one for the admin's list with these parameters."""
+    own: Any = copy(request)
+    own.method = "GET"
+    own.GET = QueryDict(mutable=True)
+    for name, items in values.items():
+        own.GET.setlist(name, list(items))
+    return own
+
+
+def _is_own(filter_class: Any, *names: str) -> bool:
+    """Return whether the project wrote one of the methods of the class."""
+    return any(getattr(filter_class, name).__module__ != filters.__name__ for name in names)
+
+
+def _pairs(choices: Any) -> Iterator[tuple[str, str]]:
+    """Yield the values and labels of choices; filters with an input field of their own have empty ones."""
+    for choice in list(choices)[:MAX_CHOICES]:
+        if isinstance(choice, (list, tuple)) and len(choice) == 2 and choice[0] is not None:
+            yield str(choice[0]), str(choice[1])
+
+
+def _choices(made: Any) -> dict[str, list[tuple[str, str]]]:
+    """Return the choices of a filter for a field, by parameter, as far as each sets one parameter.
+
+    Those of a relation are left out: the admin lists rows there that the caller may not view.
+    """
+    field = getattr(made, "field", None)
+    if field is None or field.is_relation or "__" in str(getattr(made, "field_path", "")):
+        return {}
+    found: dict[str, list[tuple[str, str]]] = {}
+    try:
+        for choice in made.choices(_Links()):
+            pairs = parse_qsl(str(choice["query_string"])[1:], keep_blank_values=True)
+            if len(pairs) > 1:
+                return {}
+            for name, value in pairs:
+                found.setdefault(name, []).append((value, str(choice["display"])))
+    except Exception:
+        # It wants more of the list than is here: any value may be tried.
+        return {}
+    return found if sum(map(len, found.values())) <= MAX_CHOICES else {}
+
+
+def allows(model_admin: Any, request: MCPRequest, lookup: str, value: str) -> bool:
+    """Return the verdict of the admin's ``lookup_allowed``."""
+    verdict = model_admin.lookup_allowed
+    # Before Django 6 an admin may have one that does not ask for the request.
+    with_request = func_supports_parameter(verdict, "request")
+    return bool(verdict(lookup, value, request) if with_request else verdict(lookup, value))
+
+
+def admin_filters(request: MCPRequest, exposure: OfAdmin) -> list[SidebarFilter]:
+    """Return the filters of the admin's sidebar that are more than conditions on a field.
+
+    An exposure that declares what may be filtered on has those of them that it names.
+    """
+    admin = exposure.model_admin
+    declared = exposure.get_filter_fields(request)
+    if declared is None and exposure.fields is not None:
+        return []
+    found: list[SidebarFilter] = []
+    for entry in asked(exposure.label, "get_list_filter", admin.get_list_filter, request, default=()):
+        if callable(entry):
+            name = getattr(entry, "parameter_name", None) if issubclass(entry, filters.SimpleListFilter) else None
+            make: Make = partial(_make, entry, exposure)
+            found.append(SidebarFilter(request, exposure, entry, make, name))
+        elif (field := _field_filter(request, exposure, entry)) is not None:
+            found.append(field)
+    if declared is not None:
+        found = [item for item in found if any(name in declared for name in item.names())]
+    return found
+
+
+def _make(entry: Any, exposure: OfAdmin, request: MCPRequest, params: dict[str, list[str]]) -> Any:
+    return entry(request, params, exposure.model, _with_its_rows(exposure))
+
+
+def _with_its_rows(exposure: OfAdmin) -> Any:
+    """Return the admin with the rows of the exposure, which may be fewer: filters make choices of them."""
+    admin: Any = copy(exposure.model_admin)
+    admin.get_queryset = exposure.get_queryset
+    return admin
+
+
+def _field_filter(request: MCPRequest, exposure: OfAdmin, entry: Any) -> SidebarFilter | None:
+    path, filter_class = entry if isinstance(entry, (list, tuple)) else (entry, None)
+    path = path if isinstance(path, str) else getattr(path, "name", "")
+    try:
+        field = get_fields_from_path(exposure.model, path)[-1]
+    except FieldDoesNotExist:
+        return None
+    if filter_class is None:
+        registered: Sequence[Any] = filters.FieldListFilter._field_list_filters  # type: ignore[attr-defined]
+        filter_class = next(found for test, found in registered if test(field))
+    if filter_class in PLAIN or not is_offered_path(request, exposure, path):
+        return None
+
+    def make(own: MCPRequest, params: dict[str, list[str]]) -> Any:
+        return filter_class(field, own, params, exposure.model, _with_its_rows(exposure), field_path=path)
+
+    return SidebarFilter(request, exposure, filter_class, make, None)
+
+
+def has_code(entry: Any) -> bool:
+    """Return whether an entry of ``list_filter`` is more than a field."""
+    return callable(entry) or (isinstance(entry, (list, tuple)) and entry[1] not in PLAIN)
+
+
+def opening_filters(request: MCPRequest, exposure: OfAdmin) -> list[NamedFilter]:
+    """Return the filters that narrow the admin's list when it is opened."""
+    return [item for item in admin_filters(request, exposure) if item.narrows_by_itself()]
+
+
+def listed_rows(request: MCPRequest, exposure: OfAdmin, rows: Sequence[Model]) -> Sequence[Model]:
+    """Return the rows as the admin's own list has them; those that it does not have stay as they are.
+
+    What its ``ModelAdmin`` prepares for the columns of a list is prepared for these rows.
+    """
+    keys = [str(row.pk) for row in rows]
+    values = {} if any("," in key for key in keys) else {"pk__in": [",".join(keys)], ALL_VAR: [""]}
+    listed = exposure.model_admin.get_changelist_instance(_getting(request, values))
+    found = {row.pk: row for row in listed.result_list}
+    return [found.get(row.pk, row) for row in rows]

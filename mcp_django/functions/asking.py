@@ -1,0 +1,167 @@
+"""Parameters that the client's user, its model or the client itself fills in: no argument of a call can.
+
+``carrier: Annotated[str, Ask("Which carrier?")]`` is in no input schema. All that a function asks for is asked in one
+round, before the function runs.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter, unwrap
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin
+
+from django.core.exceptions import ImproperlyConfigured
+from django.forms import BaseForm
+
+from ..schema.annotations import resolve_hint
+from ..schema.containers import MISSING
+from ..schema.types import FREE_OBJECT
+from .signatures import signature_of
+
+if TYPE_CHECKING:
+    from ..context.request import MCPRequest
+
+__all__ = ["RESERVED", "Ask", "Asked", "Roots", "Sample", "answers_of", "asked_parameters"]
+
+# Arguments of every function that may ask, by which clients answer that cannot ask their user.
+RESERVED: Final[Mapping[str, Any]] = {
+    "answers": {**FREE_OBJECT, "description": "Answers to its questions, by name"},
+    "confirm_token": {"type": "string", "description": "From its questions"},
+}
+# A text, or a function of the request and the call's arguments that gives it.
+Text = str | Callable[..., str]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The client's user answers: ``carrier: Annotated[str, Ask("Which carrier?")]``.
+
+    The annotation says what is asked for, as :meth:`~mcp_django.context.request.MCPContext.ask` takes it, unless
+    ``form`` does: a Django form class, whose ``cleaned_data`` the function gets, or a function of the request
+    and the arguments that gives a form. The default of the parameter is what the question shows at first.
+    """
+
+    message: Text
+    form: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The client's model answers: ``summary: Annotated[str, Sample("Summarise the order.", max_tokens=100)]``.
+
+    The function gets the text, or all of the answer where the annotation is
+    :class:`~mcp_django.schema.sampling.Sampled`.
+    """
+
+    prompt: Text
+    max_tokens: int = 1_000
+    system: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """The directories that the client works in: ``roots: Annotated[list, Roots()]``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One parameter of this kind. ``default`` is MISSING where it has none."""
+
+    name: str
+    annotation: Any
+    marker: Ask | Sample | Roots
+    default: Any = MISSING
+
+    def answer(self, request: MCPRequest, arguments: Mapping[str, Any]) -> Any:
+        """Return the value for the function.
+
+        Raises:
+            InputRequired: it is not known yet.
+            Declined: the user declined or dismissed the question.
+        """
+        mcp, marker = request.mcp, self.marker
+        match marker:
+            case Ask():
+                message = _text(marker.message, request, arguments)
+                return mcp.ask(message, self._kind(request, arguments), key=self.name, default=self.default)
+            case Sample():
+                from ..schema.sampling import Sampled
+
+                prompt = _text(marker.prompt, request, arguments)
+                found = mcp.sample(prompt, max_tokens=marker.max_tokens, system=marker.system, key=self.name)
+                return found if self.annotation is Sampled else found.text
+            case Roots():
+                return mcp.roots(key=self.name)
+
+    def _kind(self, request: MCPRequest, arguments: Mapping[str, Any]) -> Any:
+        form = getattr(self.marker, "form", None)
+        if form is None:
+            return self.annotation
+        return form if isinstance(form, type) else form(request, **arguments)
+
+    def check(self) -> None:
+        """Raise ``ImproperlyConfigured`` where no form could ask for it, as far as that can be known beforehand."""
+        from ..context.request import KEY
+
+        if not KEY.fullmatch(self.name):
+            raise ImproperlyConfigured(f"{self.name} cannot be the key of a question")
+        form = getattr(self.marker, "form", None)
+        if isinstance(form, type) and not issubclass(form, BaseForm):
+            raise ImproperlyConfigured(f"{self.name}: form must be a Django form")
+        if isinstance(self.marker, Ask) and form is None:
+            from ..schema.elicitation import blank
+
+            blank(self.annotation, self.name)
+
+
+def _text(text: Text, request: MCPRequest, arguments: Mapping[str, Any]) -> str:
+    return str(text(request, **arguments) if callable(text) else text)
+
+
+def asked_parameters(function: Callable[..., Any], skip: Collection[str]) -> tuple[Asked, ...]:
+    """Return the parameters of the function that are asked for, but those in ``skip``.
+
+    Raises:
+        ImproperlyConfigured: no form could ask for one of them.
+    """
+    scope = getattr(unwrap(function), "__globals__", {})
+    found = []
+    for item in signature_of(function).parameters.values():
+        if item.name not in skip and item.annotation is not item.empty and (asked := _asked(item, scope)):
+            asked.check()
+            found.append(asked)
+    return tuple(found)
+
+
+def _asked(item: Parameter, scope: dict[str, Any]) -> Asked | None:
+    try:
+        annotation = resolve_hint(item.annotation, scope)
+    except ImproperlyConfigured:
+        # Whoever reads the arguments says so.
+        return None
+    while type(annotation).__name__ == "TypeAliasType":
+        annotation = annotation.__value__
+    if get_origin(annotation) is not Annotated:
+        return None
+    bare, *extras = get_args(annotation)
+    marker = next((extra for extra in extras if isinstance(extra, (Ask, Sample, Roots))), None)
+    if marker is None:
+        return None
+    others = tuple(extra for extra in extras if extra is not marker)
+    kept: Any = typing.cast(Any, Annotated)[(bare, *others)] if others else bare
+    return Asked(item.name, kept, marker, MISSING if item.default is item.empty else item.default)
+
+
+def answers_of(asked: Sequence[Asked], request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the parameters that are asked for; ``arguments`` are those of the call.
+
+    Raises:
+        InputRequired: some are not known yet; the questions of all of them together.
+        Declined: the user declined or dismissed a question.
+    """
+    from ..context.questions import answered_together
+
+    steps = [lambda item=item: item.answer(request, arguments) for item in asked]
+    return dict(zip([item.name for item in asked], answered_together(steps), strict=True))

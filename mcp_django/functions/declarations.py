@@ -1,0 +1,142 @@
+"""Functions that a project declares: looked at when they are declared, read when somebody asks for them.
+
+To read a function means to make JSON Schema of its signature. That takes modules which only a process that serves has
+to load; a migration, a shell or a worker of something else declares the same functions.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, ValuesView
+from typing import Any, Final, Generic, TypeVar, cast
+
+from django.core.exceptions import ImproperlyConfigured
+
+from ..bounds import nearest
+
+__all__ = ["Declared", "Unread", "look"]
+
+T = TypeVar("T")
+
+ANY: Final = ("name", "title", "description", "permissions", "permission")
+# The options of each kind of declaration, which cannot be asked of what is not loaded.
+OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "tool": (
+        *(*ANY, "read_only", "destructive", "idempotent", "open_world", "scopes"),
+        *("input_schema", "structured", "asks", "meta"),
+    ),
+    "prompt": (*ANY, "complete"),
+    "resource": (*ANY, "mime_type", "size", "complete", "ttl_ms", "public"),
+}
+
+
+def look(kind: str, function: Callable[..., Any], options: Mapping[str, Any]) -> str:
+    """Return the name of a function that is declared as a tool, prompt or resource.
+
+    Raises:
+        ImproperlyConfigured: its name or its parameters cannot be those of one, or its permissions are none.
+        TypeError: it is no function, or no declaration of this kind has such an option.
+    """
+    if not callable(function):
+        raise TypeError(f"{kind}() takes a function, not {function!r}.")
+    for name in options:
+        if name not in OPTIONS[kind]:
+            hint = nearest(name, OPTIONS[kind])
+            raise TypeError(f"{kind}() got an unexpected keyword argument {name!r}.{hint}")
+    from .signatures import check_tool_name, look_at
+
+    found = look_at(
+        function,
+        name=options.get("name", ""),
+        permissions=options.get("permissions", ()),
+        # What a client fills in by hand is text where nothing else is said.
+        untyped=kind != "tool",
+        takes_any=options.get("input_schema") is not None,
+    )
+    if kind == "tool":
+        check_tool_name(found)
+    return found
+
+
+class Unread(Generic[T]):
+    """A declared function that nobody has asked for; ``read`` makes of it what is asked for."""
+
+    def __init__(self, function: Callable[..., Any], make: Callable[[], T]) -> None:
+        self._function, self._make = function, make
+
+    def read(self) -> T:
+        """Return what is made of the function.
+
+        Raises:
+            ImproperlyConfigured: nothing can be made of it; the text says where it stands.
+        """
+        try:
+            return self._make()
+        except ImproperlyConfigured as error:
+            raise ImproperlyConfigured(f"{error} ({self.place})") from None
+        except Exception as error:
+            name = getattr(self._function, "__qualname__", self._function)
+            raise ImproperlyConfigured(f"{name}: {error} ({self.place})") from error
+
+    @property
+    def place(self) -> str:
+        """The file and line of the function."""
+        code = getattr(inspect.unwrap(self._function), "__code__", None)
+        return f"{code.co_filename}, line {code.co_firstlineno}" if code is not None else repr(self._function)
+
+
+class Declared(MutableMapping[str, T]):
+    """What was declared, by name: read when it is asked for, all of it with :meth:`values`.
+
+    Raises:
+        ImproperlyConfigured: something that is asked for cannot be read.
+    """
+
+    def __init__(self, *parts: Mapping[str, T | Unread[T]] | Mapping[str, T]) -> None:
+        self._items: dict[str, T | Unread[T]] = {}
+        for part in parts:
+            self._items |= part._items if isinstance(part, Declared) else part
+        self._is_read = False
+
+    def __getitem__(self, name: str) -> T:
+        found = self._items[name]
+        if isinstance(found, Unread):
+            found = self._items[name] = found.read()
+        return cast(T, found)
+
+    def __setitem__(self, name: str, item: T) -> None:
+        self._items[name] = item
+
+    def __delitem__(self, name: str) -> None:
+        del self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._items
+
+    def values(self) -> ValuesView[T]:
+        """Return everything."""
+        if not self._is_read:
+            for name in list(self._items):
+                self[name]
+            self._is_read = True
+        return cast(ValuesView[T], self._items.values())
+
+    def without(self, name: str) -> Declared[T]:
+        """Return all but one."""
+        return Declared({key: item for key, item in self._items.items() if key != name})
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with each that cannot be read."""
+        found = []
+        for name in list(self._items):
+            try:
+                self[name]
+            except ImproperlyConfigured as error:
+                found.append(str(error))
+        return found

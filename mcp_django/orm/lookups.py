@@ -1,0 +1,300 @@
+"""Paths from a model to a column, and conditions on them: a closed list of lookups with values that were parsed.
+
+A path is resolved to its fields before it is used, and a lookup is one of those that the field's kind or the exposure
+allows: what a client writes never becomes an ORM keyword.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final
+
+from django.core.exceptions import FieldDoesNotExist
+from django.db import models, router
+
+from .kinds import (
+    TEXTUAL,
+    is_joinable,
+    key_field,
+    kind_of,
+    parse_boolean,
+    parse_integer,
+    parse_operand,
+    parse_text,
+    parse_value,
+)
+from .patterns import is_pattern_lookup, matches_here
+from .relative_dates import EXAMPLES, PERIODS, Span, just_before, local_now, midnight, read_period, read_span
+
+__all__ = [
+    "MAX_VALUES",
+    "Condition",
+    "Path",
+    "declared_lookups",
+    "is_dated",
+    "parse_condition",
+    "resolve_path",
+    "usual_lookups",
+]
+
+MAX_VALUES: Final = 100
+MAX_REGEX: Final = 100
+# What a backtracking matcher can need ages for: a repeated group, and many repetitions one after the other.
+MAX_REPEATS: Final = 3
+_REPEAT: Final = re.compile(r"[*+{]|(?<![(*+?}])\?")
+_REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
+
+# Lookups of texts beside those of their kind; a regular expression is only for an exposure that declares it.
+MORE_TEXT: Final = ("iexact", "endswith", "iendswith")
+DECLARED_TEXT: Final = ("regex", "iregex")
+# Parts of dates and times, and the numbers that each can be. The bounds of a year leave room for every time zone.
+PARTS: Final[Mapping[str, tuple[int, int]]] = {
+    "year": (2, 9998),
+    "quarter": (1, 4),
+    "month": (1, 12),
+    "week": (1, 53),
+    "week_day": (1, 7),
+    "day": (1, 31),
+    "hour": (0, 23),
+    "minute": (0, 59),
+}
+_PARTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "date": ("year", "quarter", "month", "week", "week_day", "day"),
+    "datetime": ("date", *PARTS),
+    "time": ("hour", "minute"),
+}
+_DAYS: Final = ("date", "datetime")
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A field reached from a model: the ORM path of its column, and whether that is one value, and may be NULL.
+
+    ``guarded`` says that it leads through rows of which the caller may not see all.
+    """
+
+    column: str
+    field: Any
+    many: bool
+    nullable: bool
+    guarded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One resolved filter: ``path`` compared by ``lookup`` with ``values``, parsed and in the order of the lookup.
+
+    ``given`` is what the client wrote where that is a relative date, whose values change with the clock.
+    """
+
+    path: Path
+    lookup: str
+    values: tuple[Any, ...]
+    given: Any = None
+
+
+def resolve_path(model: type[models.Model], text: str) -> Path | None:
+    """Return the concrete column that a path of field names leads to.
+
+    None stands for no such field, a generic relation, or a path into another database, which no query can follow.
+    """
+    path, followed = _resolved(model, text)
+    return path if all(map(is_joinable, followed)) else None
+
+
+@lru_cache(maxsize=4096)
+def _resolved(model: type[models.Model], text: str) -> tuple[Path | None, tuple[Any, ...]]:
+    """Return the path and the relations that it follows."""
+    opts, names, many, nullable = model._meta, text.split("__"), False, False
+    column: list[str] = []
+    followed: list[Any] = []
+    for position, name in enumerate(names):
+        try:
+            field: Any = opts.pk if name == "pk" else opts.get_field(name)
+        except FieldDoesNotExist:
+            return None, ()
+        if not isinstance(field, (models.Field, models.ForeignObjectRel)):
+            return None, ()
+        last = position == len(names) - 1
+        if last:
+            if not isinstance(field, models.Field) or not (field.concrete or field.many_to_many):
+                return None, ()
+            column += _key_names(field)
+            followed += [field] if len(column) > position + 1 else []
+            many, nullable = many or bool(field.many_to_many), nullable or bool(field.null)
+            return Path("__".join(column), field, many, nullable), tuple(followed)
+        if not field.is_relation or field.related_model is None:
+            return None, ()
+        column.append(field.name)
+        followed.append(field)
+        many = many or bool(field.many_to_many or field.one_to_many)
+        nullable = nullable or not isinstance(field, models.Field) or bool(field.null)
+        opts = field.related_model._meta
+    return None, ()
+
+
+def _key_names(field: Any) -> tuple[str, ...]:
+    """Return the names that lead to what a field shows: its column, or the primary key of the row that it points to."""
+    if field.many_to_many:
+        return (field.name,)
+    if field.is_relation and key_field(field) is not field.target_field:
+        return field.name, key_field(field).attname
+    return (field.attname,)
+
+
+def _values(value: Any) -> Sequence[Any]:
+    if isinstance(value, str):
+        value = value.split(",")
+    if not isinstance(value, (list, tuple)) or not 0 < len(value) <= MAX_VALUES:
+        raise ValueError(f"a list of 1 to {MAX_VALUES} values")
+    return value
+
+
+def _parse_text_lookup(field: Any, lookup: str, value: Any) -> str:
+    text = parse_text(field, value)
+    if is_pattern_lookup(lookup):
+        if len(text) > MAX_REGEX:
+            raise ValueError(f"an expression of at most {MAX_REGEX} characters")
+        if _REPEATED_GROUP.search(text) or len(_REPEAT.findall(text)) > MAX_REPEATS:
+            raise ValueError(f"an expression without repeated groups and with at most {MAX_REPEATS} repetitions")
+        try:
+            re.compile(text)
+        except (re.error, OverflowError, RecursionError):
+            raise ValueError("a regular expression") from None
+    return text
+
+
+def parse_condition(path: Path, lookup: str, value: Any, now: datetime | None = None) -> Condition:
+    """Return the condition for a lookup that is allowed on the field.
+
+    ``null`` means isnull, a list means in; a bare date compared with a datetime means the whole day, and a relative
+    date, which is seen from ``now``, the whole time that it names.
+
+    Raises:
+        ValueError: the value does not fit; the text says what is expected.
+    """
+    field = path.field
+    if value is None and lookup in ("exact", "isnull"):
+        return Condition(path, "isnull", (True,))
+    if lookup == "isnull":
+        return Condition(path, lookup, (parse_boolean(field, value),))
+    operand = kind_of(field).operand
+    if operand is not None:
+        return Condition(path, lookup, (operand(field, lookup, value),))
+    if lookup in PARTS:
+        return Condition(path, lookup, (_part(lookup, value),))
+    if is_dated(field):
+        return _temporal(path, lookup, value, now)
+    if lookup == "in" or (lookup == "exact" and isinstance(value, list)):
+        return Condition(path, "in", tuple(dict.fromkeys(parse_value(field, item) for item in _values(value))))
+    if lookup == "range":
+        first, last = _two(value)
+        return Condition(path, lookup, (parse_operand(field, first), parse_operand(field, last)))
+    if lookup in TEXTUAL or lookup in MORE_TEXT or lookup in DECLARED_TEXT:
+        return Condition(path, lookup, (_parse_text_lookup(field, lookup, value),))
+    return Condition(path, lookup, ((parse_value if lookup == "exact" else parse_operand)(field, value),))
+
+
+def _part(lookup: str, value: Any) -> int:
+    low, high = PARTS[lookup]
+    number = parse_integer(models.IntegerField(), value)
+    if not low <= number <= high:
+        first = " (Sunday)" if lookup == "week_day" else ""
+        raise ValueError(f"a whole number from {low}{first} to {high}")
+    return number
+
+
+def is_dated(field: Any) -> bool:
+    """Return whether values of the field may be relative dates."""
+    return not field.is_relation and kind_of(field).word in _DAYS
+
+
+def _temporal(path: Path, lookup: str, value: Any, now: datetime | None) -> Condition:
+    """Return the condition on a date or datetime, of which a value may name a stretch."""
+    now = now or local_now()
+    given = value if _is_relative(value, now) else None
+    if lookup == "in" or (lookup == "exact" and isinstance(value, list)):
+        spans = [_bounds(path.field, item, now) for item in _values(value)]
+        if any(first != last for first, last in spans):
+            raise ValueError('single points in time; name several stretches of time with "or"')
+        return Condition(path, "in", tuple(dict.fromkeys(first for first, _ in spans)), given)
+    if lookup == "range" and (not isinstance(value, str) or (given is None and "," in value)):
+        one, other = _two(value)
+        values = _bounds(path.field, one, now)[0], _bounds(path.field, other, now)[1]
+        return Condition(path, lookup, values, given)
+    first, last = _bounds(path.field, value, now)
+    if lookup == "range" or (lookup in ("exact", "date") and first != last):
+        return Condition(path, "range", (first, last), given)
+    found = last if lookup in ("gt", "lte") else first
+    return Condition(path, "exact" if lookup == "date" else lookup, (found,), given)
+
+
+def _is_relative(value: Any, now: datetime) -> bool:
+    items = value if isinstance(value, list) else [value]
+    return any(isinstance(item, str) and read_span(item, now) is not None for item in items[:MAX_VALUES])
+
+
+def _bounds(field: Any, value: Any, now: datetime) -> tuple[Any, Any]:
+    """Return the first and the last value that is meant: of the whole day where a datetime gets a bare date."""
+    is_date = kind_of(field).word == "date"
+    span = read_span(value, now) if isinstance(value, str) else None
+    if span is None:
+        try:
+            found = _point(field, value)
+            return (found, found if is_date or len(value) > 10 else _end_of_day(found))
+        except ValueError as error:
+            span = _period(value)
+            if span is None:
+                raise ValueError(f"{error}, {PERIODS}, {EXAMPLES}") from None
+    return (span.start.date(), span.last.date()) if is_date else (span.start, span.last)
+
+
+def _point(field: Any, value: Any) -> Any:
+    if isinstance(value, str) and value[4:6].upper() == "-W" and len(value) < 10:
+        # Python reads a week of ISO 8601 as its Monday.
+        raise ValueError("a date")
+    return parse_operand(field, value)
+
+
+def _period(value: Any) -> Span | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    return read_period(value) if isinstance(value, str) else None
+
+
+def _end_of_day(value: datetime) -> datetime:
+    try:
+        return just_before(midnight(value.date() + timedelta(days=1)))
+    except OverflowError:
+        raise ValueError("a date within the years 1 to 9999") from None
+
+
+def _two(value: Any) -> Sequence[Any]:
+    values = _values(value)
+    if len(values) != 2:
+        raise ValueError("a list of two values: the first and the last")
+    return values
+
+
+@lru_cache(maxsize=4096)
+def usual_lookups(field: Any) -> tuple[str, ...]:
+    """Return the lookups that the field takes where the exposure says nothing."""
+    kind = kind_of(field)
+    if field.is_relation:
+        return kind.lookups
+    if kind.word == "text" and "icontains" in kind.lookups:
+        return kind.lookups + MORE_TEXT
+    return kind.lookups + _PARTS_OF.get(kind.word, ())
+
+
+def declared_lookups(path: Path, lookups: Sequence[str]) -> tuple[str, ...]:
+    """Return those of the declared lookups that the field can take; what this app does not know is left out.
+
+    So are regular expressions where this process would have to match them.
+    """
+    known = set(usual_lookups(path.field))
+    if set(MORE_TEXT) <= known and not set(DECLARED_TEXT).isdisjoint(lookups):
+        known |= set() if matches_here(router.db_for_read(path.field.model)) else set(DECLARED_TEXT)
+    return tuple(lookup for lookup in lookups if lookup in known)

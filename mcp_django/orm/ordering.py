@@ -1,0 +1,214 @@
+"""What a caller may sort by, and the order of a page: always total, so that it can be paged by keys."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final
+
+from django.core.exceptions import FieldError
+from django.db.models import CompositePrimaryKey, F, Model
+from django.db.models.expressions import OrderBy
+
+from ..context.request import Exposure, MCPRequest
+from ..sensitive import is_sensitive
+from .access import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
+from .columns import Column, resolve_column
+from .kinds import kind_of
+from .lookups import resolve_path
+from .narrowing import leads_to_hidden_model
+from .pagination import OrderKey
+
+__all__ = ["client_order_key", "declared_ordering", "default_ordering", "sortable_names", "total_order"]
+
+
+# Relations that a client's name of an order may follow.
+MAX_HOPS: Final = 3
+
+
+def default_ordering(request: MCPRequest, exposure: Exposure) -> tuple[OrderKey, ...]:
+    """Return the exposure's own order as keys, made total by the primary key.
+
+    An entry that is no column of one value (an expression, ``?``, an annotation) is left out.
+    """
+    return _total(exposure, exposure.get_ordering(request))
+
+
+def declared_ordering(exposure: Exposure) -> tuple[OrderKey, ...]:
+    """Return the order that the exposure, its admin or its model declares for all callers."""
+    return _total(exposure, exposure.declared_ordering)
+
+
+def _total(exposure: Exposure, entries: Sequence[Any]) -> tuple[OrderKey, ...]:
+    return total_order(exposure, [key for entry in entries for key in _own_keys(exposure.model, entry, MAX_HOPS)])
+
+
+def _own_keys(model: type[Model], entry: Any, hops: int) -> list[OrderKey]:
+    """Return the keys of an entry of a declared order; as in Django, the name of a relation means its model's order."""
+    key = _own_key(model, entry)
+    if key is None:
+        return []
+    name = entry.lstrip("+-") if isinstance(entry, str) else ""
+    if not hops or not key.field.is_relation or name.rpartition("__")[2] != key.field.name:
+        return [key]
+    related = key.field.related_model
+    inner = [found for item in related._meta.ordering for found in _own_keys(related, item, hops - 1)]
+    return [_through(name, key, found) for found in inner] or [key]
+
+
+def _through(name: str, key: OrderKey, inner: OrderKey) -> OrderKey:
+    """Return the key of the related model as one of the model; a relation that descends turns it round."""
+    nulls_last = inner.nulls_last
+    if nulls_last is not None and key.descending:
+        nulls_last = not nulls_last
+    nullable, descending = key.nullable or inner.nullable, inner.descending is not key.descending
+    return OrderKey(f"{name}__{inner.path}", inner.field, descending, nullable, nulls_last)
+
+
+def _own_key(model: type[Model], entry: Any) -> OrderKey | None:
+    """Return the key of what may stand in ``Meta.ordering`` and ``admin_order_field``."""
+    descending, nulls_last = False, None
+    if isinstance(entry, OrderBy):
+        nulls_last = True if entry.nulls_last else False if entry.nulls_first else None
+        descending, entry = entry.descending, entry.expression
+    if isinstance(entry, F):
+        entry = getattr(entry, "name", None)
+    return _named_key(model, entry, descending, nulls_last) if isinstance(entry, str) else None
+
+
+@lru_cache(maxsize=4096)
+def _named_key(model: type[Model], entry: str, descending: bool, nulls_last: bool | None) -> OrderKey | None:
+    if entry[:1] in "+-":
+        descending, entry = entry[0] == "-", entry[1:]
+    if entry == "pk" and isinstance(model._meta.pk, CompositePrimaryKey):
+        return OrderKey(entry, model._meta.pk, descending, False)
+    path = resolve_path(model, entry) if entry else None
+    if path is None or path.many or not kind_of(path.field).sortable:
+        return None
+    return OrderKey(path.column, path.field, descending, path.nullable, nulls_last if path.nullable else None)
+
+
+def client_order_key(
+    request: MCPRequest,
+    exposure: Exposure,
+    text: str,
+    *,
+    descending: bool = False,
+    nulls_last: bool | None = None,
+) -> OrderKey | None:
+    """Return the key of a name that the caller may sort by, None for any other name.
+
+    A column that the admin computes is sorted by its ``admin_order_field``. A path through relations is one that
+    ``sortable_by`` declares, or that the caller could follow by reading every row on its way: an order by rows that are
+    hidden would tell of them.
+    """
+    if len(text) > MAX_NAME:
+        return None
+    declared = exposure.get_sortable_by(request)
+    name = visible_name(request, exposure, text) or text
+    if declared is not None and name not in declared and text not in declared:
+        return None
+    column = resolve_column(exposure, name) if name in visible_fields(request, exposure) else None
+    if column is not None:
+        key = _column_key(request, exposure, column)
+    else:
+        key = _path_key(request, exposure, name, is_declared=declared is not None)
+    if key is None:
+        return None
+    if nulls_last is None and key.nulls_last is not None:
+        nulls_last = key.nulls_last is not descending
+    return replace(key, descending=key.descending is not descending, nulls_last=nulls_last if key.nullable else None)
+
+
+def _column_key(request: MCPRequest, exposure: Exposure, column: Column) -> OrderKey | None:
+    order = column.name if column.is_plain else column.order_field
+    if order is None or order == "?":
+        return None
+    key = _own_key(exposure.model, order)
+    if column.is_plain:
+        return key
+    if key is None:
+        return _computed_key(request, exposure, column.name, order)
+    # What is hidden must not be told by the order of something that is computed from it.
+    root: Any = exposure.opts.get_field(key.path.partition("__")[0])
+    hidden = root.name in exposure.exclude or is_sensitive(key.field.name, key.field.model)
+    return None if hidden else key
+
+
+def _computed_key(request: MCPRequest, exposure: Exposure, name: str, order: Any) -> OrderKey | None:
+    """Return the key of a column that is sorted by an expression, or by an annotation of the exposure's rows."""
+    descending, nulls_last = False, None
+    if isinstance(order, OrderBy):
+        nulls_last = True if order.nulls_last else False if order.nulls_first else None
+        descending, order = order.descending, order.expression
+    if isinstance(order, str):
+        descending, order = order[0] == "-", F(order.lstrip("+-"))
+    rows = exposure.get_queryset(request)
+    own = getattr(order, "name", "") if isinstance(order, F) else ""
+    is_annotated = own in rows.query.annotation_select and "__" not in own
+    path, expression = (own, None) if is_annotated else (f"mcp_order_{name}", order)
+    try:
+        rows = rows if expression is None else rows.annotate(**{path: expression})
+        found = rows.query.annotations[path]
+        is_sortable = kind_of(found.output_field).sortable
+    except (FieldError, TypeError, ValueError):
+        return None
+    if not is_sortable or _tells(exposure, found):
+        return None
+    return OrderKey(path, found.output_field, descending, True, nulls_last, expression)
+
+
+def _tells(exposure: Exposure, expression: Any) -> bool:
+    """Return whether the expression is made of a column that is hidden."""
+    for part in expression.flatten():
+        target = getattr(part, "target", None)
+        if target is not None and (
+            is_sensitive(target.name, target.model)
+            or (issubclass(exposure.model, target.model) and target.name in exposure.exclude)
+        ):
+            return True
+    return False
+
+
+def _path_key(request: MCPRequest, exposure: Exposure, text: str, *, is_declared: bool) -> OrderKey | None:
+    *hops, last = text.split("__")
+    if not hops or len(hops) > MAX_HOPS:
+        return None
+    seen = exposure
+    for name in hops:
+        column = resolve_column(seen, name) if name in visible_fields(request, seen) else None
+        if column is None or column.kind != "relation":
+            return None
+        if is_declared:
+            key = _own_key(exposure.model, text)
+            return None if key is None or leads_to_hidden_model(request, exposure.model, key.path) else key
+        related = related_exposure(request, column.field)
+        if related is None or not sees_every_row(request, related):
+            return None
+        seen = related
+    column = resolve_column(seen, last) if last in visible_fields(request, seen) else None
+    plain = column is not None and column.kind in ("field", "relation")
+    return _own_key(exposure.model, text) if plain else None
+
+
+def sortable_names(request: MCPRequest, exposure: Exposure) -> list[str]:
+    """Return the names that the caller may sort by; of paths through relations those that are declared."""
+    declared = exposure.get_sortable_by(request)
+    names = visible_fields(request, exposure) if declared is None else declared
+    return [name for name in names if client_order_key(request, exposure, name) is not None]
+
+
+def total_order(exposure: Exposure, keys: Sequence[OrderKey]) -> tuple[OrderKey, ...]:
+    """Return the keys with the primary key added, and nothing after it: no two rows are equal."""
+    found: dict[str, OrderKey] = {}
+    pk_fields = {field.attname: field for field in exposure.opts.pk_fields}
+    for key in keys:
+        parts = pk_fields.values() if isinstance(key.field, CompositePrimaryKey) else [key.field]
+        for part in parts:
+            path = part.attname if len(parts) > 1 else key.path
+            found.setdefault(path, replace(key, path=path, field=part))
+        if found.keys() >= pk_fields.keys():
+            return tuple(found.values())
+    descending = bool(keys) and keys[-1].descending
+    for attname, field in pk_fields.items():
+        found.setdefault(attname, OrderKey(attname, field, descending, False))
+    return tuple(found.values())

@@ -1,0 +1,287 @@
+"""The argument ``filters``: an expression of conditions, which is read against what the caller may filter on."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any, Final, Literal
+
+from ..context.request import Exposure, MCPRequest
+from ..exceptions import ToolError
+from .access import related_exposure
+from .columns import pk_text
+from .expressions import Applied, Filter, Junction, conditions_of, in_fixed_order
+from .filters import filters_of, find_filter
+from .keys import key_meant, named_rows
+from .lookups import MAX_VALUES, Condition, Path, is_dated, parse_condition
+from .named_filters import NamedFilter, Offer, named_filters_of
+from .relative_dates import local_now
+from .spellings import MISSPELT, as_conditions, lookup_meant, name_meant
+from .wording import alternatives, is_short_text, json_or_text
+
+__all__ = ["filters_argument", "opening_hint"]
+
+MAX_FILTERS: Final = 20
+MAX_DEPTH: Final = 4
+MAX_TEXT: Final = 200
+JUNCTIONS: Final[Mapping[str, Literal["and", "or", "not"]]] = {"and": "and", "or": "or", "not": "not"}
+# One condition as an object of its own.
+SPELT_OUT: Final = frozenset({"field", "value"})
+EXAMPLE: Final = '{"status": "paid", "created__gte": "2026-01-01"}'
+
+
+class _Unknown(Exception):
+    """The caller has no filter on a field of that name."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads one expression; ``left`` is how many conditions may still come."""
+
+    request: MCPRequest
+    exposure: Exposure
+    clock: Callable[[], datetime]
+    sources: Sequence[NamedFilter]
+    left: int = MAX_FILTERS
+
+    def read(self, given: Mapping[str, Any], depth: int) -> tuple[Filter, ...]:
+        """Return what the object holds, all of which has to be true."""
+        found: list[Filter] = []
+        applied: dict[NamedFilter, dict[str, tuple[str, ...]]] = {}
+        if given.keys() >= SPELT_OUT:
+            given = self._spelt_out(given)
+        for name, value in given.items():
+            connector = JUNCTIONS.get(name.lower())
+            if connector is not None and find_filter(self.request, self.exposure, name) is None:
+                found.append(self._junction(connector, value, depth))
+                continue
+            source = next((source for source in self.sources if source.comes_first and name in source.names()), None)
+            if source is None:
+                conditions, source = self._conditions_or_source(name, value)
+                found += conditions
+            if source is not None:
+                applied.setdefault(source, {})[name] = self._values(source, name, value)
+        return in_fixed_order([*found, *(Applied(source, values) for source, values in applied.items())])
+
+    def _spelt_out(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return ``{"total": {"gt": 3}}`` for ``{"field": "total", "operator": ">", "value": 3}``."""
+        operator = next((given[key] for key in ("operator", "op", "lookup") if key in given), "exact")
+        extra = len(given) - len(SPELT_OUT) - any(key in given for key in ("operator", "op", "lookup"))
+        name, known = given["field"], find_filter(self.request, self.exposure, "field") is not None
+        if known or extra or not isinstance(name, str) or not isinstance(operator, str):
+            return given
+        return {name: {operator: given["value"]}}
+
+    def _conditions_or_source(self, name: str, value: Any) -> tuple[Sequence[Filter], NamedFilter | None]:
+        """Return the conditions on the field, or the named filter where there is no such field or no such value."""
+        try:
+            return self._conditions(name, value), None
+        except (_Unknown, ToolError) as error:
+            source = next((source for source in self.sources if name in source.names()), None)
+            if source is not None:
+                return [], source
+            if not isinstance(error, _Unknown):
+                raise
+        meant = name_meant(name)
+        try:
+            if meant is not None:
+                return self._conditions(meant, value), None
+        except _Unknown:
+            pass
+        raise ToolError(self._unknown(name))
+
+    def _junction(self, connector: Literal["and", "or", "not"], value: Any, depth: int) -> Junction:
+        value = json_or_text(value)
+        if depth >= MAX_DEPTH:
+            raise ToolError(f"filters may be nested {MAX_DEPTH} deep.")
+        items = [value] if connector == "not" else value
+        if not isinstance(items, list) or not all(isinstance(item, dict) and item for item in items) or not items:
+            expected = f"an object such as {EXAMPLE}" if connector == "not" else f"a list of objects such as {EXAMPLE}"
+            raise ToolError(f'"{connector}" takes {expected}. {MISSPELT}')
+        parts = [self._all_of(self.read(item, depth + 1)) for item in items[: MAX_FILTERS + 1]]
+        return Junction(connector, in_fixed_order(parts))
+
+    def _all_of(self, found: tuple[Filter, ...]) -> Filter:
+        return found[0] if len(found) == 1 else Junction("and", found)
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise ToolError(f"filters takes at most {MAX_FILTERS} conditions.")
+
+    # Conditions on fields
+
+    def _conditions(self, name: str, value: Any) -> Sequence[Filter]:
+        if not isinstance(value, dict):
+            return [self._condition(name, None, value)]
+        if not value:
+            raise ToolError(f"The filter {name[:60]!r} is empty.")
+        return [self._condition(name, lookup, item) for lookup, item in value.items()]
+
+    def _condition(self, name: str, lookup: str | None, value: Any) -> Filter:
+        target = find_filter(self.request, self.exposure, name)
+        if target is None and lookup is None:
+            root, _, last = name.rpartition("__")
+            target, lookup = find_filter(self.request, self.exposure, root) if root else None, last
+        if target is None:
+            self._count()
+            raise _Unknown
+        path, lookups = target
+        lookup = _default_lookup(lookups, value) if lookup is None else lookup
+        # Testing for null by another word needs no declaration of its own.
+        if lookup in lookups or (value is None and lookup == "exact" and "isnull" in lookups):
+            return self._compared(name, path, lookups, lookup, value)
+        if isinstance(value, dict) and lookup.lower() in ("not", "$not"):
+            return Junction("not", (self._all_of(in_fixed_order(self._conditions(name, value))),))
+        meant = lookup_meant(lookup, value, lookups)
+        if meant is None:
+            return self._compared(name, path, lookups, lookup, value)
+        found = self._compared(name, path, lookups, meant[0], meant[1])
+        return Junction("not", (found,)) if meant[2] else found
+
+    def _compared(self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Any) -> Condition:
+        self._count()
+        if not self.exposure.lookup_allowed(self.request, f"{path.column}__{lookup}", _as_in_url(value)):
+            raise _Unknown
+        wanted = "isnull" if value is None and lookup == "exact" else lookup
+        if wanted not in lookups:
+            known = alternatives(lookup, lookups)
+            raise ToolError(f"The filter {name[:60]!r} takes other lookups. {known}{self._by_key(name)}")
+        condition = self._parsed(name, path, lookup, value)
+        if condition.lookup == "in" and lookup == "exact" and "in" not in lookups:
+            raise ToolError(f"The filter {name[:60]!r} takes one value.")
+        return condition
+
+    def _parsed(self, name: str, path: Path, lookup: str, value: Any) -> Condition:
+        """Return the condition; what is no key of a related row may name that row otherwise."""
+        linked = path.field.is_relation and lookup in ("exact", "in")
+        try:
+            condition = parse_condition(path, lookup, value, self.clock() if is_dated(path.field) else None)
+            missing = ""
+        except ValueError as error:
+            missing = f"The filter {name[:60]!r} with {lookup} needs {error}."
+        related = related_exposure(self.request, path.field) if linked else None
+        if related is not None and (missing or _is_longer(related.opts.pk, value)):
+            try:
+                return parse_condition(path, lookup, _keys(self.request, related, value, missing))
+            except ToolError:
+                if missing:
+                    raise
+        if missing:
+            raise ToolError(missing)
+        return condition
+
+    def _unknown(self, name: str) -> str:
+        known = [known for known, _, _ in filters_of(self.request, self.exposure)]
+        known += [offer.name for offer in named_filters_of(self.request, self.exposure)]
+        known += ["or", "and", "not"]
+        names = alternatives(name, dict.fromkeys(known))
+        root, by_year, _ = name.partition("__year__")
+        if by_year and find_filter(self.request, self.exposure, root) is not None:
+            names += f' A year is compared as {{"{root}__gte": "2026"}}.'
+        return f"{self.exposure.label} has no filter {name[:60]!r}. {names}{self._by_key(name)}"
+
+    def _by_key(self, name: str) -> str:
+        """Return how to filter by what a relation leads to: by the keys of the rows there."""
+        root, separator, _ = name.partition("__")
+        target = find_filter(self.request, self.exposure, root) if separator else None
+        if target is None or not target[0].field.is_relation:
+            return ""
+        related = related_exposure(self.request, target[0].field)
+        return f" {root} takes primary keys: find them with query_records on {related.label}." if related else ""
+
+    # Named filters
+
+    def _values(self, source: NamedFilter, name: str, value: Any) -> tuple[str, ...]:
+        self._count()
+        offer = next((offer for offer in source.offers() if offer.name == name), None)
+        if offer is None:
+            raise ToolError(self._unknown(name))
+        items = value if isinstance(value, list) else [value]
+        if not 0 < len(items) <= (MAX_VALUES if source.takes_lists else 1):
+            raise ToolError(f"The filter {name[:60]!r} takes one value.")
+        return tuple(self._value(source, offer, item) for item in items)
+
+    def _value(self, source: NamedFilter, offer: Offer, value: Any) -> str:
+        if isinstance(value, bool):
+            value = str(value).lower()
+        text = str(value) if isinstance(value, (int, float)) else value
+        if not is_short_text(text, MAX_TEXT):
+            raise ToolError(f"The filter {offer.name!r} takes a text of at most {MAX_TEXT} characters.")
+        found = source.value_of(offer, text)
+        if found is None:
+            told = next((known for known in source.told() if known.name == offer.name), offer)
+            known = alternatives(text, [stored for stored, _ in told.choices])
+            raise ToolError(f"The filter {offer.name!r} has no choice {text[:60]!r}. {known}")
+        return found
+
+
+def _is_longer(key: Any, value: Any) -> bool:
+    """Return whether a text among the values is longer than any key."""
+    longest = getattr(key, "max_length", None)
+    items = value if isinstance(value, list) else [value]
+    return longest is not None and any(isinstance(item, str) and len(item) > longest for item in items[:MAX_VALUES])
+
+
+def _keys(request: MCPRequest, related: Exposure, value: Any, missing: str) -> Any:
+    """Return the primary keys of the rows that a filter names, one of which at least is no key.
+
+    Raises:
+        ToolError: one names none of the caller's rows, or several.
+    """
+    if not isinstance(value, list):
+        return key_meant(request, related, value, missing)
+    if len(value) > MAX_VALUES:
+        raise ToolError(missing)
+    return [pk_text(row.pk) for row in named_rows(request, related, value, missing)]
+
+
+def _as_in_url(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _default_lookup(lookups: Sequence[str], value: Any) -> str:
+    """Return what a filter without a lookup means: equality, or the one lookup that there is."""
+    if isinstance(value, list) and "in" in lookups:
+        return "in"
+    return "exact" if "exact" in lookups or len(lookups) != 1 else lookups[0]
+
+
+def filters_argument(
+    request: MCPRequest, exposure: Exposure, value: Any, clock: Callable[[], datetime] | None = None
+) -> tuple[Filter, ...]:
+    """Return the filters, all of which have to hold, in a fixed order.
+
+    They are given as ``{field: value, field__lookup: value, field: {lookup: value}}``, with ``{"or": [..]}``,
+    ``{"and": [..]}`` and ``{"not": {..}}`` among them. Relative dates are seen from the moment that ``clock``
+    gives each time, by default that of the first question. Filters of the admin's sidebar that narrow its list when it
+    is opened are among them until the caller chooses something of theirs.
+
+    Raises:
+        ToolError: a field or lookup is not one that the caller may use, or a value does not fit.
+    """
+    value = json_or_text(value)
+    found: tuple[Filter, ...] = ()
+    if value is not None and value != "":
+        value = value if isinstance(value, dict) else as_conditions(value)
+        if not isinstance(value, dict):
+            raise ToolError(f"filters must be an object such as {EXAMPLE}. {MISSPELT}")
+        sources = exposure.get_named_filters(request)
+        found = _Reader(request, exposure, clock or cache(local_now), sources).read(value, 0)
+    opening = exposure.get_opening_filters(request)
+    return in_fixed_order([*found, *_left_open(found, opening)]) if opening else found
+
+
+def _left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterator[Applied]:
+    """Yield the filters that narrow the list when it is opened and of which nothing is chosen."""
+    chosen = {name for item in conditions_of(found) if isinstance(item, Applied) for name in item.values}
+    for source in opening:
+        if chosen.isdisjoint(source.names()):
+            yield Applied(source, {})
+
+
+def opening_hint(filters: Sequence[Filter]) -> Iterator[str]:
+    """Yield what to say of filters that narrow though the caller has not named them."""
+    names = [name for item in filters if isinstance(item, Applied) and not item.values for name in item.source.names()]
+    if names:
+        yield f"As in the admin, the filter {', '.join(names)} applies by itself: describe_model tells its choices."

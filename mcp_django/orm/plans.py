@@ -1,0 +1,334 @@
+"""Plans: a queryset compiled once by Django, run many times with other parameters.
+
+Building a queryset, its SQL and model instances is most of what a page costs. A plan keeps the SQL that Django's
+compiler wrote for one shape (columns, filters, order, limit) with numbered slots where the values go; a call binds
+its values, runs the SQL by cursor and applies Django's own converters. No SQL is written here.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+from django.core.exceptions import EmptyResultSet, ValidationError
+from django.core.signals import setting_changed
+from django.db import connections
+from django.db.models import Q, QuerySet
+from django.db.models.expressions import Expression, F
+from django.db.models.lookups import (
+    Exact,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from ..exceptions import ToolError
+from .converters import Converter, as_read, converters_of
+from .expressions import Filter, Junction
+from .kinds import stored_field
+from .lookups import Condition
+
+__all__ = [
+    "Bind",
+    "Plan",
+    "Slot",
+    "bound_condition",
+    "cached_plan",
+    "clear",
+    "compile_plan",
+    "condition_shape",
+    "condition_values",
+    "is_plannable",
+    "joined",
+    "places",
+    "plan_of",
+    "prepare",
+]
+
+MAX_PLANS: Final = 1000
+
+_COMPARISONS: Final[Mapping[str, type[Any]]] = {
+    "exact": Exact,
+    "gt": GreaterThan,
+    "gte": GreaterThanOrEqual,
+    "lt": LessThan,
+    "lte": LessThanOrEqual,
+}
+
+
+class Kept(Protocol):
+    """What can be kept: something that knows whether values of a caller are in it."""
+
+    @property
+    def has_own_params(self) -> bool:
+        """See :class:`Plan`."""
+
+
+P = TypeVar("P", bound=Kept)
+
+
+class Slot(int):
+    """The place of one parameter: an index into the values of a call."""
+
+
+class Bind(Expression):
+    """One SQL parameter: a :class:`Slot` that each call fills, or a value that is prepared for the database already."""
+
+    def __init__(self, param: Any) -> None:
+        super().__init__(output_field=None)
+        self.param = param
+
+    def as_sql(self, compiler: Any, connection: Any) -> Any:
+        """Return the placeholder and the parameter."""
+        return "%s", [self.param]
+
+
+class BoundIn(In):
+    """``IN`` with as many parameters as ``rhs`` has items, each as :class:`Bind` takes it."""
+
+    prepare_rhs = False
+
+    def get_prep_lookup(self) -> Any:
+        """Return the parameters as they are."""
+        return self.rhs
+
+    def process_rhs(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:  # type: ignore[override]
+        """Return the placeholders and the parameters."""
+        return "(" + ", ".join(["%s"] * len(self.rhs)) + ")", list(self.rhs)
+
+    def get_rhs_op(self, connection: Any, rhs: str) -> str:
+        """Return the operator."""
+        return f"IN {rhs}"
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Plan:
+    """One compiled query: ``sql`` with ``params``, of which a :class:`Slot` is replaced for each call.
+
+    ``expressions`` are the columns of the result, which know how a value of the driver becomes a Python value.
+    ``sql`` None stands for a query that Django proved to have no rows. ``has_own_params`` says that the queryset
+    brought values of its own, which may be the caller's. ``names`` are those of the parameters, None where the SQL
+    counts them.
+    """
+
+    sql: str | None
+    params: tuple[Any, ...]
+    expressions: tuple[Any, ...]
+    has_own_params: bool
+    names: tuple[str, ...] | None = None
+
+    def run(self, using: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Return the rows, as tuples of Python values; ``values`` are prepared for the database by :func:`prepare`."""
+        return list(zip(*self.columns(using, values), strict=True))
+
+    def columns(self, using: str, values: Sequence[Any]) -> list[Sequence[Any]]:
+        """Return what :meth:`run` does by the column; no columns where there are no rows."""
+        if self.sql is None:
+            return []
+        params = [values[param] if type(param) is Slot else param for param in self.params]
+        connection = connections[using]
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql, params if self.names is None else dict(zip(self.names, params, strict=True)))
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return _convert(self, connection, rows)
+
+
+def compile_plan(queryset: QuerySet[Any], using: str) -> Plan:
+    """Return the plan of a queryset of ``values_list`` rows, whose filters may hold :class:`Bind` expressions."""
+    query: Any = queryset.query.chain()
+    # Columns in their order, and annotations after them.
+    if not query.distinct and list((query.selected or {}).values()) == [
+        *range(len(query.select)),
+        *query.annotation_select,
+    ]:
+        query.select = tuple(as_read(column, using) for column in query.select)
+        # Without names: by the name of a column the order would be that of its text, which no index has.
+        query.selected = None
+    return plan_of(query.get_compiler(using=using))
+
+
+def plan_of(compiler: Any) -> Plan:
+    """Return the plan that one of Django's compilers writes."""
+    try:
+        sql, params = compiler.as_sql()
+    except EmptyResultSet:
+        return Plan(None, (), (), False)
+    expressions = tuple(item[0] for item in compiler.select[: compiler.col_count])
+    has_own_params = any(type(param) is not Slot for param in params)
+    names = _names(sql, len(params)) if compiler.connection.vendor == "sqlite" else None
+    if names is not None:
+        sql = sql.replace("%%", "%%%%") % tuple(f"%({name})s" for name in names)
+    return Plan(sql, tuple(params), expressions, has_own_params, names)
+
+
+def _names(sql: str, count: int) -> tuple[str, ...] | None:
+    """Return names for the parameters of the SQL, None where a lone percent sign in it is not one of them.
+
+    For SQLite Django looks for parameters without names in all of the text, each time that it runs.
+    """
+    rest = sql.replace("%%", "")
+    return tuple(f"p{number}" for number in range(count)) if rest.count("%") == rest.count("%s") == count else None
+
+
+# Values
+
+
+def prepare(field: Any, value: Any, using: str) -> Any:
+    """Return the value as the database driver takes it for a column of the field.
+
+    Raises:
+        ToolError: the database has no such value.
+    """
+    connection = connections[using]
+    try:
+        found = stored_field(field).get_db_prep_value(value, connection, prepared=False)
+        # A duration is an integer on SQLite, whose driver takes those of 64 bits.
+        if connection.vendor == "sqlite" and isinstance(found, int) and not -(2**63) <= found < 2**63:
+            raise OverflowError
+    except (ValueError, ArithmeticError, TypeError, ValidationError):
+        raise ToolError(f"{str(value)[:60]!r} is out of range.") from None
+    return found
+
+
+Converters = list[tuple[int, list[Converter], Any]]
+# Converters are bound to a connection, so that each thread has its own and none outlives its thread.
+_local = threading.local()
+
+
+def _converters(plan: Plan, connection: Any) -> Converters:
+    kept: WeakKeyDictionary[Plan, tuple[Any, Converters]] | None = getattr(_local, "converters", None)
+    if kept is None:
+        kept = _local.converters = WeakKeyDictionary()
+    entry = kept.get(plan)
+    if entry is None or entry[0] is not connection:
+        columns = [(position, *converters_of(column, connection)) for position, column in enumerate(plan.expressions)]
+        entry = kept[plan] = (connection, [column for column in columns if column[1]])
+    return entry[1]
+
+
+def _convert(plan: Plan, connection: Any, rows: list[tuple[Any, ...]]) -> list[Sequence[Any]]:
+    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+    if rows:
+        for position, functions, expression in _converters(plan, connection):
+            for function in functions:
+                columns[position] = function(columns[position], expression, connection)
+    return columns
+
+
+# Conditions
+
+
+def is_plannable(item: Filter) -> bool:
+    """Return whether the filter has the same SQL for all of its values."""
+    if isinstance(item, Condition):
+        plain = item.lookup in _COMPARISONS or item.lookup in ("in", "range", "isnull")
+        return plain and not item.path.many and not item.path.guarded
+    return isinstance(item, Junction) and all(map(is_plannable, item.parts))
+
+
+def places(item: Filter) -> int:
+    """Return the number of slots: lists are filled up to a power of two, which bounds the number of shapes."""
+    if not isinstance(item, Condition):
+        return sum(map(places, item.parts)) if isinstance(item, Junction) else 0
+    if item.lookup == "isnull":
+        return 0
+    count = len(item.values)
+    return 1 << (count - 1).bit_length() if item.lookup == "in" else count
+
+
+def condition_shape(item: Filter) -> Hashable:
+    """Return what the SQL of the filter depends on, where it is plannable."""
+    if not isinstance(item, Condition):
+        return (item.connector, tuple(map(condition_shape, item.parts))) if isinstance(item, Junction) else ()
+    detail = item.values[0] if item.lookup == "isnull" else places(item)
+    return item.path.column, item.lookup, detail
+
+
+def condition_values(item: Filter, using: str) -> list[Any]:
+    """Return the values of the filter's slots."""
+    if not isinstance(item, Condition):
+        parts = item.parts if isinstance(item, Junction) else ()
+        return [value for part in parts for value in condition_values(part, using)]
+    if item.lookup == "isnull":
+        return []
+    found = [prepare(item.path.field, value, using) for value in item.values]
+    return found + found[-1:] * (places(item) - len(found))
+
+
+def bound_condition(item: Filter, params: Sequence[Any], negated: bool = False) -> Q:
+    """Return the filter with these parameters: slots, or the values that :func:`condition_values` gave.
+
+    ``negated`` says that it stands below a ``not``: NULL is there false rather than unknown, as for Django's
+    ``exclude``, so that a filter and its negation are all rows together.
+    """
+    if isinstance(item, Junction):
+        negated = negated or item.connector == "not"
+        parts, used = [], 0
+        for part in item.parts:
+            parts.append(bound_condition(part, params[used : used + places(part)], negated))
+            used += places(part)
+        return joined(item.connector, parts)
+    assert isinstance(item, Condition)
+    column = F(item.path.column)
+    if item.lookup == "isnull":
+        return Q(IsNull(column, item.values[0]))
+    found = _compared(item, column, params)
+    return found & Q(IsNull(column, False)) if negated and item.path.nullable else found
+
+
+def _compared(item: Condition, column: F, params: Sequence[Any]) -> Q:
+    if item.lookup == "in":
+        return Q(BoundIn(column, tuple(params)))
+    if item.lookup == "range":
+        first, last = params
+        return Q(GreaterThanOrEqual(column, Bind(first))) & Q(LessThanOrEqual(column, Bind(last)))
+    return Q(_COMPARISONS[item.lookup](column, Bind(params[0])))
+
+
+def joined(connector: str, parts: Sequence[Q]) -> Q:
+    """Return the parts joined by ``and``, ``or``, or ``not``, which denies that all of them hold."""
+    found = Q(*parts, _connector=Q.OR if connector == "or" else Q.AND)
+    return ~found if connector == "not" else found
+
+
+# The cache
+
+_plans: OrderedDict[Hashable, Any] = OrderedDict()
+_lock = threading.Lock()
+
+
+def cached_plan(key: Hashable, build: Callable[[], P]) -> P:
+    """Return the plan of the shape, compiled by ``build`` when it is not there.
+
+    A plan that holds values which are not slots is not kept: they may be those of one caller.
+    """
+    with _lock:
+        plan: P | None = _plans.get(key)
+        if plan is not None:
+            _plans.move_to_end(key)
+            return plan
+    plan = build()
+    if not plan.has_own_params:
+        with _lock:
+            _plans[key] = plan
+            while len(_plans) > MAX_PLANS:
+                _plans.popitem(last=False)
+    return plan
+
+
+def clear() -> None:
+    """Forget every plan. A registry that changes makes new exposures, which are in the key: this frees memory."""
+    with _lock:
+        _plans.clear()
+
+
+def _clear(**kwargs: Any) -> None:
+    clear()
+
+
+setting_changed.connect(_clear)

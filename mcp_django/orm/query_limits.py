@@ -1,0 +1,189 @@
+"""What one call may cost: the time of a read's queries, and on PostgreSQL the cost that is estimated before they run
+and the time for which a write waits for locks.
+
+A watching thread interrupts the queries of a call that is over its time, from outside: no statement is sent for it and
+the connection keeps no setting, so that a connection which others share (the project's own code, a pooler) is left as
+it was.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any, Final
+
+import orjson
+from django.db import DatabaseError, connections, transaction
+
+from ..conf import settings
+from ..exceptions import ToolError
+
+__all__ = ["TOO_SLOW", "read_limits", "write_transaction"]
+
+ADVICE: Final = (
+    "Ask for less: filter on indexed fields (describe_model), leave out search and ordering, or group by fewer fields."
+)
+TOO_SLOW: Final = f"The database took too long. {ADVICE}"
+# Seconds between two looks of the watching thread, and after the last call until it ends.
+TICK: Final = 0.1
+IDLE: Final = 30.0
+# Seconds that the database may take to hear that it should stop.
+CANCEL_TIMEOUT: Final = 2.0
+
+
+class _TimeLimit:
+    """A context whose queries end after some seconds; it has the connections of its thread."""
+
+    __slots__ = ("connections", "deadline", "is_over", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __enter__(self) -> None:
+        self.connections = connections.all()
+        self.deadline = time.monotonic() + self.seconds
+        self.is_over = False
+        _watched[id(self)] = self
+        if not _threads:
+            _start()
+
+    def __exit__(self, kind: Any, raised: BaseException | None, traceback: Any) -> None:
+        _watched.pop(id(self), None)
+        if self.is_over:
+            # Whoever uses the connection next must not be interrupted in our stead.
+            with _interrupting:
+                pass
+            if isinstance(raised, DatabaseError):
+                raise ToolError(TOO_SLOW) from None
+
+
+_watched: dict[int, _TimeLimit] = {}
+_interrupting = threading.Lock()
+_starting = threading.Lock()
+_threads: list[threading.Thread] = []
+
+
+def read_limits(share: float = 1.0) -> AbstractContextManager[None]:
+    """Bound the queries of the block: ``STATEMENT_TIMEOUT`` seconds, or a share of them, and ``MAX_QUERY_COST``.
+
+    A block within another one takes a share, and shares its bound of the cost.
+
+    Raises:
+        ToolError: the block was over its time, or one of its queries is estimated to cost too much.
+    """
+    seconds = settings.STATEMENT_TIMEOUT
+    limit = nullcontext() if seconds is None else _TimeLimit(seconds * share)
+    return limit if settings.MAX_QUERY_COST is None or share != 1.0 else _bounded_costs(limit)
+
+
+@contextmanager
+def _bounded_costs(limit: AbstractContextManager[None]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for connection in connections.all():
+            if connection.vendor == "postgresql":
+                stack.enter_context(connection.execute_wrapper(_refuse_costly))
+        with limit:
+            yield
+
+
+@contextmanager
+def write_transaction(using: str) -> Iterator[None]:
+    """Open a transaction whose statements wait ``LOCK_TIMEOUT`` seconds for a lock, and then fail.
+
+    SQLite has a timeout of its own, which ``DATABASES`` sets.
+    """
+    connection = connections[using]
+    is_outermost = not connection.in_atomic_block
+    with transaction.atomic(using=using):
+        if is_outermost and connection.vendor == "postgresql" and settings.LOCK_TIMEOUT is not None:
+            with connection.cursor() as cursor:
+                # It ends with the transaction: whoever shares the connection finds it as it was.
+                cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{settings.LOCK_TIMEOUT * 1000:.0f}"])
+        yield
+
+
+# The watching thread
+
+
+def _start() -> None:
+    with _starting:
+        if not _threads:
+            _threads.append(threading.Thread(target=_watch, name="mcp-costs", daemon=True))
+            _threads[0].start()
+
+
+def _forget() -> None:
+    """Begin anew in a forked process, which has neither the calls nor the thread."""
+    _watched.clear()
+    _threads.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def _watch() -> None:
+    idle_since = time.monotonic()
+    while True:
+        time.sleep(TICK)
+        now = time.monotonic()
+        if _watched:
+            idle_since = now
+        elif now - idle_since > IDLE and _may_end():
+            return
+        for watched in list(_watched.values()):
+            # Again at each look: the call may have been between two queries at the last one.
+            if watched.deadline - now < TICK:
+                _interrupt(watched)
+
+
+def _may_end() -> bool:
+    with _starting:
+        # A call says that it is there before it looks for the thread.
+        thread = _threads.pop()
+        if _watched:
+            _threads.append(thread)
+        return not _threads
+
+
+def _interrupt(watched: _TimeLimit) -> None:
+    with _interrupting:
+        # Said before it is asked whether the call is still there: the call asks in the opposite order.
+        watched.is_over = True
+        if id(watched) in _watched:
+            for connection in watched.connections:
+                if connection.connection is not None:
+                    _stop_queries(connection.connection)
+
+
+def _stop_queries(raw: Any) -> None:
+    """Stop what a connection of the driver is doing; drivers allow this from another thread."""
+    try:
+        if hasattr(raw, "interrupt"):
+            raw.interrupt()
+        elif hasattr(raw, "cancel_safe"):
+            raw.cancel_safe(timeout=CANCEL_TIMEOUT)
+        elif hasattr(raw, "cancel"):
+            raw.cancel()
+    except Exception:
+        # It was closed meanwhile, or cannot be reached: the next look tries again.
+        return
+
+
+# Estimated costs
+
+
+def _refuse_costly(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    if not many and sql.lstrip("( ")[:6].upper() == "SELECT":
+        cost = _estimated(execute, sql, params, context)
+        if cost > settings.MAX_QUERY_COST:
+            raise ToolError(f"The database would have too much to do (estimated cost {cost:.0f}). {ADVICE}")
+    return execute(sql, params, many, context)
+
+
+def _estimated(execute: Callable[..., Any], sql: str, params: Any, context: dict[str, Any]) -> float:
+    prefix = context["connection"].ops.explain_query_prefix(format="JSON")
+    execute(f"{prefix} {sql}", params, False, context)
+    (plan,) = context["cursor"].fetchone()
+    plan = orjson.loads(plan) if isinstance(plan, str) else plan
+    return float(plan[0]["Plan"]["Total Cost"])

@@ -1,0 +1,262 @@
+"""Labels of related rows, for the rows of one page: a fixed number of queries for each relation.
+
+A label is shown when the related model is exposed, the caller may view it, and the row is among its exposure's rows;
+otherwise a foreign key is its bare key, and a many-to-many relation does not list the row.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+from django.db.models import F, Field, QuerySet, Window
+from django.db.models.functions import RowNumber
+
+from ..context.request import Exposure, MCPRequest
+from ..exceptions import NotFound
+from ..runtime.hooks import asked
+from ..schema.jsonable import clean_text
+from .access import has_every_row, parse_pk, related_exposure, related_to
+from .columns import field_renderer, is_generic_relation, pk_text
+from .kinds import is_joinable, key_field
+from .labels import MAX_LABEL, label_of, label_relations, plain_label
+from .prefetch import each_row
+from .unreadable import LOST, VALUE_ERRORS, is_unreadable, salvaged_by_key
+
+__all__ = [
+    "MAX_RELATED",
+    "generic_paths",
+    "generic_values",
+    "joined_label",
+    "labels_for",
+    "related_lists",
+    "reverse_lists",
+    "with_labels",
+    "with_related",
+]
+
+# Related rows of one many-to-many value.
+MAX_RELATED: Final = 20
+
+
+def joined_label(request: MCPRequest, field: Any) -> str | None:
+    """Return the path of the column that is the label of a foreign key, where a join alone can give it."""
+    related = related_exposure(request, field)
+    if related is None or not has_every_row(related) or not is_joinable(field):
+        return None
+    label = plain_label(related)
+    return f"{field.name}__{label}" if label is not None else None
+
+
+def with_labels(rows: QuerySet[Any], paths: Sequence[str], labels: Iterable[str]) -> QuerySet[Any]:
+    """Return the columns of the rows; one whose key leads nowhere stays without its label (of :func:`joined_label`)."""
+    known = set(rows.query.alias_map)
+    found: Any = rows.values_list(*paths)
+    _keep_rows(found.query, {label.partition("__")[0] for label in labels}, known)
+    return cast("QuerySet[Any]", found)
+
+
+def with_related(rows: QuerySet[Any], paths: Iterable[str], columns: Iterable[str]) -> QuerySet[Any]:
+    """Return the rows with the related rows of the paths loaded.
+
+    A row whose key leads nowhere stays, where the relation is one of ``columns``, which this app follows by itself.
+    """
+    found = rows.select_related(*sorted(paths))
+    query: Any = found.query
+    known, relations = set(query.alias_map), set(columns)
+    for name in sorted(relations):
+        query.setup_joins([name], query.get_meta(), query.get_initial_alias())
+    _keep_rows(query, relations, known)
+    return found
+
+
+def _keep_rows(query: Any, relations: Collection[str], known: Collection[str]) -> None:
+    """Let joins of these foreign keys lose no row, but for ``known`` ones, which filters or the project made."""
+    fields = {query.get_meta().get_field(name) for name in relations}
+    for alias, join in query.alias_map.items():
+        if alias not in known and getattr(join, "join_field", None) in fields:
+            query.alias_map[alias] = join.promote()
+
+
+def labels_for(request: MCPRequest, field: Any, keys: Iterable[Any]) -> dict[Any, str | None]:
+    """Return the labels of the related rows that the caller may view, by the key that the relation stores."""
+    related = related_exposure(request, field)
+    wanted = {key for key in keys if key is not None and key is not LOST}
+    if related is None or not wanted:
+        return {}
+    target = related.model._meta.pk if field.many_to_many else key_field(field)
+    return _labels(request, related, target.attname, wanted)
+
+
+def _labels(request: MCPRequest, related: Exposure, target: str, wanted: set[Any]) -> dict[Any, str | None]:
+    visible = _visible(request, related)
+    try:
+        rows = visible.filter(**{f"{target}__in": list(wanted)})
+    except VALUE_ERRORS:
+        # SQLite keeps a text in a column of numbers too.
+        wanted = {key for key in wanted if _is_key(related.opts.get_field(target), key)}
+        rows = visible.filter(**{f"{target}__in": list(wanted)})
+    label = plain_label(related)
+    if label is not None:
+        return {key: clean_text(text, MAX_LABEL) for key, text in rows.values_list(target, label)}
+    followed = label_relations(related.model)
+    rows = rows.select_related(*followed) if followed else rows
+    lost: list[Any] = []
+    try:
+        loaded = list(rows)
+    except Exception as error:
+        if not is_unreadable(error):
+            raise
+        keys = list(wanted)
+        found = salvaged_by_key(visible, target, keys)
+        lost = [key for key, row in zip(keys, found, strict=True) if row is LOST]
+        loaded = [row for row in found if row is not None and row is not LOST]
+    labels, _ = each_row(loaded, partial(label_of, related))
+    known = {getattr(row, target): label for row, label in zip(loaded, labels, strict=True)}
+    return known | dict.fromkeys(lost)
+
+
+def _is_key(field: Any, key: Any) -> bool:
+    try:
+        field.get_prep_value(key)
+    except VALUE_ERRORS:
+        return False
+    return True
+
+
+def _visible(request: MCPRequest, related: Exposure) -> QuerySet[Any]:
+    """Return the related rows that the caller may view, none of them where the project fails to say which."""
+    none = related.model._base_manager.none()
+    return asked(related.label, "get_queryset", related.get_queryset, request, default=none).order_by()
+
+
+def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple[list[Any], bool]:
+    """Return for each key the ``[key, label]`` pairs of the rows linked to it, and whether a list was cut.
+
+    ``keys`` are primary keys for a many-to-many relation, otherwise what the rows point to; of a one-to-one relation
+    the pair itself is returned, or None.
+    """
+    lists, cut = (related_lists if field.many_to_many else reverse_lists)(request, field, keys)
+    if field.one_to_one:
+        return [lists[key][0] if lists.get(key) else None for key in keys], False
+    return [lists.get(key, []) for key in keys], cut
+
+
+def related_lists(request: MCPRequest, field: Any, pks: Sequence[Any]) -> tuple[dict[Any, list[Any]], bool]:
+    """Return ``[key, label]`` pairs of a many-to-many relation by the pk of the row, and whether a list was cut.
+
+    A list holds at most ``MAX_RELATED`` pairs; one that was cut ends with "…".
+    """
+    related = related_exposure(request, field)
+    if related is None or not pks:
+        return {}, False
+    return _listed(request, related, _links(request, related, field, pks))
+
+
+def reverse_lists(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple[dict[Any, list[Any]], bool]:
+    """Return ``[key, label]`` pairs of the rows that point here, by what they point to, and whether a list was cut.
+
+    ``field`` is the relation as this model has it: of a foreign key, of a one-to-one field, or a generic relation.
+    """
+    related = related_exposure(request, field)
+    if related is None or not keys:
+        return {}, False
+    if not is_generic_relation(field):
+        return _listed(request, related, _pointing(request, related, field.field.attname, keys, {}))
+    remote: Any = related.opts.get_field(field.object_id_field_name)
+    holder: Any = related.opts.get_field(field.content_type_field_name)
+    types = holder.related_model.objects
+    own = types.get_for_model(field.model, for_concrete_model=field.for_concrete_model)
+    spelt = {remote.to_python(key): key for key in keys}
+    pairs = _pointing(request, related, remote.attname, list(spelt), {holder.attname: own.pk})
+    return _listed(request, related, [(spelt[source], target) for source, target in pairs])
+
+
+def generic_paths(field: Any) -> tuple[str, str]:
+    """Return the columns of a generic foreign key: that of the type, and that of the key."""
+    return field.model._meta.get_field(field.ct_field).attname, field.fk_field
+
+
+def generic_values(request: MCPRequest, field: Any, types: Sequence[Any], keys: Sequence[Any]) -> list[Any]:
+    """Return what generic foreign keys point to, each as ``[key, label, model]``.
+
+    None stands for what the caller may not see: a model that is not exposed, or a row that is not among its rows.
+    """
+    holder: Any = field.model._meta.get_field(field.ct_field)
+    found: list[Any] = [None] * len(types)
+    for type_id in dict.fromkeys(kind for kind in types if kind is not None and kind is not LOST):
+        related = related_to(request, holder.related_model.objects.get_for_id(type_id).model_class())
+        if related is None or related.opts.is_composite_pk:
+            continue
+        wanted = {at: _key_of(related, keys[at]) for at, kind in enumerate(types) if kind == type_id}
+        labels = _labels(request, related, related.opts.pk.attname, {key for key in wanted.values() if key is not None})
+        renderer = field_renderer(related.opts.pk, None, "")
+        for at, key in wanted.items():
+            if key in labels:
+                found[at] = [renderer(key), labels[key], related.label]
+    return found
+
+
+def _key_of(related: Exposure, key: Any) -> Any:
+    """Return the primary key that the text of a generic foreign key stands for, None where it is none."""
+    try:
+        return parse_pk(related, key)
+    except NotFound:
+        return None
+
+
+def _listed(
+    request: MCPRequest, related: Exposure, links: Sequence[tuple[Any, Any]]
+) -> tuple[dict[Any, list[Any]], bool]:
+    """Return the pairs of what is linked, by what it is linked to, and whether a list was cut."""
+    pk = related.opts.pk
+    labels = _labels(request, related, pk.attname, {target for _, target in links}) if links else {}
+    renderer = pk_text if related.opts.is_composite_pk else field_renderer(pk, None, "")
+    found: dict[Any, list[Any]] = {}
+    for source, target in links:
+        listed = found.setdefault(source, [])
+        if target in labels and len(listed) <= MAX_RELATED:
+            listed.append([renderer(target), labels[target]])
+    cut = [listed for listed in found.values() if len(listed) > MAX_RELATED]
+    for listed in cut:
+        listed[MAX_RELATED:] = ["…"]
+    return found, bool(cut)
+
+
+def _links(request: MCPRequest, related: Exposure, field: Any, pks: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Return the pairs of keys that the relation's table holds for the rows, as many as can be shown of each."""
+    forward = isinstance(field, Field)
+    through = field.remote_field.through if forward else field.through
+    names = (
+        (field if forward else field.field).m2m_field_name(),
+        (field if forward else field.field).m2m_reverse_field_name(),
+    )
+    source, target = (through._meta.get_field(name).attname for name in (names if forward else reversed(names)))
+    links = through._default_manager.filter(**{f"{source}__in": pks}).order_by()
+    if not has_every_row(related):
+        visible = _visible(request, related)
+        # Rows of another database are sorted out with their labels.
+        if visible.db == links.db:
+            links = links.filter(**{f"{target}__in": visible.values("pk")})
+    return _ranked(links, source, [target])
+
+
+def _pointing(
+    request: MCPRequest, related: Exposure, source: str, keys: Sequence[Any], also: Mapping[str, Any]
+) -> list[tuple[Any, Any]]:
+    """Return pairs of what the column ``source`` of the related model holds and the key of the row, for these keys."""
+    rows = related.model._base_manager.filter(**{f"{source}__in": keys}, **also).order_by()
+    if not has_every_row(related):
+        visible = _visible(request, related)
+        rows = rows.using(visible.db).filter(pk__in=visible.values("pk"))
+    return _ranked(rows, source, [part.attname for part in related.opts.pk_fields])
+
+
+def _ranked(rows: QuerySet[Any], source: str, target: Sequence[str]) -> list[tuple[Any, Any]]:
+    """Return pairs of ``source`` and ``target``, of each source as many as can be shown and one more."""
+    # The key may be the column itself, as that of a one-to-one relation is.
+    names = list(dict.fromkeys([source, *target]))
+    rank = Window(RowNumber(), partition_by=[F(source)], order_by=[F(name).asc() for name in target])
+    found = rows.annotate(mcp_rank=rank).filter(mcp_rank__lte=MAX_RELATED + 1).order_by(*names)
+    places = [names.index(name) for name in target]
+    read = ((row[0], tuple(row[place] for place in places)) for row in found.values_list(*names))
+    return list(dict.fromkeys((first, key if len(key) > 1 else key[0]) for first, key in read))

@@ -1,0 +1,222 @@
+"""Rows that hold a value which cannot be read: the value is lost, and the rest of the page is not.
+
+SQLite keeps what a column cannot hold (``0000-00-00`` as a date, bytes that are no UTF-8 as a text), PostgreSQL what
+Python cannot (``infinity`` as a time), and a field of the project's own may fail as it likes. Where a driver or a
+converter fails, the whole result is gone; so what failed is read again in halves, until the one value that fails stands
+alone. That costs queries only where such a value is.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from django.core.exceptions import ObjectDoesNotExist, ValidationError
+from django.db import DatabaseError, DataError, connections, router
+from django.db.models import Model, QuerySet
+
+from ..context.request import Exposure, MCPRequest
+from ..exceptions import Unreadable
+
+__all__ = [
+    "LOST",
+    "VALUE_ERRORS",
+    "all_readable",
+    "is_no_value",
+    "is_out_of_range",
+    "is_unreadable",
+    "keep_stored",
+    "lost_row",
+    "salvaged",
+    "salvaged_by_key",
+    "salvaged_columns",
+    "salvaged_keys",
+    "salvaged_rows",
+    "salvaged_tuples",
+]
+
+
+class Lost:
+    """What stands for a value that cannot be read. Nothing can be made of it: no text, no number, no verdict."""
+
+    def __str__(self) -> str:
+        raise ValueError("the value cannot be read")
+
+    def __bool__(self) -> bool:
+        raise ValueError("the value cannot be read")
+
+
+LOST: Final = Lost()
+# RecursionError is JSON's, which may be nested deeper than Python reads where it stands.
+VALUE_ERRORS: Final = (
+    *(ValueError, TypeError, ArithmeticError, LookupError, AttributeError, ValidationError),
+    RecursionError,
+)
+# Levels of JSON from which on Python may fail to write it.
+DEEP: Final = 200
+
+
+def is_unreadable(error: Exception) -> bool:
+    """Return whether the error may come from a value that was read, not from the database or from the query."""
+    if isinstance(error, DatabaseError):
+        # SQLite's driver has no class of its own for this one.
+        return isinstance(error, DataError) or "Could not decode to UTF-8" in str(error)
+    return isinstance(error, VALUE_ERRORS)
+
+
+def is_out_of_range(error: Exception) -> bool:
+    """Return whether the database computed a number that is too large for it."""
+    if not isinstance(error, DatabaseError):
+        return False
+    # The code of SQL's standard; SQLite has a message only.
+    return getattr(error.__cause__, "sqlstate", None) == "22003" or str(error) == "integer overflow"
+
+
+@contextmanager
+def all_readable() -> Iterator[None]:
+    """Refuse what needs whole rows where one of them cannot be read.
+
+    Raises:
+        Unreadable: a value that was read made the error.
+    """
+    try:
+        yield
+    except Exception as error:
+        if is_unreadable(error):
+            raise Unreadable from error
+        raise
+
+
+def salvaged(read: Callable[[int, int], list[Any]], start: int, stop: int) -> list[Any]:
+    """Return what ``read`` gives from ``start`` to ``stop``, with :data:`LOST` for each one that cannot be read."""
+    try:
+        return read(start, stop)
+    except Exception as error:
+        if not is_unreadable(error):
+            raise
+    if stop - start == 1:
+        return [LOST]
+    middle = (start + stop) // 2
+    first = salvaged(read, start, middle)
+    # A page that ends in its first half has no second one.
+    return first + salvaged(read, middle, stop) if len(first) == middle - start else first
+
+
+def salvaged_keys(segments: Iterable[QuerySet[Any]], limit: int) -> list[Any]:
+    """Return the primary keys of the first rows, but those of rows whose key itself cannot be read."""
+    found: list[Any] = []
+    for rows in segments:
+        found += salvaged(_slices(rows.values_list("pk")), 0, limit - len(found))
+        if found and all(key is LOST for key in found):
+            # It is not the values: what the query itself raises is told.
+            list(rows.values_list("pk")[:1])
+        if len(found) >= limit:
+            break
+    return [key[0] for key in found if key is not LOST]
+
+
+def _slices(rows: QuerySet[Any]) -> Callable[[int, int], list[Any]]:
+    return lambda start, stop: list(rows[start:stop])
+
+
+def salvaged_columns(rows: QuerySet[Any], keys: Sequence[Any], paths: Sequence[str]) -> list[Sequence[Any]]:
+    """Return the columns of the rows with these primary keys, in their order; ``rows`` are all rows that may be read.
+
+    A row that has gone in the meantime has lost all of its values.
+    """
+    return [_column(rows.order_by(), keys, path) for path in paths] if keys else []
+
+
+def _column(rows: QuerySet[Any], keys: Sequence[Any], path: str) -> list[Any]:
+    def read(start: int, stop: int) -> list[Any]:
+        wanted = keys[start:stop]
+        found = dict(rows.filter(pk__in=wanted).values_list("pk", path))
+        return [found.get(key, LOST) for key in wanted]
+
+    return salvaged(read, 0, len(keys))
+
+
+def salvaged_tuples(rows: QuerySet[Any], names: Sequence[str], limit: int) -> list[tuple[Any, ...]]:
+    """Return the first rows of a query of values, with None for what cannot be read of them."""
+    columns = [salvaged(_slices(rows.values_list(name, flat=True)), 0, limit) for name in names]
+    return [tuple(None if value is LOST else value for value in row) for row in zip(*columns, strict=True)]
+
+
+def salvaged_by_key(rows: QuerySet[Any], path: str, keys: Sequence[Any]) -> list[Any]:
+    """Return for each key the row whose column ``path`` has it, None where there is none, or :data:`LOST`."""
+
+    def read(start: int, stop: int) -> list[Any]:
+        found = {getattr(row, path): row for row in rows.filter(**{f"{path}__in": keys[start:stop]})}
+        return [found.get(key) for key in keys[start:stop]]
+
+    return salvaged(read, 0, len(keys))
+
+
+def salvaged_rows(segments: Iterable[QuerySet[Any]], rows: QuerySet[Any], limit: int) -> list[Model]:
+    """Return the first rows as instances; ``rows`` are all rows that may be read.
+
+    One with a value that cannot be read is made of its columns alone, without what the queryset adds to it.
+    """
+    found: list[Model] = []
+    for segment in segments:
+        for position, row in enumerate(salvaged(_slices(segment), 0, limit - len(found))):
+            if row is LOST:
+                found += [lost_row(rows, key) for key in salvaged_keys([segment[position : position + 1]], 1)]
+            else:
+                found.append(row)
+        if len(found) >= limit:
+            break
+    return found
+
+
+def lost_row(rows: QuerySet[Any], key: Any) -> Model:
+    """Return the row with this primary key, with :data:`LOST` for what cannot be read of it."""
+    names = [field.attname for field in rows.model._meta.concrete_fields]
+    columns = salvaged_columns(rows, [key], names)
+    row: Model = rows.model.from_db(rows.db, names, [values[0] for values in columns])
+    return row
+
+
+def keep_stored(row: Model, written: Collection[str]) -> None:
+    """Let the row, when it is saved, leave alone what it could not write back: Django saves no column that is deferred.
+
+    That is what was lost, and what the column cannot hold. ``written`` are the names of fields with a new value.
+    """
+    connection = connections[row._state.db or router.db_for_write(type(row))]
+    for field in row._meta.concrete_fields:
+        loaded = field.attname in row.__dict__ and not field.primary_key and not field.generated
+        if loaded and field.name not in written and not _is_writable(field, row.__dict__[field.attname], connection):
+            del row.__dict__[field.attname]
+
+
+def _is_writable(field: Any, value: Any, connection: Any) -> bool:
+    if value is LOST or _is_deeper(value, DEEP):
+        return False
+    try:
+        field.get_db_prep_save(value, connection)
+    except VALUE_ERRORS:
+        return False
+    return True
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Return whether JSON is nested in more than so many levels."""
+    inner = [value]
+    for _ in range(levels if isinstance(value, (dict, list)) else 0):
+        inner = [part for item in inner for part in _parts(item)]
+    return isinstance(value, (dict, list)) and bool(inner)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return (part for part in parts if isinstance(part, (dict, list)))
+
+
+def is_no_value(request: MCPRequest, exposure: Exposure, name: str, row: Any, error: Exception) -> bool:
+    """Return whether a computed column that fails so has no value, and is no failure.
+
+    So it is where a row that it follows is not there, and, as on the admin's page, where a read-only field finds no
+    attribute or cannot make its value.
+    """
+    if isinstance(error, ObjectDoesNotExist):
+        return True
+    return exposure.is_display_error(request, name, row, error)

@@ -1,0 +1,188 @@
+"""What the server asks the client for: elicitation, sampling, roots; wire forms by revision, and the answers.
+
+``method`` and ``params`` are those of the newest revision, whatever the client's is (2026-07-28, client/elicitation,
+client/sampling, client/roots). On 2026-07-28 the wire forms are values of ``inputRequests`` (basic/patterns/mrtr);
+before, they are requests of the server's own.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from .elicitation import requested_schema, restore
+from .versions import LATEST_LEGACY, is_at_least
+
+__all__ = [
+    "ELICITATION",
+    "ROOTS",
+    "SAMPLING",
+    "method_known",
+    "read_result",
+    "required_capability",
+    "shape",
+    "supports",
+]
+
+ELICITATION: Final = "elicitation/create"
+SAMPLING: Final = "sampling/createMessage"
+ROOTS: Final = "roots/list"
+SINCE: Final[Mapping[str, str]] = {ROOTS: "2024-11-05", SAMPLING: "2024-11-05", ELICITATION: "2025-06-18"}
+# ``mode`` and URLs in elicitation; tools, and several blocks in one message, in sampling.
+MODES_SINCE: Final = "2025-11-25"
+TOOLS_SINCE: Final = "2025-11-25"
+# The one revision in which a URL has an identifier beside it.
+URL_ID_IN: Final = "2025-11-25"
+BLOCKS_SINCE: Final[Mapping[str, str]] = {
+    "text": "2024-11-05",
+    "image": "2024-11-05",
+    "audio": "2025-03-26",
+    "tool_use": TOOLS_SINCE,
+    "tool_result": TOOLS_SINCE,
+}
+
+
+def _is_url(method: str, params: Mapping[str, Any]) -> bool:
+    return method == ELICITATION and params.get("mode") == "url"
+
+
+def _has_tools(method: str, params: Mapping[str, Any]) -> bool:
+    return method == SAMPLING and bool(params.get("tools") or params.get("toolChoice"))
+
+
+def method_known(method: str, version: str, params: Mapping[str, Any] | None = None) -> bool:
+    """Return whether the revision can ask this at all: it has the method and, where ``params`` say so, URLs."""
+    since = MODES_SINCE if _is_url(method, params or {}) else SINCE.get(method)
+    return since is not None and is_at_least(version, since)
+
+
+def supports(capabilities: Mapping[str, Any], method: str, params: Mapping[str, Any]) -> bool:
+    """Return whether a client that declares ``capabilities`` answers this (client/elicitation, Capabilities).
+
+    ``elicitation: {}`` means forms and no URLs, as ``{"form": {}}`` does; tools in sampling need ``sampling.tools``.
+    """
+    if method == ELICITATION and not _is_url(method, params):
+        modes = capabilities.get("elicitation")
+        return isinstance(modes, Mapping) and (isinstance(modes.get("form"), Mapping) or modes.get("url") is None)
+    return _covers(capabilities, required_capability(method, params))
+
+
+def _covers(declared: Any, needed: Mapping[str, Any]) -> bool:
+    return isinstance(declared, Mapping) and all(_covers(declared.get(name), inner) for name, inner in needed.items())
+
+
+def required_capability(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the capabilities that a client has to declare for this, as ``data.requiredCapabilities`` lists them.
+
+    Raises:
+        ValueError: no client can be asked this.
+    """
+    match method:
+        case "elicitation/create":
+            return {"elicitation": {"url" if _is_url(method, params) else "form": {}}}
+        case "sampling/createMessage":
+            return {"sampling": {"tools": {}} if _has_tools(method, params) else {}}
+        case "roots/list":
+            return {"roots": {}}
+    raise ValueError(f"{method!r} is nothing that a client is asked")
+
+
+def shape(method: str, params: Mapping[str, Any], version: str, *, as_text: bool = False) -> dict[str, Any]:
+    """Return ``params`` for the revision: what it does not know is left out or turned into what it does.
+
+    With ``as_text`` a form asks for numbers as texts.
+
+    Raises:
+        ValueError: the revision cannot ask this (see :func:`method_known`), or a field is none that a form can have.
+    """
+    if not method_known(method, version, params):
+        raise ValueError(f"{version} cannot ask {method} like this")
+    match method:
+        case "elicitation/create":
+            return _shape_url(params, version) if _is_url(method, params) else _shape_form(params, version, as_text)
+        case "sampling/createMessage":
+            return _shape_sampling(params, version)
+    return dict(params)
+
+
+def _shape_form(params: Mapping[str, Any], version: str, as_text: bool) -> dict[str, Any]:
+    schema = requested_schema(params["requestedSchema"], version, as_text=as_text)
+    mode = {"mode": "form"} if is_at_least(version, MODES_SINCE) else {}
+    return {**mode, "message": params["message"], "requestedSchema": schema}
+
+
+def _shape_url(params: Mapping[str, Any], version: str) -> dict[str, Any]:
+    wire = {"mode": "url", "message": params["message"], "url": params["url"]}
+    if version == URL_ID_IN:
+        text = f"{params['url']}\n{params['message']}"
+        wire["elicitationId"] = params.get("elicitationId") or hashlib.sha256(text.encode()).hexdigest()[:32]
+    return wire
+
+
+def _shape_sampling(params: Mapping[str, Any], version: str) -> dict[str, Any]:
+    if is_at_least(version, TOOLS_SINCE):
+        return dict(params)
+    wire = {name: value for name, value in params.items() if name not in ("tools", "toolChoice")}
+    wire["messages"] = [
+        {"role": message["role"], "content": _block(block, version)}
+        for message in params["messages"]
+        for block in (message["content"] if isinstance(message["content"], list) else [message["content"]])
+    ]
+    return wire
+
+
+def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
+    if is_at_least(version, BLOCKS_SINCE[block["type"]]):
+        return block
+    text = f"[audio, {block['mimeType']}]" if block["type"] == "audio" else json.dumps(block, ensure_ascii=False)
+    return {"type": "text", "text": text}
+
+
+# Answers
+
+
+def read_result(method: str, version: str, result: Any, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the client's answer without optional members that are null.
+
+    ``params`` are those of the question before :func:`shape`: with them, an answer to a form that was changed for an
+    older revision comes back in the form that was meant. Whether the values fit the form is not checked here.
+
+    Raises:
+        ValueError: the result is not one of the method in this revision; the text says in a few words why.
+    """
+    if not isinstance(result, Mapping) or not method_known(method, version):
+        raise ValueError("the answer is not a result of the method")
+    from . import wire
+
+    try:
+        # The modern revision has the same results, though no requests of the server's own.
+        wire.validate_client_result(method, LATEST_LEGACY, result)
+    except wire.ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"]))[:100]
+        raise ValueError(f"the answer is not a result of the method: {where}: {first['msg']}") from None
+    found = {name: value for name, value in result.items() if value is not None}
+    if method == ELICITATION:
+        return _read_elicitation(found, version, params)
+    if method == SAMPLING:
+        _check_blocks(found["content"], version)
+    return found
+
+
+def _read_elicitation(found: dict[str, Any], version: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
+    if found["action"] != "accept":
+        return {"action": found["action"]}
+    content = {name: value for name, value in found.get("content", {}).items() if value is not None}
+    if not is_at_least(version, MODES_SINCE) and any(isinstance(value, list) for value in content.values()):
+        raise ValueError("the answer is not a result of the method: content: lists are not known to the revision")
+    if params is not None and "requestedSchema" in params:
+        content = restore(content, params["requestedSchema"], version)
+    return {"action": "accept", "content": content}
+
+
+def _check_blocks(content: Any, version: str) -> None:
+    if isinstance(content, list) and not is_at_least(version, TOOLS_SINCE):
+        raise ValueError("the answer is not a result of the method: content: lists are not known to the revision")
+    for block in content if isinstance(content, list) else [content]:
+        if not is_at_least(version, BLOCKS_SINCE[block["type"]]):
+            raise ValueError(f"the answer is not a result of the method: content: {block['type']} is not known")

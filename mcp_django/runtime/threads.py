@@ -1,0 +1,330 @@
+"""The one sync/async boundary: worker threads, whose places users share by turns.
+
+:func:`in_thread` is how coroutines get into a thread. Work names its lane. The lanes of one pool share its threads, and
+each has a bound, so that what is short never waits behind what is not:
+
+- "door": no bound. What finds out who calls and what for, and gives a :class:`Handover` for the rest;
+- "reads": short work of the server's own, such as lists; it leaves the door one thread;
+- "queries": calls that read rows, at most ``THREADS`` at once;
+- "slow": the project's own tools and actions, and writes, in a pool of ``SLOW_THREADS``;
+- "streams": what stores the messages of calls, in a pool of its own.
+
+One owner has at most half of the places of "queries" and "slow", and one of "reads". What finds no place waits for it,
+for ``QUEUE_TIMEOUT`` seconds at most; the owners who wait take turns.
+"""
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Generic, Literal, TypeVar
+
+from asgiref.sync import _restore_context, sync_to_async
+from django.core.signals import request_finished, request_started
+from django.db import connections
+
+from ..conf import settings
+
+__all__ = ["BUSY", "Busy", "Handover", "LaneName", "in_thread", "renew_connections", "run_through", "take_over"]
+
+T = TypeVar("T")
+LaneName = Literal["door", "reads", "queries", "slow", "streams"]
+# Threads beside THREADS: one for the door, two for "reads".
+EXTRA_THREADS: Final = 3
+# Threads that store messages.
+STREAM_THREADS: Final = 2
+
+# What the client is told.
+BUSY: Final = "The server is busy. Nothing was done. Repeat the call in some seconds."
+
+
+class Busy(Exception):
+    """The work found no place within ``QUEUE_TIMEOUT``; it was not begun."""
+
+
+@dataclass(slots=True)
+class Handover(Generic[T]):
+    """What work gives to have its rest done in another lane of the pool, in the place of its owner."""
+
+    lane: LaneName
+    owner: str
+    work: "Callable[[], T | Handover[T]]"
+
+
+class Lane:
+    """How many of its kind run at once, of one owner and in all, and who waits; guarded by its pool's lock."""
+
+    def __init__(self, places: int, share: int) -> None:
+        self.free, self.share = places, share
+        # The places that each owner has.
+        self.owners: dict[str, int] = {}
+        # By owner, the owner whose turn it is first.
+        self.waiting: OrderedDict[str, deque[Job]] = OrderedDict()
+
+    def take(self, owner: str) -> bool:
+        """Take a place, if there is one; work without an owner is bounded by the lane alone."""
+        held = self.owners.get(owner, 0)
+        if not self.free or (held >= self.share and owner):
+            return False
+        self.free -= 1
+        self.owners[owner] = held + 1
+        return True
+
+    def give_back(self, owner: str) -> None:
+        """Give a place back."""
+        self.free += 1
+        held = self.owners[owner] - 1
+        if held:
+            self.owners[owner] = held
+        else:
+            del self.owners[owner]
+
+    def wait(self, job: "Job") -> None:
+        """Have the job wait for its owner's turn."""
+        self.waiting.setdefault(job.owner, deque()).append(job)
+
+    def leave(self, job: "Job") -> bool:
+        """Have the job wait no longer; return whether it did."""
+        jobs = self.waiting.get(job.owner)
+        if jobs is None or job not in jobs:
+            return False
+        jobs.remove(job)
+        if not jobs:
+            del self.waiting[job.owner]
+        return True
+
+    def next(self) -> "Job | None":
+        """Return the job whose turn it is, with its place, or None where nobody who waits can have one."""
+        for owner, jobs in self.waiting.items():
+            if self.take(owner):
+                job = jobs.popleft()
+                del self.waiting[owner]
+                if jobs:
+                    self.waiting[owner] = jobs
+                return job
+        return None
+
+
+class Job:
+    """A piece of work and the future of its result, which belongs to an event loop."""
+
+    __slots__ = ("context", "future", "lane", "loop", "owner", "work")
+
+    def __init__(self, lane: LaneName, owner: str, work: Callable[[], Any]) -> None:
+        self.lane, self.owner, self.work = lane, owner, work
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.context = contextvars.copy_context()
+
+    def in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Have the loop of the future call a function."""
+        # The loop may be closed by now; then nobody waits.
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(function, *arguments)
+
+
+def _settle(future: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:
+    if not future.done():
+        settle(outcome)
+
+
+def take_over(context: contextvars.Context) -> None:
+    """Let the work that this thread does in the context have all of it, though another thread has made it.
+
+    asgiref's ``Local``, where Django keeps language, time zone, script prefix and URLconf, hides what another thread
+    has set, unless asgiref moves the work itself. This is how it does; ``sync_to_async`` takes twice as long.
+    """
+    _restore_context(context)
+
+
+# What a thread has of a job whose rest waits: nothing, for another thread may be at it already.
+WAITING: Final = object()
+
+
+class Pool:
+    """Threads, and the lanes that share them; together the lanes leave ``spare`` threads to the door."""
+
+    def __init__(self, name: str, lanes: dict[LaneName, Lane], threads: int, spare: int = 0) -> None:
+        self.lanes, self.free = lanes, threads - spare
+        self.lock = threading.Lock()
+        self.executor = ThreadPoolExecutor(threads, thread_name_prefix=f"mcp-{name}")
+
+    def submit(self, job: Job) -> None:
+        """Run the job as soon as it has a place."""
+        if job.lane == "door" or self.take(job):
+            # Settling the loop's own future in one step costs half of what run_in_executor's chain of two does.
+            self.executor.submit(self.run, job)
+        else:
+            self.bound_wait(job)
+
+    # Places
+
+    def take(self, job: Job) -> bool:
+        """Take a place for the job, or have it wait; return whether it has one."""
+        with self.lock:
+            lane = self.lanes[job.lane]
+            if self.free and lane.take(job.owner):
+                self.free -= 1
+                return True
+            lane.wait(job)
+            return False
+
+    def give_back(self, job: Job) -> Job | None:
+        """Give the place of a job back, and return another that has a place by that."""
+        with self.lock:
+            self.free += 1
+            self.lanes[job.lane].give_back(job.owner)
+            for lane in self.lanes.values():
+                if lane.waiting and (found := lane.next()) is not None:
+                    self.free -= 1
+                    return found
+        return None
+
+    def stop_waiting(self, job: Job) -> bool:
+        """Have the job wait for a place no longer; return whether it did."""
+        with self.lock:
+            return job.lane != "door" and self.lanes[job.lane].leave(job)
+
+    def bound_wait(self, job: Job) -> None:
+        """Bound the time that a job waits, which ends as well when nobody waits for its future any more."""
+        timer = job.loop.call_later(settings.QUEUE_TIMEOUT, self.expire, job)
+
+        def forget(_: asyncio.Future[Any]) -> None:
+            timer.cancel()
+            self.stop_waiting(job)
+
+        job.future.add_done_callback(forget)
+
+    def expire(self, job: Job) -> None:
+        """End a wait that took too long."""
+        if self.stop_waiting(job) and not job.future.done():
+            job.future.set_exception(Busy(BUSY))
+
+    # In a thread
+
+    def run(self, job: Job | None) -> None:
+        """Run a job, then those that get a place by its end."""
+        # What comes by the door finds out there whether the connection has died since.
+        is_idle = job is not None and job.lane != "door"
+        while job is not None:
+            # What was given up before it began is not done: its client was told so.
+            owns = job.future.done() or self.carry_out(job, is_idle or job.lane == "slow")
+            job = self.give_back(job) if owns and job.lane != "door" else None
+            is_idle = False
+
+    def carry_out(self, job: Job, check: bool) -> bool:
+        """Run a job and settle its future; return whether it is still this thread's."""
+        try:
+            settle, outcome = job.future.set_result, job.context.run(self.bracketed, job, check)
+        except BaseException as error:
+            settle, outcome = job.future.set_exception, error
+        if outcome is WAITING:
+            return False
+        job.in_loop(_settle, job.future, settle, outcome)
+        return True
+
+    def bracketed(self, job: Job, check: bool) -> Any:
+        """Return the outcome of a job, between the signals that Django sends around each request of its own.
+
+        With ``check`` a connection that was kept is tried before it is used.
+        """
+        take_over(job.context)
+        request_started.send(sender=in_thread)
+        try:
+            if check:
+                for connection in connections.all(initialized_only=True):
+                    # As CONN_HEALTH_CHECKS has it: now that no work has begun a new one does as well.
+                    connection.health_check_enabled = True  # type: ignore[attr-defined]
+            outcome = job.work()
+            if isinstance(outcome, Handover) and job.lane == "door":
+                job.lane, job.owner, job.work = outcome.lane, outcome.owner, outcome.work
+                # Another thread may go on with it at once: a context is one thread's at a time.
+                job.context = contextvars.copy_context()
+                if not self.take(job):
+                    job.in_loop(self.bound_wait, job)
+                    return WAITING
+                outcome = job.work()
+            return outcome
+        finally:
+            request_finished.send(sender=in_thread)
+
+
+def renew_connections() -> bool:
+    """Close the connections of this thread that have died, and return whether there were any."""
+    kept = [found for found in connections.all(initialized_only=True) if found.connection is not None]
+    dead = [found for found in kept if not (found.in_atomic_block or found.is_usable())]
+    for connection in dead:
+        connection.close()
+    return bool(dead)
+
+
+def run_through(work: Callable[[], Any]) -> Any:
+    """Do work with its rest in the calling thread, as where there are no lanes."""
+    outcome = work()
+    while isinstance(outcome, Handover):
+        outcome = outcome.work()
+    return outcome
+
+
+@cache
+def _pool(name: Literal["reads", "slow", "streams"]) -> Pool:
+    if name == "streams":
+        return Pool(name, {name: Lane(STREAM_THREADS, STREAM_THREADS)}, STREAM_THREADS)
+    if name == "slow":
+        threads = settings.SLOW_THREADS
+        return Pool(name, {"slow": Lane(threads, half(threads))}, threads)
+    threads = settings.THREADS + EXTRA_THREADS
+    lanes: dict[LaneName, Lane] = {
+        "reads": Lane(threads, share=1),
+        "queries": Lane(settings.THREADS, half(settings.THREADS)),
+    }
+    return Pool(name, lanes, threads, spare=1)
+
+
+def half(threads: int) -> int:
+    """Return the places of one owner."""
+    return max(1, threads // 2)
+
+
+def _as_future(work: Awaitable[T]) -> asyncio.Future[T]:
+    """Return the future of what a task of its own awaits: unlike the task it can be settled from without."""
+    task, found = asyncio.ensure_future(work), asyncio.get_running_loop().create_future()
+
+    def take_over(done: asyncio.Future[T]) -> None:
+        if found.done():
+            # Whoever waited was answered; what failed afterwards is nobody's.
+            done.cancelled() or done.exception()
+        elif done.cancelled():
+            found.cancel()
+        elif (error := done.exception()) is not None:
+            found.set_exception(error)
+        else:
+            found.set_result(done.result())
+
+    task.add_done_callback(take_over)
+    return found
+
+
+def in_thread(
+    lane: LaneName, work: Callable[[], T], *, owner: str = "", thread_sensitive: bool = False
+) -> asyncio.Future[T]:
+    """Run ``work`` in a thread of the lane, with the context variables of the caller; return the future of its result.
+
+    They hold what middleware and the server activated: language, time zone, script prefix, URLconf. What the work
+    leaves there ends with it.
+
+    The threads keep their database connections as ``CONN_MAX_AGE`` says: the request signals, which Django sends
+    around each request of its own, are sent around each piece of work. ``thread_sensitive`` work runs in the thread
+    of Django's middleware instead, which may have left something there. The future raises :class:`Busy` when the work
+    found no place.
+    """
+    if thread_sensitive:
+        return _as_future(sync_to_async(run_through, thread_sensitive=True)(work))
+    job = Job(lane, owner, work)
+    _pool(lane if lane in ("slow", "streams") else "reads").submit(job)
+    return job.future

@@ -1,0 +1,262 @@
+"""Type annotations to types: what a function's parameter may be annotated with, and what that admits."""
+
+import dataclasses
+import enum
+import types
+import typing
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence, Set
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import models
+
+from .containers import MISSING, AnyOf, Array, Dictionary, Nullable, Object, Parameter, Row, Tuple
+from .docstrings import parse_docstring
+from .jsonable import to_jsonable
+from .types import LIMITS, PARSED, Anything, Boolean, Choice, DecimalNumber, Integer, Number, String, Type
+
+__all__ = ["Header", "Hints", "Param", "compile_annotation", "parameter", "resolve_hint", "unwrap"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    minimum: Any = None
+    maximum: Any = None
+    min_length: int | None = None
+    max_length: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Param(_Limits):
+    """What a model should know of a parameter: ``year: Annotated[int, Param("Calendar year", minimum=2000)]``.
+
+    The limits hold in the schema, in words and in validation: ``minimum`` and ``maximum`` for numbers, lengths in
+    characters for strings, numbers of items for arrays. A bare string in ``Annotated`` is a description too.
+    """
+
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Clients repeat the parameter in the header ``Mcp-Param-{name}`` (2026-07-28, Custom Headers).
+
+    For strings, integers and booleans that are never null.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """An annotation without its ``Annotated`` and aliases, and what those said."""
+
+    annotation: Any
+    description: str = ""
+    limits: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    header: str | None = None
+
+
+def unwrap(annotation: Any) -> Hints:
+    """Take an annotation out of ``Annotated``, type aliases and ``NewType``; the outermost word counts."""
+    description, header = "", None
+    limits: dict[str, Any] = {}
+    while True:
+        origin = get_origin(annotation)
+        if origin is Annotated:
+            annotation, *extras = get_args(annotation)
+            # Nested ones are flattened by Python, the outermost last.
+            for extra in reversed(extras):
+                if isinstance(extra, Param):
+                    given = {name: getattr(extra, name) for name in LIMITS if getattr(extra, name) is not None}
+                    limits = {**given, **limits}
+                    description = description or extra.description
+                elif isinstance(extra, Header):
+                    header = header or extra.name
+                elif isinstance(extra, str):
+                    description = description or extra
+        elif origin in QUALIFIERS:
+            (annotation,) = get_args(annotation)
+        elif hasattr(annotation, "__supertype__"):
+            annotation = annotation.__supertype__
+        elif type(annotation).__name__ == "TypeAliasType":
+            annotation = annotation.__value__
+        else:
+            return Hints(annotation, description, limits, header)
+
+
+QUALIFIERS: Final = (typing.Required, typing.NotRequired, typing.Final, getattr(typing, "ReadOnly", typing.Final))
+
+_SCALARS: Final[Mapping[Any, Type]] = {
+    Any: Anything(),
+    object: Anything(),
+    str: String(),
+    int: Integer(),
+    float: Number(),
+    bool: Boolean(),
+    Decimal: DecimalNumber(),
+    **PARSED,
+}
+_ARRAYS: Final[Mapping[Any, Callable[[list[Any]], Any]]] = {
+    list: list,
+    Sequence: list,
+    Iterable: list,
+    Collection: list,
+    set: set,
+    Set: set,
+    frozenset: frozenset,
+    tuple: tuple,
+}
+_MAPPINGS: Final = (dict, Mapping, MutableMapping)
+
+
+def compile_annotation(annotation: Any, stack: tuple[type, ...] = ()) -> Type:
+    """Return the type that an annotation stands for; ``stack`` holds the classes that it is nested in.
+
+    Raises:
+        ImproperlyConfigured: no JSON value could be turned into it.
+    """
+    hints = unwrap(annotation)
+    return _compile(hints.annotation, stack).limited(hints.limits)
+
+
+def _compile(annotation: Any, stack: tuple[type, ...]) -> Type:
+    origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return _compile_union(arguments, stack)
+    if origin is Literal:
+        return _compile_choices([(value, value) for value in arguments if value is not None], None in arguments)
+    if origin is tuple and arguments and arguments[-1] is not Ellipsis:
+        return Tuple(tuple(compile_annotation(item, stack) for item in arguments))
+    if _hashable(origin) and origin in _ARRAYS:
+        item = compile_annotation(arguments[0], stack) if arguments else Anything()
+        return Array(item, _ARRAYS[origin])
+    if origin in _MAPPINGS:
+        if arguments and unwrap(arguments[0]).annotation not in (str, Any):
+            raise ImproperlyConfigured("the keys of a JSON object are strings")
+        return Dictionary(compile_annotation(arguments[1], stack) if arguments else Anything())
+    if _hashable(annotation) and annotation in _SCALARS:
+        return _SCALARS[annotation]
+    if isinstance(annotation, type):
+        return _compile_class(annotation, stack)
+    raise ImproperlyConfigured(f"{annotation!r} has no JSON form")
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _compile_union(members: tuple[Any, ...], stack: tuple[type, ...]) -> Type:
+    kinds = [compile_annotation(member, stack) for member in members if member is not type(None)]
+    if not kinds:
+        raise ImproperlyConfigured("a parameter that is always null says nothing")
+    found = kinds[0] if len(kinds) == 1 else AnyOf(tuple(kinds))
+    return Nullable(found) if type(None) in members else found
+
+
+def _compile_choices(options: list[tuple[Any, Any]], nullable: bool = False, labels: tuple[str, ...] = ()) -> Type:
+    if not options or not all(isinstance(value, (str, int, float, bool)) for value, _ in options):
+        raise ImproperlyConfigured("choices must be strings, numbers or booleans")
+    choice = Choice(tuple(options), labels)
+    return Nullable(choice) if nullable else choice
+
+
+def _compile_class(cls: type, stack: tuple[type, ...]) -> Type:
+    if issubclass(cls, enum.Enum):
+        members = [member for member in cls if member.value is not None]
+        labels = (
+            tuple(str(getattr(member, "label", "")) for member in members) if issubclass(cls, models.Choices) else ()
+        )
+        return _compile_choices([(member.value, member) for member in members], labels=labels)
+    if issubclass(cls, models.Model):
+        return _compile_model(cls)
+    if cls in stack:
+        raise ImproperlyConfigured(f"{cls.__name__} contains itself, which a schema without $ref cannot say")
+    if dataclasses.is_dataclass(cls) or typing.is_typeddict(cls):
+        return Object(members_of(cls, (*stack, cls)), cls)
+    raise ImproperlyConfigured(f"{cls.__name__} has no JSON form")
+
+
+def _compile_model(model: type[models.Model]) -> Type:
+    options = getattr(model, "_meta", None)
+    if options is None or options.abstract:
+        raise ImproperlyConfigured(f"{model.__name__} is abstract and has no rows")
+    return Row(model)
+
+
+def members_of(cls: type, stack: tuple[type, ...]) -> tuple[Parameter, ...]:
+    """Return the members of a dataclass or ``TypedDict`` as parameters.
+
+    Raises:
+        ImproperlyConfigured: one of them has no JSON form.
+    """
+    hints = typing.get_type_hints(cls, include_extras=True)
+    texts = parse_docstring(cls.__doc__).parameters
+    if not dataclasses.is_dataclass(cls):
+        required: frozenset[str] = getattr(cls, "__required_keys__", frozenset())
+        return tuple(
+            parameter(name, hint, texts.get(name, ""), required=name in required, stack=stack)
+            for name, hint in hints.items()
+        )
+    return tuple(
+        parameter(
+            field.name,
+            hints[field.name],
+            texts.get(field.name, ""),
+            required=field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
+            default=MISSING if field.default is dataclasses.MISSING else field.default,
+            stack=stack,
+        )
+        for field in dataclasses.fields(cls)
+        if field.init
+    )
+
+
+def parameter(
+    name: str,
+    annotation: Any,
+    description: str = "",
+    *,
+    required: bool = True,
+    default: Any = MISSING,
+    stack: tuple[type, ...] = (),
+) -> Parameter:
+    """Return the parameter that an annotation and a default describe; the annotation's own description goes first.
+
+    Raises:
+        ImproperlyConfigured: the annotation has no JSON form, or a header that it cannot have.
+    """
+    hints = unwrap(annotation)
+    try:
+        kind = _compile(hints.annotation, stack).limited(hints.limits)
+    except ImproperlyConfigured as error:
+        raise ImproperlyConfigured(f"{name}: {error}") from None
+    if hints.header is not None and (stack or kind.json_types not in (("string",), ("integer",), ("boolean",))):
+        raise ImproperlyConfigured(f"{name}: only a string, integer or boolean can be repeated in a header")
+    shown = MISSING if default is MISSING or isinstance(default, models.Model) else to_jsonable(default)
+    keywords = {"x-mcp-header": hints.header} if hints.header is not None else None
+    return Parameter(name, kind, required, shown, hints.description or description, keywords)
+
+
+def resolve_hint(annotation: Any, scope: dict[str, Any]) -> Any:
+    """Return an annotation with the names in it looked up in ``scope``, a module's globals.
+
+    Raises:
+        ImproperlyConfigured: a name is not there, for one because it is imported for type checkers only.
+    """
+
+    def holder() -> None: ...
+
+    holder.__annotations__ = {"it": annotation}
+    try:
+        return typing.get_type_hints(holder, scope, include_extras=True)["it"]
+    except (NameError, TypeError, SyntaxError) as error:
+        raise ImproperlyConfigured(f"the annotation {annotation!r} cannot be read: {error}") from None

@@ -1,0 +1,368 @@
+"""Types made of other types, and rows of models."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from ..exceptions import NotFound
+from .problems import Invalid, Problems, is_empty, json_type, show
+from .types import NULL, Type, any_of, between
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+__all__ = ["MISSING", "AnyOf", "Array", "Dictionary", "Nullable", "Object", "Parameter", "Row", "Tuple"]
+
+MISSING: Final = object()
+MAX_UNKNOWN: Final = 5
+MAX_NAME: Final = 64
+# Each of them is a query.
+MAX_ROWS: Final = 100
+
+
+def _json_text(value: Any, opening: str) -> Any:
+    """Return the JSON value that a string holds: models write arrays and objects as text."""
+    if isinstance(value, str) and value.lstrip().startswith(opening):
+        from ..protocol.errors import ParseError
+        from ..protocol.messages import decode
+
+        try:
+            return decode(value.encode())
+        except (ParseError, UnicodeEncodeError):
+            return value
+    return value
+
+
+@dataclass(frozen=True)
+class Array(Type):
+    """A list of values of one type, made into the collection that the function takes."""
+
+    item: Type
+    collect: Callable[[list[Any]], Any] = list
+    min_items: int | None = None
+    max_items: int | None = None
+    noun: ClassVar[str] = "an array"
+    json_types: ClassVar[tuple[str, ...]] = ("array",)
+
+    @property
+    def needs_database(self) -> bool:
+        """Whether the items do."""
+        return self.item.needs_database
+
+    @property
+    def most(self) -> int | None:
+        """The greatest number of items."""
+        return MAX_ROWS if self.max_items is None and self.needs_database else self.max_items
+
+    def schema(self) -> dict[str, Any]:
+        """Return the schema; ``items`` is always there."""
+        limits = {"minItems": self.min_items, "maxItems": self.most}
+        known = {key: value for key, value in limits.items() if value is not None}
+        return {"type": "array", "items": self.item.schema(), **known}
+
+    def words(self) -> str:
+        """Return the number of items, and the constraints of each."""
+        each = self.item.words()
+        return "; ".join(filter(None, [between(self.min_items, self.most, "items"), each and f"each: {each}"]))
+
+    def convert(self, value: Any, request: HttpRequest) -> Any:
+        """Return the collection; every wrong item is reported."""
+        items = _json_text(value, "[")
+        if not isinstance(items, list):
+            raise self.refuse(value)
+        if len(items) < (self.min_items or 0) or (self.most is not None and len(items) > self.most):
+            raise Invalid(f"must have {between(self.min_items, self.most, 'items')}, got {len(items)}")
+        return self.collect(_convert_each([self.item] * len(items), items, request))
+
+
+def _convert_each(types: Sequence[Type], items: Sequence[Any], request: HttpRequest) -> list[Any]:
+    found, wrong = [], Problems()
+    for index, (kind, item) in enumerate(zip(types, items, strict=True)):
+        with wrong.within(f"[{index}]"):
+            found.append(kind.convert(item, request))
+    wrong.raise_if_any()
+    return found
+
+
+@dataclass(frozen=True)
+class Tuple(Type):
+    """An array of a fixed number of values, each of its own type."""
+
+    items: tuple[Type, ...]
+    json_types: ClassVar[tuple[str, ...]] = ("array",)
+
+    @property
+    def noun(self) -> str:
+        """Name the items."""
+        return f"an array of {len(self.items)} items ({', '.join(item.noun for item in self.items)})"
+
+    @property
+    def needs_database(self) -> bool:
+        """Whether one of the items does."""
+        return any(item.needs_database for item in self.items)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the schema. Which item is which is in the words: few clients know ``prefixItems``."""
+        schemas: list[dict[str, Any]] = []
+        for item in self.items:
+            if (schema := item.schema()) not in schemas:
+                schemas.append(schema)
+        size = len(self.items)
+        items = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+        return {"type": "array", "items": items, "minItems": size, "maxItems": size}
+
+    def words(self) -> str:
+        """Return what each item is."""
+        return self.noun
+
+    def convert(self, value: Any, request: HttpRequest) -> Any:
+        """Return the tuple."""
+        items = _json_text(value, "[")
+        if not isinstance(items, list) or len(items) != len(self.items):
+            raise self.refuse(value)
+        return tuple(_convert_each(self.items, items, request))
+
+
+@dataclass(frozen=True)
+class Dictionary(Type):
+    """An object with any keys and values of one type."""
+
+    value: Type
+    noun: ClassVar[str] = "an object"
+    json_types: ClassVar[tuple[str, ...]] = ("object",)
+
+    @property
+    def needs_database(self) -> bool:
+        """Whether the values do."""
+        return self.value.needs_database
+
+    def schema(self) -> dict[str, Any]:
+        """Return the schema."""
+        return {"type": "object", "additionalProperties": self.value.schema() or True}
+
+    def convert(self, value: Any, request: HttpRequest) -> Any:
+        """Return the dict."""
+        members = _json_text(value, "{")
+        if not isinstance(members, Mapping):
+            raise self.refuse(value)
+        found, wrong = {}, Problems()
+        for key, member in members.items():
+            with wrong.within(f"[{show(key)}]"):
+                found[key] = self.value.convert(member, request)
+        wrong.raise_if_any()
+        return found
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One named value of an object or a call. ``default`` is MISSING where the callee has its own or none."""
+
+    name: str
+    type: Type
+    required: bool = True
+    default: Any = MISSING
+    description: str = ""
+    keywords: Mapping[str, Any] | None = None
+
+    def schema(self) -> dict[str, Any]:
+        """Return the schema with its description, which repeats the constraints in words."""
+        # Who leaves it out has said null.
+        kind = self.type.inner if isinstance(self.type, Nullable) and self.default is None else self.type
+        schema = {**kind.schema(), **(self.keywords or {})}
+        notes = [self.type.words()]
+        if self.default is not MISSING and self.default not in (None, ""):
+            schema["default"] = self.default
+            notes.append(f"default {show(self.default)}")
+        note = ", ".join(filter(None, notes))
+        if text := " ".join(filter(None, [self.description, note and f"({note})"])):
+            schema["description"] = text
+        return schema
+
+
+@dataclass(frozen=True)
+class Object(Type):
+    """An object with named members, handed to ``build`` as keyword arguments. Other names are refused."""
+
+    parameters: tuple[Parameter, ...]
+    build: Callable[..., Any] = dict
+    noun: ClassVar[str] = "an object"
+    json_types: ClassVar[tuple[str, ...]] = ("object",)
+
+    @property
+    def needs_database(self) -> bool:
+        """Whether one of the members does."""
+        return any(parameter.type.needs_database for parameter in self.parameters)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the schema; ``properties`` is always there."""
+        schema: dict[str, Any] = {
+            "type": "object",
+            "properties": {parameter.name: parameter.schema() for parameter in self.parameters},
+        }
+        if required := [parameter.name for parameter in self.parameters if parameter.required]:
+            schema["required"] = required
+        schema["additionalProperties"] = False
+        return schema
+
+    def convert(self, value: Any, request: HttpRequest) -> Any:
+        """Return what ``build`` makes of the members; every wrong, missing and unknown one is reported."""
+        members = _json_text(value, "{")
+        if not isinstance(members, Mapping):
+            raise self.refuse(value)
+        wrong = Problems()
+        known = {parameter.name for parameter in self.parameters}
+        for name in [name for name in members if name not in known][:MAX_UNKNOWN]:
+            wrong.add(name[:MAX_NAME] or '""', f"unknown{_nearest(name, known)}")
+        found = {}
+        for parameter in self.parameters:
+            member = members.get(parameter.name, MISSING)
+            if member is None and not parameter.required and "null" not in parameter.type.json_types:
+                # Some clients write null for everything that they leave out.
+                member = MISSING
+            if member is not MISSING:
+                with wrong.within(parameter.name), _left_out(parameter, member):
+                    found[parameter.name] = parameter.type.convert(member, request)
+            elif parameter.required:
+                wrong.add(parameter.name, "missing")
+        wrong.raise_if_any()
+        try:
+            return self.build(**found)
+        except ValidationError as error:
+            raise Invalid("; ".join(error.messages)) from error
+        except ValueError as error:
+            raise Invalid(str(error)) from error
+
+
+@contextmanager
+def _left_out(parameter: Parameter, value: Any) -> Iterator[None]:
+    """Take an empty value that the type does not have for one that is left out."""
+    try:
+        yield
+    except Invalid:
+        if parameter.required or not is_empty(_json_text(_json_text(value, "["), "{")):
+            raise
+
+
+def _nearest(name: str, known: set[str]) -> str:
+    near = difflib.get_close_matches(name[:MAX_NAME], known, n=1)
+    return f", did you mean {near[0]}?" if near else ""
+
+
+@dataclass(frozen=True)
+class Nullable(Type):
+    """A type or null."""
+
+    inner: Type
+
+    @property
+    def noun(self) -> str:
+        """Name both."""
+        return f"{self.inner.noun} or null"
+
+    @property
+    def json_types(self) -> tuple[str, ...]:
+        """The JSON types of both."""
+        return (*self.inner.json_types, "null")
+
+    @property
+    def needs_database(self) -> bool:
+        """Whether the type does."""
+        return self.inner.needs_database
+
+    def schema(self) -> dict[str, Any]:
+        """Return the type's schema with null added."""
+        return any_of(self.inner.schema(), NULL)
+
+    def words(self) -> str:
+        """Return the constraints of the type."""
+        return self.inner.words()
+
+    def convert(self, value: Any, request: HttpRequest) -> Any:
+        """Return None, or what the type makes of the value."""
+        return None if value is None else self.inner.convert(value, request)
+
+    def limited(self, limits: Mapping[str, Any]) -> Type:
+        """Limit the type."""
+        return replace(self, inner=self.inner.limited(limits)) if limits else self
+
+
+@dataclass(frozen=True)
+class AnyOf(Type):
+    """One of several types: the first that has the JSON type of the value, then the first that can read it."""
+
+    members: tuple[Type, ...]
+
+    @property
+    def noun(self) -> str:
+        """Name them all."""
+        return " or ".join(member.noun for member in self.members)
+
+    @property
+    def json_types(self) -> tuple[str, ...]:
+        """The JSON types of all."""
+        return tuple(dict.fromkeys(kind for member in self.members for kind in member.json_types))
+
+    @property
+    def needs_database(self) -> bool:
+        """Whether one of them does."""
+        return any(member.needs_database for member in self.members)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the alternatives."""
+        return any_of(*(member.schema() for member in self.members))
+
+    def words(self) -> str:
+        """Return the constraints of each."""
+        return "; or ".join(filter(None, [member.words() for member in self.members]))
+
+    def convert(self, value: Any, request: HttpRequest) -> Any:
+        """Return what the best member makes of the value."""
+        kind = json_type(value)
+        for member in sorted(self.members, key=lambda member: kind not in member.json_types):
+            try:
+                return member.convert(value, request)
+            except Invalid:
+                continue
+        raise self.refuse(value)
+
+
+@dataclass(frozen=True)
+class Row(Type):
+    """A row of a model, by its primary key, among the rows that the caller may see."""
+
+    model: type[models.Model]
+    needs_database: ClassVar[bool] = True
+
+    @property
+    def noun(self) -> str:
+        """Name the model."""
+        return f"the primary key of a {self.model._meta.verbose_name}"
+
+    @property
+    def json_types(self) -> tuple[str, ...]:
+        """The JSON type of the primary key."""
+        pk: Any = self.model._meta.pk
+        while pk.is_relation:
+            pk = pk.target_field
+        return ("integer",) if isinstance(pk, models.IntegerField) else ("string",)
+
+    def words(self) -> str:
+        """Return what the value is."""
+        return f"primary key of {self.model._meta.label_lower}"
+
+    def convert(self, value: Any, request: Any) -> Any:
+        """Return the instance; rows that are hidden are not there."""
+        if not isinstance(value, (str, int)) or isinstance(value, bool):
+            raise self.refuse(value)
+        try:
+            return request.mcp.site.get_object(request, self.model, value)
+        except NotFound as error:
+            meant = f". {error}" if str(error) else ""
+            raise Invalid(f"no {self.model._meta.verbose_name} with pk {show(value)}{meant}") from None

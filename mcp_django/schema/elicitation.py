@@ -1,0 +1,243 @@
+"""What a question leaves to be filled in: a flat form, and how what was entered becomes a Python value.
+
+Clients show forms of plain fields only: texts, numbers, yes or no, one of some choices, several of them
+(client/elicitation, Requested Schema).
+"""
+
+import dataclasses
+import json
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from django.core.exceptions import ImproperlyConfigured
+from django.forms import BaseForm
+
+from ..protocol.elicitation import requested_schema
+from ..protocol.versions import MODERN
+from .annotations import members_of, parameter, unwrap
+from .containers import MISSING, Array, Nullable, Object, Parameter
+from .form_answers import read_form
+from .form_questions import form_schema
+from .jsonable import to_jsonable
+from .problems import Invalid
+from .types import PARSED, Boolean, Choice, DecimalNumber, Integer, Number, Parsed, String, Type
+
+__all__ = ["Blank", "blank"]
+
+# The name of the only field of a question that has no key.
+VALUE: Final = "value"
+# What follows the name of a field where something within it is wrong.
+PLACE: Final = re.compile(r"[.\[]")
+FORMATS: Final = ((PARSED[date], "date"), (PARSED[datetime], "date-time"))
+
+
+@dataclass(frozen=True, slots=True)
+class Blank:
+    """A form: its ``requestedSchema``, and ``read``, which makes a value of the content of an answer.
+
+    ``read`` raises ``ValueError`` with a text for the user when the content does not fit.
+    """
+
+    schema: Mapping[str, Any]
+    read: Callable[[Mapping[str, Any]], Any]
+
+
+def blank(kind: Any, key: str = "", default: Any = MISSING) -> Blank:
+    """Return the form for a kind of answer, as :meth:`~mcp_django.context.request.MCPContext.ask` takes it.
+
+    ``key`` names the field where there is only one; ``default`` is what that field shows.
+
+    Raises:
+        ImproperlyConfigured: no form of plain fields can ask for it.
+    """
+    if kind is None:
+        return Blank({"type": "object", "properties": {}}, lambda content: True)
+    if isinstance(kind, BaseForm) or (isinstance(kind, type) and issubclass(kind, BaseForm)):
+        return _of_form(kind() if isinstance(kind, type) else kind)
+    if isinstance(kind, Mapping):
+        return _of_schema(kind)
+    name = key or VALUE
+    try:
+        if isinstance(kind, (list, tuple)):
+            return _of_one(Parameter(name, _choice(kind), **_defaulted(default)), default)
+        if default is not MISSING:
+            return _of_one(parameter(name, kind, required=False, default=default), default)
+        return _of_annotation(kind, name)
+    except ImproperlyConfigured as error:
+        raise ImproperlyConfigured(f"{name} cannot be asked for: {error}") from None
+
+
+def _of_form(form: BaseForm) -> Blank:
+    schema = form_schema(form)
+    return Blank(schema, lambda content: read_form(form, schema["properties"], content))
+
+
+@lru_cache(maxsize=256)
+def _of_annotation(annotation: Any, name: str) -> Blank:
+    cls = unwrap(annotation).annotation
+    if isinstance(cls, type) and (dataclasses.is_dataclass(cls) or typing.is_typeddict(cls)):
+        return _of_members(Object(members_of(cls, (cls,)), cls))
+    return _of_one(parameter(name, annotation))
+
+
+def _defaulted(default: Any) -> dict[str, Any]:
+    return {} if default is MISSING else {"required": False, "default": to_jsonable(default)}
+
+
+def _of_one(only: Parameter, default: Any = MISSING) -> Blank:
+    return _of_members(Object((only,), lambda **found: found.get(only.name, default)))
+
+
+def _choice(options: Sequence[Any]) -> Choice:
+    if not options:
+        raise ImproperlyConfigured("there is nothing to choose from")
+    if not all(isinstance(item, (list, tuple)) for item in options):
+        return Choice(tuple((to_jsonable(value), value) for value in options))
+    return Choice(tuple((to_jsonable(value), value) for value, _ in options), tuple(str(label) for _, label in options))
+
+
+def _of_members(members: Object) -> Blank:
+    schema: dict[str, Any] = {"type": "object", "properties": {item.name: _field(item) for item in members.parameters}}
+    nullable = {item.name for item in members.parameters if isinstance(item.type, Nullable)}
+    required = [item.name for item in members.parameters if item.required and item.name not in nullable]
+    if required:
+        schema["required"] = required
+    absent = {item.name: None for item in members.parameters if item.required and item.name in nullable}
+    known = schema["properties"].keys()
+    # Some clients send what was left blank as an empty text.
+    blanks = {item.name for item in members.parameters if item.name not in required and not _is_text(item.type)}
+
+    def read(content: Mapping[str, Any]) -> Any:
+        entered = {name: value for name, value in content.items() if not (value == "" and name in blanks)}
+        # What was not asked for is not looked at.
+        given = {**absent, **{name: value for name, value in entered.items() if name in known}}
+        try:
+            # No plain field needs the caller to be read.
+            return members.convert(given, typing.cast(Any, None))
+        except Invalid as error:
+            raise ValueError(" ".join(_told(schema["properties"], *problem) for problem in error.problems)) from None
+
+    return Blank(schema, read)
+
+
+def _told(properties: Mapping[str, Any], path: str, cause: str) -> str:
+    """Return what is wrong in a sentence; the field is named as the form names it, if there is more than one."""
+    name = PLACE.split(path)[0]
+    title = properties.get(name, {}).get("title", name) if len(properties) > 1 else ""
+    return f"{title}: {cause.rstrip('.')}." if title else f"{cause.rstrip('.')}."
+
+
+# Fields
+
+
+def _inner(kind: Type) -> Type:
+    return kind.inner if isinstance(kind, Nullable) else kind
+
+
+def _is_text(kind: Type) -> bool:
+    return isinstance(_inner(kind), String)
+
+
+def _field(parameter: Parameter) -> dict[str, Any]:
+    kind = _inner(parameter.type)
+    title = "Answer" if parameter.name == VALUE else parameter.name.replace("_", " ").strip().capitalize()
+    schema = {**_primitive(kind, parameter.name), "title": title}
+    # Choices have their labels, and numbers their limits; only a notation has to be told in words.
+    words = kind.words() if isinstance(kind, Parsed) and "format" not in schema else ""
+    if text := " ".join(filter(None, [parameter.description, words and f"({words})"])):
+        schema["description"] = text
+    if parameter.default is not MISSING and parameter.default is not None:
+        schema["default"] = _default(schema, parameter.default)
+    return schema
+
+
+def _primitive(kind: Type, name: str) -> dict[str, Any]:
+    match kind:
+        case Boolean() | String():
+            return kind.schema()
+        case Integer() | Number() | DecimalNumber():
+            limits = {"minimum": kind.minimum, "maximum": kind.maximum}
+            given = {key: _number(value) for key, value in limits.items() if value is not None}
+            return {"type": "integer" if isinstance(kind, Integer) else "number", **given}
+        case Parsed():
+            formats = [word for known, word in FORMATS if known == kind]
+            return {"type": "string", **({"format": formats[0]} if formats else {})}
+        case Choice():
+            titled = _titles(kind)
+            return {"type": "string", **({"oneOf": titled} if kind.labels else {"enum": _values(titled)})}
+        case Array(item=Choice() as item):
+            titled = _titles(item)
+            options = {"anyOf": titled} if item.labels else {"type": "string", "enum": _values(titled)}
+            sizes = {"minItems": kind.min_items, "maxItems": kind.max_items}
+            return {"type": "array", "items": options, **{key: size for key, size in sizes.items() if size is not None}}
+    raise ImproperlyConfigured(f"{name} is {kind.noun}, and a form has plain fields alone")
+
+
+def _number(value: Any) -> int | float:
+    return value if isinstance(value, int) else float(value)
+
+
+def _titles(kind: Choice) -> list[dict[str, str]]:
+    labels = kind.labels or [""] * len(kind.options)
+    return [
+        {"const": _text(value), "title": label or _text(value)}
+        for (value, _), label in zip(kind.options, labels, strict=True)
+    ]
+
+
+def _values(titled: list[dict[str, str]]) -> list[str]:
+    return [choice["const"] for choice in titled]
+
+
+def _text(value: Any) -> str:
+    """Return the text that stands for a choice, since choices of forms are texts."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _default(schema: Mapping[str, Any], value: Any) -> Any:
+    match schema["type"]:
+        case "array":
+            return [_text(item) for item in value]
+        case "string":
+            return _text(value)
+        case "number":
+            return value if isinstance(value, (int, float)) else float(Decimal(value))
+    return value
+
+
+# Forms that the project wrote as JSON Schema
+
+
+def _of_schema(schema: Mapping[str, Any]) -> Blank:
+    try:
+        requested_schema(schema, MODERN[-1])
+        required = schema.get("required", ())
+        members = [
+            Parameter(name, _type_of(field), name in required) for name, field in schema.get("properties", {}).items()
+        ]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ImproperlyConfigured(f"the schema is none of a form: {error}") from None
+    return Blank(schema, _of_members(Object(tuple(members))).read)
+
+
+def _type_of(field: Mapping[str, Any]) -> Type:
+    options = field.get("oneOf") or field.get("anyOf")
+    values = [choice["const"] for choice in options] if options else field.get("enum")
+    if values:
+        return Choice(tuple((value, value) for value in values))
+    match field.get("type"):
+        case "array":
+            return Array(_type_of(field["items"]), list, field.get("minItems"), field.get("maxItems"))
+        case "integer":
+            return Integer(field.get("minimum"), field.get("maximum"))
+        case "number":
+            return Number(field.get("minimum"), field.get("maximum"))
+        case "boolean":
+            return Boolean()
+    return String(field.get("minLength"), field.get("maxLength"))

@@ -1,0 +1,1 @@
+"""One call in, one reply out; sessions and streams; the methods of the protocol."""

@@ -1,0 +1,255 @@
+"""Sessions of the handshake era (2025-11-25, basic/transports, Session Management).
+
+The id of a session is a sealed text: user, client, endpoint, and what ``initialize`` agreed on are in it or in the key
+that opens it. Any worker can read it, a restart or a deploy ends no session, and one who only initializes costs the
+server nothing. A row is written once a session has something to remember, and when it ends.
+"""
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import orjson
+from django.conf import settings as django_settings
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from ..conf import settings
+from ..context.request import MCPRequest
+from ..context.sealing import SEPARATOR, seal, unseal
+from ..exceptions import NotFound
+from ..models import Session, Stream
+from ..protocol.eras import Call
+from ..protocol.errors import InvalidParams
+from ..protocol.versions import LEGACY, negotiate
+from ..runtime.cache import cache
+from ..subscriptions import hub
+
+__all__ = ["ClientSession", "add_uri", "clear_sessions", "find_session", "lease_key", "open_session", "topic"]
+
+logger = logging.getLogger("mcp_django")
+
+SALT: Final = "mcp_django.session"
+MAX_ID_CHARS: Final = 1024
+MAX_NAME_CHARS: Final = 64
+# Seconds that a change of what a session is subscribed to waits for the session's stream.
+KNOWN_WITHIN: Final = 1.0
+# The seal's own age does not count: how long a session may lie unused is asked of its last use.
+FOREVER: Final = 100 * 365 * 24 * 3600
+# Of all that a client declares, what this server makes use of.
+USED: Final[Mapping[str, frozenset[str]]] = {
+    "elicitation": frozenset({"form", "url"}),
+    "sampling": frozenset({"context", "tools"}),
+    "roots": frozenset(),
+}
+
+
+@dataclass(slots=True)
+class ClientSession:
+    """One client's session: what it said when it began, and what it asked to be told."""
+
+    id: str
+    user_pk: Any
+    issued: datetime
+    version: str
+    client: Mapping[str, str]
+    capabilities: Mapping[str, Any]
+    log_level: str | None = None
+    uris: Sequence[str] = field(default_factory=tuple)
+    has_row: bool = False
+
+    def set_log_level(self, level: str) -> None:
+        """Remember the least level of log messages that the client wants."""
+        self.log_level = level
+        self.remember(log_level=level)
+
+    def introduce(self, call: Call) -> None:
+        """Remember what ``initialize`` says, where the session was there before it (2024-11-05, HTTP with SSE)."""
+        self.version, self.client, self.capabilities = _agreed(call)
+        self.remember(facts=[self.version, self.client, self.capabilities])
+
+    def subscribe(self, uri: str) -> None:
+        """Remember a resource that the client wants to hear of, and tell the session's stream, wherever it is.
+
+        Raises:
+            InvalidParams: the session has ``MAX_SUBSCRIPTIONS`` already.
+        """
+        self._change(lambda uris: add_uri(uris, uri))
+
+    def unsubscribe(self, uri: str) -> None:
+        """Forget a resource, and tell the session's stream."""
+        self._change(lambda uris: [item for item in uris if item != uri])
+
+    def _change(self, change: Callable[[Sequence[str]], Sequence[str]]) -> None:
+        self.remember()
+        with transaction.atomic():
+            rows = Session.objects.filter(pk=self.id)
+            # Locks the row on every database, so that of two changes at once none is lost.
+            rows.update(seen=F("seen"))
+            self.uris = tuple(change(rows.values_list("uris", flat=True).get()))
+            rows.update(uris=list(self.uris))
+        self._tell_stream()
+
+    def _tell_stream(self) -> None:
+        """Tell the open stream, if there is one, and wait until it knows: no change after this is missed."""
+        token, known = secrets.token_hex(8), threading.Event()
+
+        def heard(news: Any) -> None:
+            if not isinstance(news, dict) or news.get("known") == token:
+                known.set()
+
+        unsubscribe = hub.subscribe(topic(self.id), heard)
+        try:
+            hub.publish(topic(self.id), {"uris": list(self.uris), "token": token})
+            if _is_listening(self.id):
+                known.wait(KNOWN_WITHIN)
+        finally:
+            unsubscribe()
+
+    def stored_uris(self) -> tuple[str, ...]:
+        """Return the resources that the session is subscribed to by now, whichever worker was told."""
+        found = Session.objects.filter(pk=self.id).values_list("uris", flat=True).first()
+        return tuple(found or ())
+
+    def remember(self, **values: Any) -> None:
+        """Write the row, which keeps the session alive; over ``MAX_SESSIONS`` the user's least used one ends."""
+        now = timezone.now()
+        # The update first: on SQLite a transaction that has read before it writes is refused when another one wrote.
+        if not Session.objects.filter(pk=self.id).update(seen=now, **values):
+            fresh = {"user_id": self.user_pk, "created": self.issued, "seen": now, **values}
+            Session.objects.update_or_create(pk=self.id, defaults={"seen": now, **values}, create_defaults=fresh)
+        if not self.has_row:
+            self.has_row = True
+            _end_least_used(self.user_pk)
+
+    def end(self) -> None:
+        """End the session: its id is refused from now on, its streams are gone."""
+        self.remember(ended=True, uris=[], log_level="")
+        _forget([self.id])
+
+
+def lease_key(session_id: str) -> str:
+    """Return the key in the cache that says which stream of the session has its messages."""
+    return f"mcp_django:lease:{session_id}"
+
+
+def _is_listening(session_id: str) -> bool:
+    try:
+        return cache.get(lease_key(session_id)) is not None
+    except Exception as error:
+        logger.warning("Streams are not waited for, as the cache does not answer: %s", type(error).__name__)
+        return False
+
+
+def add_uri(uris: Sequence[str], uri: str) -> Sequence[str]:
+    """Return what a session is subscribed to with one more resource.
+
+    Raises:
+        InvalidParams: it has ``MAX_SUBSCRIPTIONS`` already.
+    """
+    if uri in uris:
+        return uris
+    if len(uris) >= settings.MAX_SUBSCRIPTIONS:
+        raise InvalidParams(f"Invalid params: a session may subscribe to {settings.MAX_SUBSCRIPTIONS} resources")
+    return [*uris, uri]
+
+
+def topic(session_id: str) -> str:
+    """Return the hub's topic for news of the session."""
+    return f"session:{session_id}"
+
+
+def open_session(request: MCPRequest, call: Call | None = None) -> str:
+    """Return the id of a new session for the caller, of whom ``call`` is the ``initialize`` if it came already."""
+    version, client, capabilities = _agreed(call) if call is not None else (LEGACY[0], {}, {})
+    now = int(timezone.now().timestamp())
+    data = [secrets.token_hex(16), now, LEGACY.index(version), client, capabilities]
+    return seal(_salt(request), orjson.dumps(data), unique=True)
+
+
+def _agreed(call: Call) -> tuple[str, dict[str, str], dict[str, Any]]:
+    """Return version, client and capabilities of a client that sent this ``initialize``."""
+    client = {name: str(call.client.get(name, ""))[:MAX_NAME_CHARS] for name in ("name", "version")}
+    return negotiate(call.params.get("protocolVersion")), client, _used(call.params.get("capabilities") or {})
+
+
+def _used(declared: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: {part: {} for part in parts if isinstance(declared[name].get(part), dict)}
+        for name, parts in USED.items()
+        if isinstance(declared.get(name), dict)
+    }
+
+
+def _salt(request: MCPRequest) -> str:
+    mcp = request.mcp
+    return SEPARATOR.join([SALT, mcp.site.name, mcp.resource, str(request.user.pk), mcp.client_id])
+
+
+def find_session(request: MCPRequest, text: str) -> ClientSession:
+    """Return the caller's session of this id.
+
+    Raises:
+        NotFound: the id was made up, is another caller's or another endpoint's, or its session is over.
+    """
+    data = unseal(_salt(request), text, FOREVER, MAX_ID_CHARS)
+    if data is None:
+        raise NotFound
+    identifier, issued, version, client, capabilities = orjson.loads(data)
+    session = ClientSession(
+        id=identifier,
+        user_pk=request.user.pk,
+        issued=datetime.fromtimestamp(issued, tz=UTC if django_settings.USE_TZ else None),
+        version=LEGACY[version],
+        client=client,
+        capabilities=capabilities,
+    )
+    _recall(session)
+    return session
+
+
+def _recall(session: ClientSession) -> None:
+    rows = Session.objects.filter(pk=session.id)
+    row = rows.values_list("seen", "ended", "log_level", "uris", "facts").first()
+    seen = session.issued
+    if row is not None:
+        session.has_row = True
+        seen, ended, level, session.uris, facts = row
+        session.log_level = level or None
+        if facts:
+            session.version, session.client, session.capabilities = facts
+        if ended:
+            raise NotFound
+    unused = timezone.now() - seen
+    idle = timedelta(seconds=settings.SESSION_IDLE)
+    if unused > idle:
+        raise NotFound
+    # A row for each session, or a write for each call, is more than this is worth.
+    if unused > idle / (10 if row is not None else 2):
+        session.remember()
+
+
+def _end_least_used(user_pk: Any) -> None:
+    live = Session.objects.filter(user_id=user_pk, ended=False).order_by("-seen", "pk")
+    surplus = list(live.values_list("pk", flat=True)[settings.MAX_SESSIONS :])
+    if surplus:
+        Session.objects.filter(pk__in=surplus).update(ended=True, uris=[])
+        _forget(surplus)
+
+
+def _forget(session_ids: Sequence[str]) -> None:
+    Stream.objects.filter(session_id__in=session_ids).delete()
+    for session_id in session_ids:
+        hub.publish(topic(session_id), {"ended": True})
+
+
+def clear_sessions() -> int:
+    """Delete the rows of sessions that are over and whose ids no longer need to be refused; return how many."""
+    horizon = timezone.now() - timedelta(seconds=settings.SESSION_IDLE)
+    _, by_model = Session.objects.filter(seen__lt=horizon, created__lt=horizon).delete()
+    return by_model.get(Session._meta.label, 0)

@@ -1,0 +1,353 @@
+"""Event streams of calls, as a log in the database (2025-11-25, basic/transports, Resumability and Redelivery).
+
+A call of a session writes what it has to tell here, and whichever worker the client is connected to reads it: the
+connection may break, and the worker may change, without a message being lost. A question to the client is kept with the
+call, which is run again when the answers are there, by the worker that got the last of them; nobody waits meanwhile.
+"""
+
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from django.db import connections, router, transaction
+from django.db.models import F, Sum
+from django.db.models.functions import Length
+from django.utils import timezone
+
+from ..conf import settings
+from ..context.questions import Answers, Question
+from ..models import Stream, StreamEvent
+from ..protocol.errors import InternalError
+from ..protocol.messages import ClientResponse, Id, encode, error_response, notification, request
+from ..subscriptions import hub
+from .sessions import ClientSession
+
+__all__ = [
+    "Events",
+    "Resumption",
+    "answer_question",
+    "append",
+    "ask",
+    "cancel",
+    "clear_streams",
+    "discard",
+    "finish",
+    "has_one_writer",
+    "interrupted",
+    "keep_alive",
+    "new_id",
+    "open_stream",
+    "owns",
+    "read_events",
+    "shared_stream",
+    "topic",
+]
+
+# Seconds between two signs of life of a call's worker, and of silence after which it is taken for dead by who looks a
+# second time: the database may have been away for both of them.
+ALIVE_EVERY: Final = 2.0
+DEAD_AFTER: Final = 6
+PAGE: Final = 200
+# Messages of one call that may have been sent and not stored when its worker died.
+MOST_UNSTORED: Final = 1_000_000
+CANCELLED: Final = "notifications/cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Numbered messages of a stream, in order, and whether the stream ends with them.
+
+    ``is_silent`` says that nothing was heard of its worker for so long that it may be dead.
+    """
+
+    messages: Sequence[tuple[int, bytes]]
+    is_over: bool
+    is_silent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """A call whose questions have all been answered: this worker has taken it over and must run it again.
+
+    ``last`` is the number of the newest message on its stream.
+    """
+
+    stream_id: str
+    call: bytes
+    version: str
+    answers: Answers
+    last: int
+
+
+def topic(stream_id: str) -> str:
+    """Return the hub's topic for news of the stream."""
+    return f"stream:{stream_id}"
+
+
+def new_id() -> str:
+    """Return the id of a stream that is to be opened."""
+    return secrets.token_hex(16)
+
+
+def has_one_writer() -> bool:
+    """Return whether the database of the streams keeps all others from writing while a transaction does (SQLite)."""
+    return connections[router.db_for_write(Stream)].vendor == "sqlite"
+
+
+def _sign_of_life() -> Any:
+    """Return until when, at least, the worker of a call was there."""
+    # Nothing can be written while a call writes, which it may do for as long as calls may take.
+    ahead = settings.CALL_TIMEOUT if has_one_writer() else 0
+    return timezone.now() + timedelta(seconds=ahead)
+
+
+def open_stream(
+    session: ClientSession, request_id: Id | None, call: bytes, version: str, stream_id: str | None = None
+) -> str:
+    """Make the row of a stream for a call of the session and return its id; ``call`` is its JSON-RPC message."""
+    values = {"session_id": session.id, "request_id": request_id, "call": call.decode(), "version": version}
+    with transaction.atomic(using=router.db_for_write(Stream)):
+        session.remember()
+        _clear(Stream.objects.filter(session_id=session.id))
+        defaults = {**values, "alive": _sign_of_life()}
+        stream, _ = Stream.objects.get_or_create(pk=stream_id or new_id(), defaults=defaults)
+        _make_room(session, stream.pk)
+    return stream.pk
+
+
+def _make_room(session: ClientSession, newest: str) -> None:
+    """Delete the oldest streams of the user that no worker is at, while those of the user keep too many bytes.
+
+    That of many calls stays: it ends with its connection.
+    """
+    streams = Stream.objects.filter(session__user_id=session.user_pk, request_id__isnull=False)
+    size = F("size") + Length("call")
+    surplus = (streams.aggregate(total=Sum(size))["total"] or 0) - settings.USER_STREAM_BYTES
+    if surplus <= 0:
+        return
+    idle = streams.exclude(state=Stream.State.RUNNING).exclude(pk=newest)
+    oldest = []
+    for stream_id, length in idle.order_by("alive").values_list("pk", size):
+        if surplus <= 0:
+            break
+        oldest.append(stream_id)
+        surplus -= length
+    Stream.objects.filter(pk__in=oldest).delete()
+    for stream_id in oldest:
+        hub.publish(topic(stream_id), None)
+
+
+def discard(stream_id: str) -> None:
+    """Delete a stream that was not needed."""
+    Stream.objects.filter(pk=stream_id).delete()
+
+
+def shared_stream(session: ClientSession) -> str | None:
+    """Return the id of the session's stream of many calls, if it has one open (2024-11-05, HTTP with SSE)."""
+    found: str | None = (
+        Stream.objects.filter(session_id=session.id, request_id__isnull=True).values_list("pk", flat=True).first()
+    )
+    return found
+
+
+def owns(session: ClientSession, stream_id: str) -> bool:
+    """Return whether the stream is one of the session's."""
+    return Stream.objects.filter(pk=stream_id, session_id=session.id).exists()
+
+
+# Writing
+
+
+def append(stream_id: str, messages: Sequence[bytes], first: int | None = None) -> bool:
+    """Add messages to the stream; the oldest go when it keeps more than ``STREAM_EVENTS`` or ``STREAM_BYTES``.
+
+    ``first`` is the number of the first message, where the only one who writes counts them; otherwise they are counted
+    here. Returns False, and adds nothing, when the stream is over.
+    """
+    with transaction.atomic(using=router.db_for_write(Stream)):
+        is_open = _write(stream_id, messages, first)
+    hub.publish(topic(stream_id), None)
+    return is_open
+
+
+def _write(stream_id: str, messages: Sequence[bytes], first: int | None = None, **values: Any) -> bool:
+    """Number and store messages. The update comes first: it locks the row, so that numbers are given once."""
+    size = sum(map(len, messages))
+    last: Any = F("events") + len(messages) if first is None else first + len(messages) - 1
+    counted = {"events": last, "size": F("size") + size}
+    rows = Stream.objects.filter(pk=stream_id).exclude(state=Stream.State.DONE)
+    alive = timezone.now() if "state" in values else _sign_of_life()
+    if not rows.update(alive=alive, **counted, **values):
+        return False
+    last, kept = Stream.objects.values_list("events", "size").get(pk=stream_id)
+    StreamEvent.objects.bulk_create(
+        StreamEvent(stream_id=stream_id, number=last - len(messages) + offset, data=message.decode())
+        for offset, message in enumerate(messages, 1)
+    )
+    if kept > settings.STREAM_BYTES:
+        _drop_oldest(stream_id, last)
+    elif last > settings.STREAM_EVENTS:
+        StreamEvent.objects.filter(stream_id=stream_id, number__lte=last - settings.STREAM_EVENTS).delete()
+    return True
+
+
+def _drop_oldest(stream_id: str, last: int) -> None:
+    """Delete what is beyond the bounds, but never the newest message."""
+    events = StreamEvent.objects.filter(stream_id=stream_id, number__gt=last - settings.STREAM_EVENTS)
+    # Down to half of the bound at once, so that this is not done for each message.
+    size, keep_from = 0, last
+    for number, data in events.order_by("-number").values_list("number", "data"):
+        length = len(data.encode())
+        if number < last and size + length > settings.STREAM_BYTES // 2:
+            break
+        size, keep_from = size + length, number
+    StreamEvent.objects.filter(stream_id=stream_id, number__lt=keep_from).delete()
+    Stream.objects.filter(pk=stream_id).update(size=size)
+
+
+def keep_alive(stream_ids: Collection[str]) -> None:
+    """Say that the worker of the calls is there."""
+    Stream.objects.filter(pk__in=stream_ids).exclude(state=Stream.State.DONE).update(alive=_sign_of_life())
+
+
+def finish(stream_id: str, *messages: bytes, first: int | None = None) -> bool:
+    """End the stream, with its last messages if there are any; see :func:`append`."""
+    with transaction.atomic(using=router.db_for_write(Stream)):
+        is_open = _write(stream_id, messages, first, state=Stream.State.DONE, call="", questions=[])
+    hub.publish(topic(stream_id), None)
+    return is_open
+
+
+def ask(stream_id: str, questions: Sequence[Question], answers: Answers, version: str) -> list[bytes]:
+    """Put questions to the client as requests on the stream; the call rests until they are answered.
+
+    Returns the requests; there are none when the stream is over.
+    """
+    asked, messages = [], []
+    for number, question in enumerate(questions):
+        identifier = f"{stream_id}.{secrets.token_hex(4)}.{number}"
+        wire = question.to_wire(version)
+        messages.append(encode(request(identifier, wire["method"], wire.get("params", {}))))
+        asked.append({"id": identifier, "key": question.key, "method": question.method})
+    with transaction.atomic(using=router.db_for_write(Stream)):
+        state = answers.state(questions)
+        is_open = _write(stream_id, messages, state=Stream.State.ASKING, questions=asked, answers=state)
+    hub.publish(topic(stream_id), None)
+    return messages if is_open else []
+
+
+# Answers of the client
+
+
+def answer_question(session: ClientSession, response: ClientResponse) -> Resumption | None:
+    """Take the client's answer to a question of this session's calls; an answer to anything else is ignored.
+
+    Returns what has to be run again when this was the last answer that a call was waiting for.
+    """
+    stream_id = str(response.id).partition(".")[0]
+    with transaction.atomic():
+        rows = Stream.objects.filter(pk=stream_id, session_id=session.id, state=Stream.State.ASKING)
+        # Locks the row on every database, so that two answers do not overwrite each other.
+        if not rows.update(alive=F("alive")):
+            return None
+        stream = rows.get()
+        asked = next((item for item in stream.questions if item["id"] == response.id and "result" not in item), None)
+        if asked is None:
+            return None
+        asked["result"] = response.result if response.result is not None else {"error": response.error}
+        if all("result" in item for item in stream.questions):
+            stream.state = Stream.State.RUNNING
+        stream.alive = _sign_of_life() if stream.state == Stream.State.RUNNING else stream.alive
+        stream.save(update_fields=["questions", "state", "alive"])
+    if stream.state != Stream.State.RUNNING:
+        return None
+    given = {item["key"]: item["result"] for item in stream.questions}
+    return Resumption(stream.pk, stream.call.encode(), stream.version, Answers(given, stream.answers), stream.events)
+
+
+def cancel(session: ClientSession, request_id: Id) -> None:
+    """Give up a call that waits for its client (basic/utilities/cancellation); its stream ends without an answer."""
+    waiting = Stream.objects.filter(session_id=session.id, state=Stream.State.ASKING, request_id=request_id)
+    for stream_id in list(waiting.values_list("pk", flat=True)):
+        finish(stream_id)
+
+
+# Reading
+
+
+def read_events(stream_id: str, after: int, *, bury: bool = False) -> Events:
+    """Return the messages of a stream that come after number ``after``; a stream that is not there is over.
+
+    With ``bury`` a stream whose worker is silent is ended with an error.
+    """
+    row = Stream.objects.filter(pk=stream_id).values_list("state", "events", "alive", "request_id").first()
+    if row is None:
+        return Events([], True)
+    state, last, alive, request_id = row
+    is_silent = state != Stream.State.DONE and not _is_alive(state, alive)
+    if is_silent and bury:
+        _bury(stream_id, state, request_id, after)
+        return read_events(stream_id, after)
+    if after >= last:
+        return Events([], state == Stream.State.DONE, is_silent)
+    found = StreamEvent.objects.filter(stream_id=stream_id, number__gt=after).order_by("number")[:PAGE]
+    messages = [(number, data.encode()) for number, data in found.values_list("number", "data")]
+    is_complete = bool(messages) and messages[-1][0] >= last
+    return Events(messages, state == Stream.State.DONE and (is_complete or not messages), is_silent)
+
+
+def _is_alive(state: str, alive: Any) -> bool:
+    """Return whether the call is still being worked on, or its question still open."""
+    patience = settings.QUESTION_TIMEOUT if state == Stream.State.ASKING else DEAD_AFTER
+    return bool(timezone.now() - alive < timedelta(seconds=patience))
+
+
+def interrupted(request_id: Id) -> bytes:
+    """Return the answer to a call of which nobody knows how far it came."""
+    error = InternalError("The call was interrupted; see what it has done before you repeat it")
+    return encode(error_response(request_id, error, modern=False))
+
+
+def _bury(stream_id: str, state: str, request_id: Id | None, after: int) -> None:
+    """End a stream whose worker is dead. ``after`` is the number that its client has: more than was stored, maybe."""
+    with transaction.atomic(using=router.db_for_write(Stream)):
+        dead = Stream.objects.filter(pk=stream_id, state=state)
+        # Locks the row on every database, so that its end is written once.
+        if not dead.update(alive=F("alive")):
+            return
+        stream = dead.get()
+        if _is_alive(state, stream.alive):
+            return
+        # Who no longer waits for an answer says so (basic/utilities/cancellation).
+        unanswered = [item["id"] for item in stream.questions if "result" not in item]
+        messages = [encode(notification(CANCELLED, {"requestId": identifier})) for identifier in unanswered]
+        if request_id is not None:
+            messages.append(_epitaph(state, request_id))
+        first = max(stream.events, min(after, MOST_UNSTORED + stream.events)) + 1
+        _write(stream_id, messages, first, state=Stream.State.DONE, call="", questions=[])
+
+
+def _epitaph(state: str, request_id: Id) -> bytes:
+    if state != Stream.State.ASKING:
+        return interrupted(request_id)
+    error = InternalError("The question was not answered in time; nothing was changed")
+    return encode(error_response(request_id, error, modern=False))
+
+
+# Cleaning
+
+
+def _clear(streams: Any) -> int:
+    horizon = timezone.now() - timedelta(seconds=settings.STREAM_MAX_AGE)
+    patience = timedelta(seconds=max(settings.QUESTION_TIMEOUT, DEAD_AFTER))
+    old = streams.filter(state=Stream.State.DONE, alive__lt=horizon) | streams.filter(alive__lt=horizon - patience)
+    _, by_model = old.delete()
+    found: int = by_model.get(Stream._meta.label, 0)
+    return found
+
+
+def clear_streams() -> int:
+    """Delete streams whose time to be resumed is over; return how many."""
+    return _clear(Stream.objects.all())

@@ -1,0 +1,142 @@
+"""The end of what was granted: every few seconds, the tokens, users and permissions behind open streams are looked at.
+
+A stream has no requests of its own, so nothing else would notice. It takes a few queries for hundreds of streams and
+holds no database connection meanwhile.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, Final
+
+from django.db import Error as DatabaseUnavailable
+from django.utils import timezone
+
+from ..context.middleware import through
+from ..context.request import MCPRequest
+from ..exceptions import NotFound
+from ..orm.access import get_exposure
+from .audience import Audience, Caller, Watcher
+from .fanout import UPDATED
+from .users import Person, identity, reload
+from .watches import Watch, content_digest, is_readable, list_digests
+from .workers import Worker
+
+__all__ = ["Sweep"]
+
+logger = logging.getLogger("mcp_django")
+
+# Seconds between two rounds: what has ended is noticed within five.
+EVERY: Final = 3.0
+
+
+class Sweep:
+    """The thread that ends subscriptions."""
+
+    def __init__(self, audience: Audience) -> None:
+        self.audience = audience
+        self.worker = Worker("mcp-sweep", self.run)
+        self._is_down = False
+
+    def run(self) -> float | None:
+        """Look at all of them once; return the seconds until the next round, None when there are none."""
+        subscriptions = self.audience.subscriptions()
+        if not subscriptions:
+            return None
+        try:
+            self._check_tokens(subscriptions)
+            self._check_people()
+        except DatabaseUnavailable as error:
+            if not self._is_down:
+                logger.warning("Open streams cannot be checked: %s", type(error).__name__)
+            self._is_down = True
+        else:
+            self._is_down = False
+        return EVERY
+
+    # Tokens
+
+    def _check_tokens(self, subscriptions: Iterable[Watcher]) -> None:
+        checked: dict[type[Any], dict[Any, list[Watcher]]] = defaultdict(lambda: defaultdict(list))
+        for subscription in subscriptions:
+            auth = subscription.auth
+            if _has_expired(auth):
+                subscription.end("the token has expired")
+            elif hasattr(type(auth), "still_good"):
+                checked[type(auth)][auth].append(subscription)
+        for kind, found in checked.items():
+            good = kind.still_good(list(found))
+            for auth, bearers in found.items():
+                if auth not in good:
+                    for subscription in bearers:
+                        subscription.end("the token is not good any more")
+
+    # Users
+
+    def _check_people(self) -> None:
+        callers = self.audience.callers()
+        people = reload(caller.user for caller in callers)
+        for caller in callers:
+            person = people[identity(caller.user)]
+            reason = caller.lost(person)
+            if person is None or reason:
+                for subscription in tuple(caller.subscriptions):
+                    subscription.end(reason)
+            elif person.digest != caller.digest:
+                caller.digest = person.digest
+                caller.run(self._check_caller, caller, person)
+
+    def _check_caller(self, caller: Caller, person: Person) -> None:
+        """End what the caller may not watch any more, and tell which lists are others now."""
+        try:
+            request = caller.request(person.user)
+            through(request, lambda: self._check_as(request, caller))
+        except Exception as error:
+            logger.error("The check of a subscriber failed", exc_info=error)
+
+    def _check_as(self, request: MCPRequest, caller: Caller) -> None:
+        for subscription in tuple(caller.subscriptions):
+            if not all(_may_watch(request, watch) for watch in subscription.watches):
+                subscription.end("a permission was lost")
+        self._tell_schemas(request, caller)
+        self._tell_lists(request, caller)
+
+    def _tell_schemas(self, request: MCPRequest, caller: Caller) -> None:
+        changed: dict[str, bool] = {}
+        for subscription in tuple(caller.subscriptions):
+            for watch in subscription.watches:
+                if watch.is_schema:
+                    if watch.uri not in changed:
+                        digest = content_digest(request, watch)
+                        changed[watch.uri] = caller.pages.get(watch.uri) != digest
+                        caller.pages[watch.uri] = digest
+                    if changed[watch.uri]:
+                        subscription.tell(UPDATED, {"uri": watch.uri})
+
+    def _tell_lists(self, request: MCPRequest, caller: Caller) -> None:
+        if caller.lists is None:
+            return
+        before, caller.lists = caller.lists, list_digests(request)
+        for kind, digest in caller.lists.items():
+            if digest != before[kind]:
+                for subscription in tuple(caller.subscriptions):
+                    if kind in subscription.lists:
+                        subscription.tell(f"notifications/{kind}/list_changed", {})
+
+
+def _has_expired(auth: Any) -> bool:
+    expires = getattr(auth, "expires", None)
+    try:
+        return expires is not None and bool(timezone.now() >= expires)
+    except TypeError:
+        return False
+
+
+def _may_watch(request: MCPRequest, watch: Watch) -> bool:
+    if not watch.label:
+        return is_readable(request, watch)
+    try:
+        get_exposure(request, watch.label)
+    except NotFound:
+        return False
+    return True

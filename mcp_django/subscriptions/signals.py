@@ -1,0 +1,236 @@
+"""From the project's models to subscribers: what is saved, deleted or related is told when it is committed.
+
+Signals say what changed; a queryset that updates rows by itself sends none, which is what :func:`notify_changed` is
+for. Only the models that some site may expose are listened to: a listener costs Django its shortcuts for deletion.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from django.db import router
+from django.db.backends.signals import connection_created
+from django.db.models import Model, QuerySet
+from django.db.models.signals import m2m_changed, post_delete, post_save
+
+from ..conf import settings
+from ..exceptions import NotFound
+from ..signals import rows_changed
+from ..sites import MCPSite, _sites, is_open
+from .tables import ends_of, relations_of, same_rows
+
+if TYPE_CHECKING:
+    from .changes import Changes
+
+__all__ = ["KINDS", "connect", "connect_models", "notify_changed", "notify_list_changed"]
+
+logger = logging.getLogger("mcp_django")
+
+KINDS: Final = ("tools", "prompts", "resources")
+
+# Models that some site may expose, and those that are listened to.
+_exposed: set[type[Model]] = set()
+
+
+def connect() -> None:
+    """Listen to the models that are registered by now, and, when a database is first used, to those that follow."""
+    connection_created.connect(_connected, dispatch_uid="mcp_django")
+    rows_changed.connect(_changed_by_a_tool, dispatch_uid="mcp_django")
+    connect_models()
+
+
+def _connected(**kwargs: Any) -> None:
+    try:
+        connect_models()
+    except Exception:
+        logger.exception("Some models are not listened to")
+
+
+def connect_models() -> None:
+    """Listen to the models that some site may expose by now; no registry is built for that."""
+    for site in tuple(_sites):
+        registries: list[Iterable[type[Model]]] = [site._registry]
+        if site.admin_site is not None and settings.AUTO_REGISTER:
+            registries.append(site.admin_site._registry)
+        for registry in registries:
+            for model in tuple(registry):
+                if model not in _exposed and (registry is site._registry or is_open(model)):
+                    _exposed.add(model)
+                    _connect(model)
+
+
+def _connect(model: type[Model]) -> None:
+    for other, _ in same_rows(model):
+        post_save.connect(_saved, sender=other, dispatch_uid="mcp_django")
+        post_delete.connect(_deleted, sender=other, dispatch_uid="mcp_django")
+        for through in relations_of(other):
+            m2m_changed.connect(_related, sender=through, dispatch_uid="mcp_django")
+            if not through._meta.auto_created:
+                post_save.connect(_saved, sender=through, dispatch_uid="mcp_django")
+                post_delete.connect(_deleted, sender=through, dispatch_uid="mcp_django")
+
+
+# Signals
+
+
+def _after_commit(using: str | None, fill: Callable[[Changes], None], *, explicit: bool = False) -> None:
+    # Behind the outbox are the hub and the channel layers, which nobody needs who changes nothing.
+    from .changes import after_commit
+
+    after_commit(using, fill, explicit=explicit)
+
+
+def _recorded(receiver: Callable[..., None]) -> Callable[..., None]:
+    """Return a receiver that records changes and never fails the project's own ``save()``."""
+
+    def receive(*, using: str, **kwargs: Any) -> None:
+        if not settings.EVENTS:
+            return
+        try:
+            _after_commit(using, lambda changes: receiver(changes, **kwargs))
+        except Exception:
+            logger.exception("A change of %s could not be told", kwargs.get("sender"))
+
+    return receive
+
+
+@_recorded
+def _saved(changes: Changes, *, instance: Model, **kwargs: Any) -> None:
+    _add_instance(changes, instance)
+
+
+@_recorded
+def _deleted(changes: Changes, *, instance: Model, **kwargs: Any) -> None:
+    _add_instance(changes, instance)
+
+
+def _changed_by_a_tool(rows: list[Model], **kwargs: Any) -> None:
+    try:
+        notify_changed(rows)
+    except Exception:
+        logger.exception("A change of %s could not be told", kwargs.get("sender"))
+
+
+@_recorded
+def _related(
+    changes: Changes, *, action: str, instance: Model, model: type[Model], pk_set: set[Any] | None, **kwargs: Any
+) -> None:
+    if not action.startswith("post_") or pk_set == set():
+        return
+    _add_instance(changes, instance)
+    _add_keys(changes, model, pk_set)
+
+
+def _add_instance(changes: Changes, instance: Model) -> None:
+    model = type(instance)
+    for other, attname in same_rows(model):
+        if other in _exposed:
+            _add(changes, other, None if attname is None else [getattr(instance, attname)])
+    for target, attname in ends_of(model):
+        _add_keys(changes, target, [getattr(instance, attname)])
+
+
+def _add_keys(changes: Changes, model: type[Model], pks: Iterable[Any] | None) -> None:
+    """Add rows by the primary keys that they have in the model, None for any rows."""
+    for other, attname in same_rows(model):
+        if other in _exposed:
+            _add(changes, other, pks if attname in ("pk", model._meta.pk.attname) else None)
+
+
+def _add(changes: Changes, model: type[Model], pks: Iterable[Any] | None) -> None:
+    label = model._meta.label_lower
+    if pks is None:
+        changes.add_model(label)
+    else:
+        changes.add_rows(label, [_text(model, pk) for pk in pks if pk is not None])
+
+
+def _text(model: type[Model], pk: Any) -> str:
+    """Return the one spelling of a primary key, whatever the project's code put into the attribute."""
+    from ..orm.columns import pk_text
+
+    fields: Any = model._meta.pk_fields
+    parts = pk if isinstance(pk, tuple) else (pk,)
+    try:
+        parts = tuple(field.to_python(part) for field, part in zip(fields, parts, strict=True))
+    except Exception:
+        return pk_text(pk)
+    return pk_text(parts if isinstance(pk, tuple) else parts[0])
+
+
+# What the project tells
+
+
+def notify_changed(*targets: Any, using: str | None = None) -> None:
+    """Tell subscribers of changes that no signal told of: after the transaction commits, never when it is rolled back.
+
+    A target is an instance, several of them in a list, a queryset, a model class for any rows of it, or the URI of a
+    resource. A queryset is asked for its rows here: call this before the update if that changes which rows match. One
+    that has no rows stands for any rows of its model. ``using`` is the database whose transaction it belongs to, for
+    targets that do not say.
+
+    Raises:
+        TypeError: a target is none of these.
+    """
+    if not settings.EVENTS:
+        return
+    connect_models()
+    for target in targets:
+        alias, fill = _reading(target)
+        _after_commit(alias or using, fill, explicit=True)
+
+
+def _reading(target: Any) -> tuple[str | None, Callable[[Changes], None]]:
+    """Return the database of a target, None where it has none, and what adds it to changes."""
+    match target:
+        case str():
+            return None, lambda changes: _add_uri(changes, target)
+        case type() if issubclass(target, Model):
+            return router.db_for_write(target), lambda changes: _add_keys(changes, target, None)
+        case QuerySet():
+            from .changes import MAX_ROWS
+
+            pks = list(target.values_list("pk", flat=True)[: MAX_ROWS + 1])
+            return target.db, lambda changes: _add_keys(changes, target.model, pks or None)
+    rows: Any = target if isinstance(target, (list, tuple, set, frozenset)) else [target]
+    if not all(isinstance(row, Model) for row in rows):
+        raise TypeError(f"{type(target).__name__} is no row, queryset, model or URI")
+    alias = next((row._state.db or router.db_for_write(type(row), instance=row) for row in rows), None)
+    return alias, lambda changes: _add_instances(changes, rows)
+
+
+def _add_instances(changes: Changes, rows: Iterable[Model]) -> None:
+    for row in rows:
+        _add_instance(changes, row)
+
+
+def _add_uri(changes: Changes, uri: str) -> None:
+    from ..orm.uris import parse_uri
+
+    try:
+        address = parse_uri(uri)
+    except NotFound:
+        changes.add_uris([uri])
+        return
+    if address.pk is not None:
+        changes.add_rows(address.label, [address.pk])
+    else:
+        changes.add_uris([uri])
+
+
+def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:
+    """Tell subscribers that lists have changed: "tools", "prompts" or "resources", without any all of them.
+
+    ``site`` is the one whose lists they are, None for every site. What changes by a user's permissions is told without.
+
+    Raises:
+        ValueError: there is no such list.
+    """
+    if unknown := set(kinds) - set(KINDS):
+        raise ValueError(f"There is no list of {', '.join(sorted(unknown))}")
+    name = site.name if site is not None else None
+    if settings.EVENTS:
+        told = [(kind, name) for kind in kinds or KINDS]
+        _after_commit(None, lambda changes: changes.lists.update(told), explicit=True)

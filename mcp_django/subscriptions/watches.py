@@ -1,0 +1,232 @@
+"""What of a URI a caller may watch, and whether a change of rows is one that the caller may know of.
+
+The answers are those of the one gate: a row counts where reading it would give it, a page where its rows do. A row that
+left the caller's rows is not there any more, and says nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import orjson
+from django.db import router
+from django.db.models import Model
+
+from ..context.request import Exposure, MCPRequest
+from ..exceptions import NotFound, ToolError
+from ..orm.access import get_exposure, has_every_row, parse_pk, visible_exposures, visible_fields
+from ..orm.columns import is_file, pk_text
+from ..orm.queries import chunks, rows_of
+from ..orm.uris import SCHEME, Address, parse_uri
+from ..protocol.errors import InvalidParams
+from ..tools.models import describe
+from ..tools.query import read_query
+
+__all__ = [
+    "Rows",
+    "Watch",
+    "any_visible",
+    "content_digest",
+    "find_watches",
+    "is_readable",
+    "list_digests",
+    "needs_digest",
+    "shows",
+]
+
+# Rows that are looked at where it is not known which have changed.
+SAMPLE: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A URI that is watched, as the client spelt it: a row or a file of it, a page, or anything else.
+
+    ``label`` and ``pk`` are those of the row; a page has no ``pk``, and what is not made of rows has no ``label``.
+    """
+
+    uri: str
+    label: str = ""
+    pk: str | None = None
+    field: str | None = None
+
+    @property
+    def is_page(self) -> bool:
+        """Whether it shows rows of a model."""
+        return bool(self.label) and self.pk is None
+
+    @property
+    def is_schema(self) -> bool:
+        """Whether it describes a model."""
+        return not self.label and self.uri.startswith(SCHEME)
+
+
+class Rows:
+    """Rows by the spelling of their primary keys, as callers see them: those that are the same for all are read once.
+
+    ``wanted`` are the keys, by label, that some caller will be asked about.
+    """
+
+    def __init__(self, wanted: Mapping[str, Iterable[str]]) -> None:
+        self._wanted = {label: set(pks) for label, pks in wanted.items()}
+        self._shared: dict[Exposure, dict[str, Model | None]] = defaultdict(dict)
+        self._existing: dict[tuple[str, str], bool] = {}
+
+    def visible(self, request: MCPRequest, exposure: Exposure, pks: Collection[str]) -> dict[str, Model]:
+        """Return those of the rows that the caller may view; the exposure is one that the caller may."""
+        if has_every_row(exposure):
+            shared = self._shared_rows(request, exposure, pks)
+            found = {pk: row for pk in pks if (row := shared[pk]) is not None}
+        else:
+            found = _read(request, exposure, pks)
+        return {pk: row for pk, row in found.items() if exposure.has_view_permission(request, row)}
+
+    def _shared_rows(self, request: MCPRequest, exposure: Exposure, pks: Collection[str]) -> Mapping[str, Model | None]:
+        shared = self._shared[exposure]
+        if not shared.keys() >= set(pks):
+            missing = self._wanted.get(exposure.label, set()).union(pks) - shared.keys()
+            shared.update(dict.fromkeys(missing))
+            shared.update(_read(request, exposure, missing))
+        return shared
+
+    def gone(self, request: MCPRequest, exposure: Exposure, pks: Collection[str]) -> set[str]:
+        """Return those of the keys that no row of the table has."""
+        if has_every_row(exposure):
+            shared = self._shared_rows(request, exposure, pks)
+            return {pk for pk in pks if shared[pk] is None}
+        unknown = [pk for pk in pks if (exposure.label, pk) not in self._existing]
+        values = _values(exposure, unknown)
+        using = router.db_for_read(exposure.model)
+        for some in chunks(list(values.values())):
+            rows = exposure.model._base_manager.using(using).filter(pk__in=some).values_list("pk", flat=True)
+            self._existing.update(((exposure.label, pk_text(pk)), True) for pk in rows)
+        return {pk for pk in pks if not self._existing.setdefault((exposure.label, pk), False)}
+
+
+def _values(exposure: Exposure, pks: Iterable[str]) -> dict[str, Any]:
+    found = {}
+    for pk in pks:
+        try:
+            found[pk] = parse_pk(exposure, pk)
+        except NotFound:
+            continue
+    return found
+
+
+def _read(request: MCPRequest, exposure: Exposure, pks: Iterable[str]) -> dict[str, Model]:
+    found: dict[str, Model] = {}
+    for some in chunks(list(_values(exposure, pks).values())):
+        found.update((pk_text(row.pk), row) for row in exposure.get_queryset(request).filter(pk__in=some))
+    return found
+
+
+def any_visible(request: MCPRequest, exposure: Exposure) -> bool:
+    """Return whether the caller may view a row of the model, as far as a look at the first ones tells."""
+    rows = exposure.get_queryset(request)[:SAMPLE]
+    return any(exposure.has_view_permission(request, row) for row in rows)
+
+
+def content_digest(request: MCPRequest, watch: Watch) -> int:
+    """Return a number that is another one when a page has other rows, or a schema describes something else.
+
+    Raises:
+        NotFound: the caller may not read it.
+    """
+    address = parse_uri(watch.uri)
+    exposure = get_exposure(request, address.label)
+    if address.is_schema:
+        return hash(orjson.dumps(describe(request, exposure), default=str))
+    try:
+        query = read_query(request, exposure, address.query)
+        found = rows_of(request, query, exposure.get_queryset(request))
+        pks = (pk for rows in found for pk in rows.values_list("pk", flat=True))
+        return hash(tuple(islice(pks, query.limit + 1)))
+    except (ToolError, InvalidParams):
+        raise NotFound from None
+
+
+def list_digests(request: MCPRequest) -> dict[str, int]:
+    """Return by kind a number that is another one when the caller's list has other members."""
+    site = request.mcp.site
+    resources = [*site.list_resources(request, None)[0], *site.list_resource_templates(request)]
+    names = [item.get("uri") or item["uriTemplate"] for item in resources]
+    names += [exposure.label for exposure in visible_exposures(request)]
+    return {
+        "tools": hash(tuple(tool.name for tool in site.get_tools(request))),
+        "prompts": hash(tuple(prompt.name for prompt in site.get_prompts(request))),
+        "resources": hash(tuple(names)),
+    }
+
+
+def is_readable(request: MCPRequest, watch: Watch) -> bool:
+    """Return whether the caller may read what is no row and no page."""
+    if request.mcp.site.get_function_resource(request, watch.uri) is not None:
+        return True
+    try:
+        get_exposure(request, parse_uri(watch.uri).label)
+    except NotFound:
+        return False
+    return True
+
+
+def needs_digest(request: MCPRequest, watch: Watch) -> bool:
+    """Return whether only its contents tell that it has changed: a schema, or a page of rows that are narrowed."""
+    if watch.is_schema:
+        return True
+    return watch.is_page and not has_every_row(request.mcp.site.exposures_by_label[watch.label])
+
+
+def shows(request: MCPRequest, exposure: Exposure, watch: Watch, row: Model) -> bool:
+    """Return whether the row has what is watched of it."""
+    if watch.field is None:
+        return True
+    return watch.field in visible_fields(request, exposure, row) and is_file(exposure, watch.field)
+
+
+# Subscribing
+
+
+def find_watches(request: MCPRequest, uris: Sequence[str]) -> list[Watch]:
+    """Return what the caller may watch, in the order of the URIs; what is not there for the caller is left out."""
+    asked = [_asked(request, uri) for uri in dict.fromkeys(uris)]
+    rows: dict[str, set[str]] = defaultdict(set)
+    for watch in asked:
+        if watch is not None and watch.pk is not None:
+            rows[watch.label].add(watch.pk)
+    reader = Rows(rows)
+    exposures = request.mcp.site.exposures_by_label
+    seen = {label: reader.visible(request, exposures[label], pks) for label, pks in rows.items()}
+    found = []
+    for watch in asked:
+        if watch is not None and watch.pk is not None:
+            row = seen[watch.label].get(watch.pk)
+            if row is None or not shows(request, exposures[watch.label], watch, row):
+                continue
+        if watch is not None:
+            found.append(watch)
+    return found
+
+
+def _asked(request: MCPRequest, uri: str) -> Watch | None:
+    """Return what the URI names for this caller, whether or not there is such a row."""
+    if request.mcp.site.get_function_resource(request, uri) is not None:
+        return Watch(uri)
+    try:
+        address = parse_uri(uri)
+        if address.label != address.label.lower():
+            return None
+        exposure = get_exposure(request, address.label)
+        return _named(request, exposure, uri, address)
+    except (NotFound, ToolError, InvalidParams):
+        return None
+
+
+def _named(request: MCPRequest, exposure: Exposure, uri: str, address: Address) -> Watch:
+    if address.is_schema:
+        return Watch(uri)
+    if address.pk is None:
+        read_query(request, exposure, address.query)
+        return Watch(uri, exposure.label)
+    return Watch(uri, exposure.label, pk_text(parse_pk(exposure, address.pk)), address.field_name)

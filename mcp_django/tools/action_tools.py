@@ -1,0 +1,204 @@
+"""The tools that run actions: one for each action of a model, and ``run_action`` for all of them."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from copy import copy
+from functools import cached_property
+from typing import Any, Final
+
+import orjson
+from django.core.exceptions import ImproperlyConfigured
+from django.db.models.options import Options
+
+from ..actions.calls import ActionCall
+from ..conf import settings
+from ..context.request import Exposure, MCPRequest
+from ..context.results import ToolResult
+from ..exceptions import ToolError
+from ..exposures.actions import Action
+from ..orm.access import caller_actions, may_view, visible_exposures
+from ..orm.arguments import alternatives, exposure_argument
+from ..orm.inputs import as_object, taken
+from ..schema.types import FREE_OBJECT
+from ..writes.selection import EVERYTHING
+from .base import IDEMPOTENCY_KEY, READ, WRITE, Tool
+
+__all__ = ["ActionTool", "RunAction", "action_tool_name", "told_once"]
+
+MAX_NAME: Final = 40
+UNSAFE: Final = re.compile(r"[^a-z0-9_]")
+# Characters from which on a parameter's schema is not repeated.
+LONG: Final = 100
+FORM: Final[Mapping[str, Any]] = {**FREE_OBJECT, "description": "Answers to its question"}
+CONFIRM_TOKEN: Final[Mapping[str, Any]] = {
+    "type": "string",
+    "description": "From its question",
+}
+# No parameter of an action may be named so; one that is named as another way to pick rows is there instead of it.
+RESERVED: Final = frozenset({"pks", "form", "confirm_token"})
+
+
+def told_once(tools: Iterable["ActionTool"]) -> list["ActionTool"]:
+    """Return the tools as they are listed together: a long parameter that several share is told by the first alone."""
+    first: dict[str, str] = {}
+    found = []
+    for tool in tools:
+        told = {name: first[text] for name, text in tool.long_parameters.items() if text in first}
+        for text in tool.long_parameters.values():
+            first.setdefault(text, tool.name)
+        found.append(tool.referring(told) if told else tool)
+    return found
+
+
+def action_tool_name(name: str, opts: "Options[Any]") -> str:
+    """Return the tool's name, ``mark_shipped_shop_order``: at most 40 of ``a-z0-9_``, a digest in place of the rest."""
+    wanted = f"{name}_{opts.app_label}_{opts.model_name}"
+    safe = UNSAFE.sub("_", wanted.lower())
+    if safe == wanted and len(safe) <= MAX_NAME:
+        return safe
+    return f"{safe[: MAX_NAME - 9]}_{hashlib.sha256(wanted.encode()).hexdigest()[:8]}"
+
+
+class ActionTool(Tool):
+    """A tool for one action of one model."""
+
+    scopes = frozenset({WRITE})
+    slow = True
+
+    def __init__(self, action: Action) -> None:
+        opts = action.exposure.opts
+        self.action = action
+        self.name = action_tool_name(action.name, opts)
+        self.title = f"{action.title} ({action.exposure.label})"
+        asked = [*action.asks_for, *(["confirmation"] if action.confirms else [])]
+        asks = f" Asks for {', '.join(asked)} first." if asked else ""
+        required = ", ".join(action.schema.get("required", ()))
+        needs = f" Needs {required}." if required else ""
+        self.description = (
+            f"{action.description or action.title}\nRuns on rows of {action.exposure.label}.{needs}{asks}"
+        )
+        self.read_only = action.read_only
+        self.scopes = frozenset({READ if action.read_only else WRITE})
+        self.destructive = action.destructive
+        self.parameters = frozenset(action.schema.get("properties", {}))
+        self.takes_key = not action.only_looks and "idempotency_key" not in self.parameters
+        self.input_schema = self._schema(action)
+
+    @staticmethod
+    def _schema(action: Action) -> dict[str, Any]:
+        own = action.schema
+        # What is equal in all tools of actions is described in run_action alone.
+        asking = {"form": FREE_OBJECT} if action.has_form else {}
+        if asking or not action.only_looks:
+            asking["confirm_token"] = {"type": "string"}
+        parameters = own.get("properties", {})
+        if clashing := parameters.keys() & RESERVED:
+            raise ImproperlyConfigured(f"{action.key} may not have a parameter named {', '.join(sorted(clashing))}.")
+        key = {} if action.only_looks else {"idempotency_key": IDEMPOTENCY_KEY}
+        properties = {**EVERYTHING, "filters": FREE_OBJECT, **key, **parameters, **asking}
+        return {**own, "properties": properties}
+
+    @cached_property
+    def long_parameters(self) -> dict[str, str]:
+        """The action's own parameters whose schemas are long, each with its name as JSON."""
+        own = {name: orjson.dumps([name, self.input_schema["properties"][name]]).decode() for name in self.parameters}
+        return {name: text for name, text in own.items() if len(text) >= LONG}
+
+    def referring(self, told: Mapping[str, str]) -> "ActionTool":
+        """Return the tool with parameters that refer to those of other tools; ``told`` are the tools by parameter."""
+        key = tuple(sorted(told.items()))
+        if key not in self._referring:
+            tool = self._referring[key] = copy(self)
+            tool.__dict__.pop("_encoded", None)
+            properties = dict(self.input_schema["properties"])
+            for name, other in told.items():
+                kept = {part: properties[name][part] for part in ("type", "anyOf", "items") if part in properties[name]}
+                properties[name] = {**kept, "description": f"As in {other}"}
+            tool.input_schema = {**self.input_schema, "properties": properties}
+        return self._referring[key]
+
+    @cached_property
+    def _referring(self) -> dict[tuple[tuple[str, str], ...], "ActionTool"]:
+        return {}
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller may see the model and run the action."""
+        if settings.READ_ONLY and not self.read_only:
+            return False
+        exposure = self.action.exposure
+        return may_view(request, exposure) and self.action.name in caller_actions(request, exposure)
+
+    def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """See :meth:`Tool.is_atomic`."""
+        return self.action.atomic
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """See :meth:`Tool.call`."""
+        # An action that asks without having said so takes the answers, too.
+        asked = {"form": FORM, "confirm_token": CONFIRM_TOKEN} if "confirm_token" in arguments else {}
+        known = {**self.input_schema["properties"], **asked}
+        given = taken(arguments, known, keeping=self.parameters)
+        action = _find_action(request, self.action.exposure, self.action.name)
+        common = {name: given.pop(name, None) for name in (EVERYTHING.keys() | RESERVED) - self.parameters}
+        return ActionCall.of(request, action, common, given).run()
+
+
+def _find_action(request: MCPRequest, exposure: Exposure, name: Any) -> Action:
+    """Return the action if the caller may run it now; one that is forbidden is answered as one that is not there."""
+    actions = caller_actions(request, exposure)
+    if settings.READ_ONLY:
+        actions = {key: action for key, action in actions.items() if action.read_only}
+    found = actions.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise ToolError(f"{exposure.label} has no such action. {alternatives(name, actions)}")
+    return found
+
+
+class RunAction(Tool):
+    """``run_action``: any action of any model."""
+
+    name = "run_action"
+    title = "Run action"
+    description = (
+        "Run an action of a model on rows: pks, or all that match filters and search, or all; describe_model lists the "
+        "actions. One that needs confirmation first answers what it asks, with a confirm_token: repeat the call with "
+        "it to go on."
+    )
+    input_schema: Mapping[str, Any] = {
+        "type": "object",
+        "properties": {
+            "model": {"type": "string"},
+            "action": {"type": "string"},
+            **EVERYTHING,
+            "arguments": {**FREE_OBJECT, "description": "The action's own"},
+            "form": FORM,
+            "confirm_token": CONFIRM_TOKEN,
+            "idempotency_key": IDEMPOTENCY_KEY,
+        },
+        "required": ["model", "action"],
+    }
+    scopes = frozenset({WRITE})
+    slow = True
+    takes_key = True
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether there is an action that the caller may run."""
+        if settings.READ_ONLY:
+            return False
+        return any(caller_actions(request, exposure) for exposure in visible_exposures(request))
+
+    def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
+        """See :meth:`Tool.is_atomic`."""
+        try:
+            exposure = exposure_argument(request, arguments.get("model"))
+            return _find_action(request, exposure, arguments.get("action")).atomic
+        except ToolError:
+            return True
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """See :meth:`Tool.call`."""
+        given = taken(arguments, self.input_schema["properties"], required=["model", "action"])
+        action = _find_action(request, exposure_argument(request, given["model"]), given["action"])
+        own = as_object(given.get("arguments"), "arguments")
+        return ActionCall.of(request, action, given, own).run()

@@ -1,0 +1,229 @@
+"""The plain road: the consumer inside Django's own handler, mounted by ``urls.py``.
+
+Django has checked, routed and run its middleware by then; the consumer gets the body Django has read and its messages
+become Django responses. Under WSGI the same exchange runs in the calling thread, without streams.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from asgiref.sync import sync_to_async
+from django.contrib.auth.decorators import login_not_required
+from django.core.handlers.asgi import ASGIRequest
+from django.db import connections, transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.views.decorators.csrf import csrf_exempt
+
+from ...conf import settings
+from ...context.asgi_request import middleware_attributes, scope_from_wsgi
+from ...protocol.http import Response
+from ...runtime.threads import run_through
+from ...server.methods.base import Later
+from ...sites import MCPSite
+from . import sse as legacy_sse
+from .connection import LARGE, WRITE_TIMEOUT, cut_off
+from .consumer import as_application
+from .dispatch import Batched, Pending, answer, conclude, run_batch
+from .exchange import DJANGOS_REQUEST, Exchange
+from .files import file_urls
+
+__all__ = ["endpoint", "file_urls", "sse_endpoint"]
+
+
+def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
+    """Return the view of a site's endpoint. Its ``mcp_site`` is how the fast road finds it."""
+
+    async def view(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
+        attributes = hook_attributes(request)
+        if isinstance(request, ASGIRequest):
+            return await run_consumer(as_application(site, attributes), request)
+        return await sync_to_async(answer_wsgi)(site, request, attributes)
+
+    view.mcp_site = site  # type: ignore[attr-defined]
+    return _exempt(view)
+
+
+def sse_endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
+    """Return the view of a site's mount for HTTP with SSE, which a WSGI server cannot serve."""
+
+    async def view(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
+        if isinstance(request, ASGIRequest):
+            return await run_consumer(legacy_sse.as_application(site, hook_attributes(request)), request)
+        return HttpResponse("This server cannot stream.", status=405, content_type="text/plain")
+
+    view.mcp_sse_site = site  # type: ignore[attr-defined]
+    return _exempt(view)
+
+
+def _exempt(view: Callable[[HttpRequest], Awaitable[HttpResponseBase]]) -> Any:
+    """Return the view without what the middleware and ``ATOMIC_REQUESTS`` do to views: an async one is not atomic."""
+    for alias in connections:
+        view = transaction.non_atomic_requests(using=alias)(view)
+    return csrf_exempt(login_not_required(view))
+
+
+def hook_attributes(request: HttpRequest) -> Mapping[str, Any]:
+    """Return what hooks find on their request beside its own: what middleware added, and the match of its URL."""
+    return {**middleware_attributes(request), "resolver_match": request.resolver_match}
+
+
+# Bytes of a body that are handed on at once.
+CHUNK: Final = 64 * 1024
+# The status where nobody is there to see it.
+GONE: Final = 499
+# Consumers at work: the event loop itself holds tasks weakly.
+_running: set["asyncio.Future[None]"] = set()
+
+
+async def run_consumer(application: Any, request: ASGIRequest) -> HttpResponseBase:
+    """Run a consumer on the request that Django has read; it takes the body as it does on the fast road."""
+    outgoing, has_left, is_read = Outgoing(), asyncio.Event(), False
+
+    async def receive() -> dict[str, Any]:
+        nonlocal is_read
+        if is_read or has_left.is_set():
+            await has_left.wait()
+            return {"type": "http.disconnect"}
+        chunk = request.read(CHUNK)
+        is_read = len(chunk) < CHUNK
+        return {"type": "http.request", "body": chunk, "more_body": not is_read}
+
+    def leave() -> None:
+        # Django cancels the view when the client goes; what that means for the call is the consumer's to decide.
+        has_left.set()
+        outgoing.open()
+
+    task = asyncio.ensure_future(application({**request.scope, DJANGOS_REQUEST: request}, receive, outgoing.put))
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+    task.add_done_callback(lambda _: outgoing.end())
+    try:
+        start, body, more = await _begin(outgoing)
+        if start["status"] == GONE:
+            await task
+    except asyncio.CancelledError:
+        leave()
+        raise
+    if not more:
+        return _copy_headers(HttpResponse(body, status=start["status"]), start)
+    chunks = _chunks(body, outgoing, leave, request.scope.get("client"))
+    stream = StreamingHttpResponse(chunks, status=start["status"])
+    # GZipMiddleware would hold events back, and compress each piece by itself; it leaves alone what is encoded already.
+    stream["Content-Encoding"] = "identity"
+    return _copy_headers(stream, start)
+
+
+async def _begin(outgoing: "Outgoing") -> tuple[Mapping[str, Any], bytes, bool]:
+    """Return the head, the body or its beginning where it is long or a stream, and whether more will come.
+
+    A consumer that ends before has nobody to answer.
+    """
+    start = message = await outgoing.get()
+    is_answer = any(name.lower() == b"content-length" for name, _ in start.get("headers", ()))
+    body = b""
+    while message["type"] != "done":
+        message = await outgoing.get()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+        if message["type"] != "done" and (not (more and is_answer) or len(body) > LARGE):
+            return start, body, more
+    return {"status": GONE, "headers": ()}, b"", False
+
+
+class Outgoing:
+    """Messages from a consumer to Django, one of which waits at a time; then the consumer does."""
+
+    def __init__(self) -> None:
+        self._messages: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._room, self._is_open = asyncio.Semaphore(1), False
+
+    async def put(self, message: dict[str, Any]) -> None:
+        """Hand a message over, once the one before it was taken."""
+        if not self._is_open:
+            await self._room.acquire()
+        self._messages.put_nowait(message)
+
+    async def get(self) -> dict[str, Any]:
+        """Return the next message."""
+        message = await self._messages.get()
+        self._room.release()
+        return message
+
+    def open(self) -> None:
+        """Let the consumer wait for nobody, as nobody takes anything any more."""
+        self._is_open = True
+        self._room.release()
+
+    def end(self) -> None:
+        """Say that nothing will come."""
+        self._messages.put_nowait({"type": "done"})
+
+
+async def _chunks(
+    body: bytes, outgoing: Outgoing, leave: Callable[[], None], client: Sequence[Any] | None
+) -> AsyncIterator[bytes]:
+    loop, handler, more = asyncio.get_running_loop(), asyncio.current_task(), True
+
+    def cut() -> None:
+        if not cut_off(client) and handler is not None:
+            handler.cancel()
+
+    try:
+        while True:
+            # Django waits without end for a client that does not read.
+            limit = loop.call_later(WRITE_TIMEOUT, cut)
+            try:
+                yield body
+            finally:
+                limit.cancel()
+            if not more:
+                return
+            message = await outgoing.get()
+            if message["type"] != "http.response.body":
+                # The client was cut off: an end would say that the answer is whole. Django hears of it from the server
+                # and cancels this.
+                await asyncio.sleep(WRITE_TIMEOUT)
+                return
+            body, more = message.get("body", b""), message.get("more_body", False)
+    finally:
+        leave()
+
+
+def _copy_headers(response: Any, start: Mapping[str, Any]) -> Any:
+    del response["Content-Type"]
+    for name, value in start["headers"]:
+        response[name.decode("latin1").title()] = value.decode("latin1")
+    return response
+
+
+def answer_wsgi(site: MCPSite, request: HttpRequest, attributes: Mapping[str, Any]) -> HttpResponse:
+    """Answer in the calling thread."""
+    scope = {**scope_from_wsgi(request), DJANGOS_REQUEST: request}
+    exchange = Exchange(site, scope, attributes, can_stream=False)
+    try:
+        response = exchange.front_door()
+        if response is None:
+            body = request.read(settings.MAX_BODY_BYTES + 1)
+            response = exchange.too_large() if len(body) > settings.MAX_BODY_BYTES else _whole(exchange, body)
+    finally:
+        exchange.close()
+    plain = HttpResponse(response.body, status=response.status)
+    del plain["Content-Type"]
+    for name, value in response.header_list():
+        plain[name] = value
+    return plain
+
+
+def _whole(exchange: Exchange, body: bytes) -> Response:
+    outcome = run_through(lambda: answer(exchange, body))
+    if isinstance(outcome, Pending):
+        call, later = outcome.call, outcome.work
+        assert isinstance(later, Later)
+        outcome = exchange.guarded(lambda: exchange.respond(conclude(exchange.request, call, later)))
+    elif isinstance(outcome, Batched):
+        batch = outcome.batch
+        found = exchange.guarded(lambda: run_batch(exchange, batch))
+        outcome = found if isinstance(found, Response) else found[0]
+    # Whatever needs a stream was refused before.
+    assert isinstance(outcome, Response)
+    return outcome

@@ -1,0 +1,1 @@
+"""Rows written as the admin writes them."""

@@ -1,0 +1,205 @@
+"""The wheel, in a virtual environment and a project that know nothing of this repository."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import venv
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = pytest.mark.e2e
+
+PROJECT = {
+    "settings.py": """
+import os
+from mcp_django.oauth.settings import provider_settings
+
+BASE_URL = os.environ["BASE_URL"]
+DEBUG = True
+SECRET_KEY = "only-for-a-test-of-the-wheel-and-of-nothing-else"
+INSTALLED_APPS = [
+    "django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions",
+    "django.contrib.messages", "django.contrib.staticfiles",
+    "channels", "oauth2_provider", "rest_framework", "mcp_django", "project",
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [{
+    "BACKEND": "django.template.backends.django.DjangoTemplates",
+    "APP_DIRS": True,
+    "OPTIONS": {"context_processors": [
+        "django.template.context_processors.request",
+        "django.contrib.auth.context_processors.auth",
+        "django.contrib.messages.context_processors.messages",
+    ]},
+}]
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "db.sqlite3"}}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+ROOT_URLCONF = "project.urls"
+STATIC_URL = "static/"
+LOGIN_URL = "admin:login"
+USE_TZ = True
+MCP_DJANGO = {"BASE_URL": BASE_URL}
+OAUTH2_PROVIDER = provider_settings(base_url=BASE_URL)
+""",
+    "urls.py": """
+from django.contrib import admin
+from django.urls import include, path
+import mcp_django
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("mcp", mcp_django.site.urls),
+    path("", include("mcp_django.oauth.urls")),
+]
+""",
+    "mcp.py": """
+from django.contrib.auth.models import Group
+import mcp_django as mcp
+
+@mcp.register(Group)
+class GroupExposure(mcp.ModelExposure):
+    fields = ["id", "name"]
+
+@mcp.tool(read_only=True)
+def greet(request, name: str) -> str:
+    '''Say hello.'''
+    return f"Hello, {name}"
+""",
+}
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**clean_environment(), **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, f"{command}:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def clean_environment() -> dict[str, str]:
+    """What this process runs with, less what would let a child find the repository."""
+    return {name: value for name, value in os.environ.items() if name not in {"DJANGO_SETTINGS_MODULE", "PYTHONPATH"}}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", ROOT, "--no-deps", "--quiet", "--wheel-dir", target, cwd=target)
+    [built] = target.glob("django_mcp_orm-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a new virtual environment that holds the wheel and what it asks for."""
+    directory = tmp_path_factory.mktemp("environment")
+    venv.create(directory, with_pip=True)
+    interpreter = directory / "bin" / "python"
+    run(interpreter, "-m", "pip", "install", "--quiet", wheel, cwd=directory)
+    return interpreter
+
+
+def test_the_wheel_holds_the_package_and_its_data(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"mcp_django"}
+    for source in (ROOT / "mcp_django").rglob("*"):
+        if source.is_file() and source.suffix != ".pyc":
+            assert str(source.relative_to(ROOT)) in names
+    for part in ("py.typed", "templates/", "migrations/", "locale/ar/LC_MESSAGES/django.mo"):
+        assert any(name.startswith(f"mcp_django/{part}") for name in names), part
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_a_project_of_three_files_lists_its_tools(python: Path, tmp_path: Path) -> None:
+    for name, text in PROJECT.items():
+        path = tmp_path / "project" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    base_url = f"http://127.0.0.1:{free_port()}"
+    environment = {"BASE_URL": base_url, "DJANGO_SETTINGS_MODULE": "project.settings"}
+
+    def django(*arguments: str) -> str:
+        return run(python, "-m", "django", *arguments, cwd=tmp_path, **environment)
+
+    django("check", "--fail-level", "ERROR")
+    django("makemigrations", "--check", "--dry-run")
+    django("migrate", "--verbosity", "0")
+    django("createsuperuser", "--noinput", "--username", "admin", "--email", "admin@example.com")
+    token = django("mcp_token", "admin").split()[-1]
+
+    with serving(python, base_url, tmp_path, environment):
+        tools = {tool["name"] for tool in list_tools(f"{base_url}/mcp", token)}
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            list_tools(f"{base_url}/mcp", "wrong")
+        refused.value.close()
+    assert {"greet", "list_models", "query_records"} <= tools
+    assert refused.value.code == 401
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def serving(python: Path, base_url: str, cwd: Path, environment: dict[str, str]) -> Iterator[None]:
+    """Run Django's own server until it is no longer needed."""
+    address = base_url.removeprefix("http://")
+    server = subprocess.Popen(
+        [str(python), "-u", "-m", "django", "runserver", "--noreload", "--skip-checks", address],
+        cwd=cwd,
+        env={**clean_environment(), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert server.stdout is not None
+    try:
+        said = []
+        for line in server.stdout:
+            said.append(line)
+            if "Quit the server" in line:
+                break
+        else:
+            pytest.fail("".join(said))
+        yield
+    finally:
+        server.terminate()
+        server.communicate(timeout=10)
+
+
+def list_tools(url: str, token: str) -> list[dict[str, Any]]:
+    request = urllib.request.Request(
+        url,
+        data=json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode(),
+        headers={
+            "Authorization": f"Bearer {token}",
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2025-11-25",
+        },
+    )
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return json.load(response)["result"]["tools"]

@@ -1,0 +1,63 @@
+"""What `make test` runs: nothing is left out, a failure anywhere fails the whole, the summary stands at the end."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import parts
+from tests.parts import Part
+
+TESTS = Path(__file__).parents[1]
+
+
+def program(text: str) -> list[str]:
+    return [sys.executable, "-c", text]
+
+
+LONGEST = Part("longest", program("print('..s. [ 50%]\\n... [100%]\\n== 7 passed ==')"))
+FAILING = Part("failing", program("print('E  assert 0'); raise SystemExit(1)"))
+PASSING = Part("passing", program("import os; print(os.environ['GREETING'])"), {"GREETING": "hello"})
+
+
+def test_each_part_is_told_and_the_longest_last(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(parts, "parts", lambda with_django6: iter([LONGEST, PASSING]))
+    assert parts.main(True) == 0
+    lines = capsys.readouterr().out.split("\n")
+    assert lines[1].startswith("== passing: passed in ")
+    assert lines[2] == "hello"
+    assert lines[4].startswith("== longest: passed in ")
+    assert lines[5:] == ["== 7 passed ==", ""]
+
+
+@pytest.mark.parametrize("some", [[LONGEST, FAILING, PASSING], [FAILING, LONGEST, PASSING]])
+def test_a_failure_anywhere_fails_the_whole(
+    some: list[Part], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(parts, "parts", lambda with_django6: iter(some))
+    assert parts.main(True) == 1
+    told = capsys.readouterr().out
+    assert "== Failed: failing\n" in told
+    assert "E  assert 0" in told
+    assert "hello" in told
+
+
+def test_a_part_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.postgresql.TIMEOUT", 0.1)
+    outcome = parts.run(Part("hanging", program("import threading; threading.Event().wait()")))
+    assert not outcome.passed
+    assert "== Not done after 0.1 s" in outcome.output
+
+
+@pytest.mark.parametrize("with_django6", [True, False])
+def test_every_file_of_tests_belongs_to_a_part(with_django6: bool) -> None:
+    commands = [part.command for part in parts.parts(with_django6)]
+    assert len({part.name for part in parts.parts(with_django6)}) == len(commands)
+    left_out = {Path(word.partition("=")[2]).name for word in commands[0] if word.startswith("--ignore=")}
+    assert left_out
+    assert left_out <= {path.name for path in TESTS.rglob("test_*.py")}
+    named = {Path(word).name for command in commands[1:] for word in command if word.startswith("tests/")}
+    assert left_out <= named
+    assert any(".venv-django6" in command[0] for command in commands) is with_django6

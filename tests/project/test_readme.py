@@ -1,0 +1,369 @@
+"""The README and `docs/` say what is so: each snippet is run, each table, link, command and id is compared."""
+
+import ast
+import json
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tomllib
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command, get_commands, load_command_class
+
+from mcp_django.conf import DEFAULTS
+from mcp_django.oauth.checks import RULES
+from mcp_django.sites import CLOSED_APPS
+from mcp_django.tools.generic import GENERIC_TOOLS
+from mcp_django.transports.setups import CLIENTS, Client, Connection
+from tests.documentation import DOCS, README, ROOT, Block, blocks_of, section
+
+PAGES = [
+    README,
+    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "example_project/README.md")),
+    *sorted(DOCS.glob("*.md")),
+]
+# Their snippets are run by tests of their own.
+FOLLOWED = {DOCS / "tutorial.md", DOCS / "cookbook.md"}
+SOURCES = Path(__file__).parent / "readme_project"
+START = 60
+OWN_SETTINGS = """
+INSTALLED_APPS += ["shop"]
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the others are slow on purpose
+"""
+# Programs that are not this project's; what is said of clients is compared with what `mcp_install` prints.
+FOREIGN = {"claude", "code", "codex", "daphne", "gemini", "gunicorn", "npx", "uvicorn"}
+
+
+BLOCKS = [block for page in PAGES if page not in FOLLOWED for block in blocks_of(page)]
+
+
+def snippets(language: str) -> list[Block]:
+    return [block for block in BLOCKS if block.language == language]
+
+
+def readme_file(name: str) -> str:
+    (found,) = (block.text for block in blocks_of(README) if block.file == name)
+    return found
+
+
+# The README's project
+
+
+@dataclass(frozen=True)
+class Project:
+    path: Path
+    token: str = ""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        # The settings of the tests are named there; the project's own files say which are theirs.
+        named = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+        return {**named, "PYTHONPATH": f"{self.path}{os.pathsep}{ROOT}"}
+
+    def run(self, *command: str, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        env = {**self.environment, "DJANGO_SETTINGS_MODULE": "project.settings", **environment}
+        return subprocess.run(
+            [sys.executable, *command], cwd=self.path, env=env, input=given, capture_output=True, text=True, timeout=120
+        )
+
+    def script(self, name: str, given: str = "", without: str = "", **environment: str) -> str:
+        """Run a module of `readme_project/` within the project, where one may be empty; return what it prints."""
+        empty = f"import sys, types; sys.modules['{without}'] = types.ModuleType('{without}'); " if without else ""
+        code = f"{empty}import django; django.setup(); import tests.readme_project.{name}"
+        done = self.run("-c", code, given=given, **environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    @contextmanager
+    def server(self) -> Iterator[str]:
+        """Serve `asgi.py` and give its address."""
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", 0))
+            listening.listen()
+            port = listening.getsockname()[1]
+            command = [sys.executable, "-m", "uvicorn", "project.asgi:application", "--fd", str(listening.fileno())]
+            # The socket listens already, so the first request waits in its queue until the server is up.
+            server = subprocess.Popen(
+                command,
+                cwd=self.path,
+                env=self.environment,
+                pass_fds=[listening.fileno()],
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            try:
+                yield f"http://127.0.0.1:{port}"
+            finally:
+                server.terminate()
+                server.communicate(timeout=START)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """What `startproject` makes, with an app that has models and an admin, and the README's snippets put in."""
+    path = tmp_path_factory.mktemp("readme")
+    call_command("startproject", "project", str(path))
+    shutil.copytree(SOURCES / "shop", path / "shop", ignore=shutil.ignore_patterns("__pycache__"))
+    settings = path / "project" / "settings.py"
+    settings.write_text(settings.read_text() + OWN_SETTINGS + readme_file("settings.py"))
+    (path / "project" / "urls.py").write_text(readme_file("urls.py"))
+    (path / "project" / "asgi.py").write_text(readme_file("asgi.py"))
+    (path / "shop" / "mcp.py").write_text(readme_file("shop/mcp.py"))
+    (path / "shop" / "tests.py").write_text(readme_file("shop/tests.py"))
+    (path / "shop" / "signin.py").write_text(
+        next(block.text for block in snippets("python") if block.file == "shop/signin.py")
+    )
+    return Project(path, token=Project(path).script("prepare", DJANGO_SUPERUSER_PASSWORD="ada"))
+
+
+def ask(url: str, token: str, method: str, **params: Any) -> dict[str, Any]:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+    }
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=START) as response:
+        result: dict[str, Any] = json.load(response)["result"]
+    return result
+
+
+def test_the_three_steps_give_a_project_without_warnings(project: Project) -> None:
+    done = project.run("manage.py", "check", "--fail-level=WARNING")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_project_of_the_readme_lists_its_tools_to_a_client_with_a_token(project: Project) -> None:
+    token = project.token
+    with project.server() as address:
+        tools = [tool["name"] for tool in ask(f"{address}/mcp", token, "tools/list")["tools"]]
+        resources = [found["uri"] for found in ask(f"{address}/mcp", token, "resources/list")["resources"]]
+        prompts = [prompt["name"] for prompt in ask(f"{address}/mcp", token, "prompts/list")["prompts"]]
+        revenue = ask(f"{address}/mcp", token, "tools/call", name="revenue_by_month", arguments={"year": 2026})
+    assert tools[:9] == [tool.name for tool in GENERIC_TOOLS]
+    assert {"mark_shipped_shop_order", "revenue_by_month"} <= set(tools)
+    assert {"shop://policy/returns", "django://shop/order", "django://shop/customer"} <= set(resources)
+    assert prompts == ["triage_order"]
+    assert not revenue.get("isError")
+
+
+def test_the_program_of_the_page_about_clients_gets_an_answer(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (program,) = (block.text for block in snippets("python") if block.file == "client.py")
+    namespace: dict[str, Any] = {"__name__": "client"}
+    exec(program, namespace)
+    with project.server() as address:
+        namespace["run"](f"{address}/mcp", project.token)
+    assert "shop.order" in capsys.readouterr().out
+
+
+def test_the_tests_that_the_readme_shows_pass(project: Project) -> None:
+    done = project.run("manage.py", "test", "shop")
+    assert done.returncode == 0, done.stderr
+    assert "Ran 3 tests" in done.stderr
+
+
+def test_each_declaration_setting_and_call_in_the_documentation_works(project: Project) -> None:
+    python = [block for block in snippets("python") if block.page != README]
+    given = {
+        "declarations": [(block.where, block.text) for block in python if not block.file],
+        "settings": [(block.where, block.text) for block in python if block.file == "settings.py"],
+        "calls": [(block.where, data) for block in snippets("json") if "name" in (data := json.loads(block.text))],
+    }
+    assert all(len(found) >= 2 for found in given.values())
+    assert project.script("snippets", json.dumps(given)) == ""
+
+
+def test_each_recipe_of_the_cookbook_does_what_it_promises(project: Project) -> None:
+    parts = re.split(r"^## (.+)\n", (DOCS / "cookbook.md").read_text(), flags=re.MULTILINE)[1:]
+    recipes = dict(zip(parts[::2], parts[1::2], strict=True))
+    blocks = {heading: re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S) for heading, text in recipes.items()}
+    given = {heading: source for heading, (source,) in blocks.items()}
+    assert len(given) >= 12
+    assert project.script("recipes", json.dumps(given), without="shop.mcp") == ""
+
+
+def test_every_python_block_has_a_test_here() -> None:
+    tested = {"", "settings.py", "urls.py", "asgi.py", "client.py", "shop/mcp.py", "shop/signin.py", "shop/tests.py"}
+    assert {block.file for block in snippets("python")} <= tested
+    assert {block.text for block in snippets("python") if block.file == "asgi.py"} == {readme_file("asgi.py")}
+    assert {block.language for block in BLOCKS} <= {"python", "console", "json", "nginx", "sh", "toml"}
+
+
+# Commands
+
+
+COMMANDS = [
+    (block.where, shlex.split(line.removeprefix("$ "), comments=True))
+    for block in [*snippets("console"), *snippets("sh")]
+    for line in block.text.splitlines()
+]
+TARGETS = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize(("where", "command"), COMMANDS, ids=[f"{where} {command}" for where, command in COMMANDS])
+def test_commands_exist_with_their_options(where: str, command: list[str]) -> None:
+    match command:
+        case ["make", target]:
+            assert target in TARGETS
+        case ["python", "manage.py", name, *arguments] if where.startswith("example_project"):
+            # Its apps are not among those that the tests install.
+            assert not arguments
+            assert name in get_commands() or [*(ROOT / "example_project").glob(f"*/management/commands/{name}.py")]
+        case ["python", "manage.py", name, *arguments]:
+            load_command(name).create_parser("manage.py", name).parse_args(arguments)
+        case ["python", "-m", "pip", "install", what]:
+            extra = re.fullmatch(r"\.\[(\w+)\]", what)
+            assert extra is not None
+            assert extra[1] in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        case [".venv/bin/python", "-m", "pytest", *arguments]:
+            assert all((ROOT / name).exists() for name in arguments if name.endswith(".py"))
+        case [program, *_]:
+            assert program in FOREIGN
+
+
+def load_command(name: str) -> Any:
+    app: Any = get_commands()[name]
+    return load_command_class(app, name) if isinstance(app, str) else app
+
+
+def test_make_targets_named_in_the_text_exist() -> None:
+    named = {target for page in PAGES for target in re.findall(r"`make ([a-z-]+)", page.read_text())}
+    assert {"demo", "test", "lint", "bench", "fixture-server"} <= named <= TARGETS
+
+
+def test_client_set_ups_are_those_of_mcp_install() -> None:
+    ready: list[str] = []
+    for connection in (
+        Connection("shop", url=url) for url in ("http://127.0.0.1:8000/mcp", "https://shop.example/mcp")
+    ):
+        ready += [client.text(connection) for client in CLIENTS.values()]
+        ready += [client.shell(connection) for client in CLIENTS.values() if client.shell]
+        ready += [client.after.format(name=connection.name, url=connection.url) for client in CLIENTS.values()]
+    (table,) = re.findall(r"^\| client .*?\n\n", README.read_text(), re.MULTILINE | re.DOTALL)
+    commands = [code for code in re.findall(r"`([^`]+)`", table) if re.match(r"(claude|codex|code|gemini|npx) ", code)]
+    assert len(commands) == 6
+    configured = [block.text.strip() for block in snippets("json") if "ervers" in block.text]
+    for text in [*commands, *configured]:
+        assert any("".join(text.split()) in "".join(set_up.split()) for set_up in ready)
+
+
+@pytest.mark.parametrize("client", CLIENTS.values(), ids=list(CLIENTS))
+def test_the_page_about_clients_says_what_mcp_install_prints(client: Client) -> None:
+    connection = Connection("shop", url="https://shop.example/mcp")
+    text = "".join(section(DOCS / "clients.md", client.title).replace("`", "").split())
+    said = [client.shell(connection) if client.shell else "", client.remote.format(url=connection.url)]
+    said.append("" if client.shell or client.remote else client.text(connection))
+    after = client.after.format(name=connection.name, url=connection.url)
+    said.append(re.split("Run: ", after)[-1].rstrip("."))
+    for part in said:
+        assert "".join(part.replace("`", "").split()) in text
+
+
+# Messages
+
+
+def texts_of(path: Path) -> Iterator[str]:
+    """Yield the texts of a module, where an expression of an f-string is a break."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def test_the_messages_of_the_page_about_trouble_are_those_of_the_code() -> None:
+    known = "\n".join(text for path in (ROOT / "mcp_django").rglob("*.py") for text in texts_of(path))
+    headings = ("The server refuses requests", "A command says", "The model says")
+    tables = "".join(section(DOCS / "troubleshooting.md", heading) for heading in headings)
+    messages = re.findall(r"^\| `(.+?)` \| ", tables, re.MULTILINE)
+    assert len(messages) > 25
+    parts = [part.strip() for message in messages for part in message.split("…") if len(part.strip(" .,;:")) > 2]
+    assert [part for part in parts if part not in known] == []
+
+
+# Tables, links, ids
+
+
+def test_the_settings_table_is_that_of_the_code() -> None:
+    rows = re.findall(r"^\| `([A-Z_]+)` \| `(.+?)` \| .+ \|$", README.read_text(), re.MULTILINE)
+    assert {name: ast.literal_eval(default) for name, default in rows} == dict(DEFAULTS)
+    assert [name for name, _ in rows] == list(DEFAULTS)
+
+
+def test_the_settings_page_has_each_setting_once_with_its_default() -> None:
+    rows = re.findall(r"^\| `([A-Z_]+)` \| `(.+?)` \| .+ \|$", (DOCS / "settings.md").read_text(), re.MULTILINE)
+    assert {name: ast.literal_eval(default) for name, default in rows} == dict(DEFAULTS)
+    assert len(rows) == len(DEFAULTS)
+
+
+def test_settings_named_in_the_text_exist() -> None:
+    known = DEFAULTS.keys()
+    for page in PAGES:
+        for name in re.findall(r'MCP_DJANGO\["(\w+)"\]|"(AUTO_REGISTER|READ_ONLY|REGISTRATION)": ', page.read_text()):
+            assert set(filter(None, name)) <= known
+
+
+def test_the_tables_of_tools_and_closed_apps_are_complete() -> None:
+    tools = (DOCS / "tools.md").read_text()
+    assert re.findall(r"^\| `(\w+_\w+)` \| `", tools, re.MULTILINE)[:9] == [tool.name for tool in GENERIC_TOOLS]
+    for tool in GENERIC_TOOLS:
+        (row,) = re.findall(rf"^\| `{tool.name}` \| (.+?) \|", tools, re.MULTILINE)
+        assert set(re.findall(r"`(\w+)`", row)) == tool.input_schema["properties"].keys()
+    (apps,) = re.findall(r"nothing of the apps (.*?), unless", README.read_text(), re.DOTALL)
+    assert set(re.findall(r"`(\w+)`", apps)) == CLOSED_APPS
+
+
+def test_the_options_and_hooks_of_exposures_are_those_of_the_class() -> None:
+    from mcp_django import ModelExposure
+
+    text = (DOCS / "exposures.md").read_text()
+    table = text.partition("## Options")[2].partition("## Hooks")[0]
+    options = set(re.findall(r"^\| `(\w+)` \| ", table, re.MULTILINE))
+    assert options == vars(ModelExposure)["__annotations__"].keys() - {"row_hooks"}
+    rows = re.findall(r"^\| (`.+?`) \| ", text.partition("## Hooks")[2].partition("## Actions")[0], re.MULTILINE)
+    hooks = {name for row in rows for name in re.findall(r"`(\w+)", row)}
+    public = {name for name, value in vars(ModelExposure).items() if callable(value) and not name.startswith("_")}
+    assert hooks == public - {"with_primary_key", "all_action_names", "leaves_out"}
+
+
+def test_every_check_is_listed_and_every_listed_check_exists() -> None:
+    listed = set(re.findall(r"`([EIW]\d{3})`", (DOCS / "checks.md").read_text()))
+    code = "".join(
+        (ROOT / "mcp_django" / path).read_text() for path in ("checks.py", "declarationchecks.py", "oauth/checks.py")
+    )
+    numbers = {*re.findall(r"finding\((\d+)", code), *(str(rule[0]) for rule in RULES)}
+    assert listed == {*re.findall(r"mcp_django\.([EIW]\d{3})", code), *(f"{kind}{n}" for kind in "EW" for n in numbers)}
+    for number, name, *_ in RULES:
+        assert f"| `E{number}`, `W{number}` | `{name}`" in (DOCS / "checks.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path) if path else page
+        assert found.exists(), target
+        headings = re.findall(r"^#+ (.+)$", found.read_text(), re.MULTILINE) if anchor else []
+        assert not anchor or anchor in {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+def test_the_documentation_names_the_dialect_of_schemas() -> None:
+    assert "JSON Schema 2020-12" in (DOCS / "tools.md").read_text()
+
+
+def test_the_image_is_small() -> None:
+    image = DOCS / "images" / "consent.png"
+    assert image.read_bytes().startswith(b"\x89PNG")
+    assert image.stat().st_size < 150_000

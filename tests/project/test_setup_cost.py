@@ -1,0 +1,252 @@
+"""What every command and worker of a project pays for the app: what is loaded, and what only a server loads."""
+
+import ast
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mcp_django
+
+APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "channels",
+    "oauth2_provider",
+    "rest_framework",
+    "shop",
+]
+MODELS = """
+from django.db import models
+
+class Order(models.Model):
+    number = models.CharField(max_length=10)
+"""
+ADMIN = """
+from django.contrib import admin
+from .models import Order
+
+admin.site.register(Order)
+"""
+EXPOSURE = """
+import mcp_django as mcp
+from mcp_django.context.request import MCPRequest
+from .models import Order
+
+@mcp.register(Order)
+class OrderExposure(mcp.ModelExposure):
+    fields = ["id", "number"]
+    actions = ["ship"]
+
+    def get_queryset(self, request: MCPRequest):
+        return super().get_queryset(request)
+
+    @mcp.action(permissions=["change"], destructive=False)
+    def ship(self, request, queryset, *, carrier: str = "DHL"):
+        "Ship."
+"""
+FUNCTIONS = """
+@mcp.tool(read_only=True)
+def revenue(request, year: int) -> dict[str, int]:
+    "Tell the revenue."
+    return {}
+
+@mcp.prompt
+def triage(request, order: Order) -> str:
+    "Look at an order."
+    return ""
+
+@mcp.resource("shop://policy/{part}")
+def policy(request, part: str) -> str:
+    "Return a part of the policy."
+    return ""
+"""
+URLS = """
+from django.contrib import admin
+from django.urls import include, path
+import mcp_django
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("mcp", mcp_django.site.urls),
+    path("", include("mcp_django.oauth.urls")),
+]
+"""
+# The models of the protocol, and what makes them.
+PROTOCOL = {"annotated_types", "mcp_types", "pydantic", "pydantic_core"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with a model, an admin and URLs."""
+    shop = tmp_path / "shop"
+    shop.mkdir()
+    for name, text in {"__init__": "", "models": MODELS, "admin": ADMIN, "urls": URLS}.items():
+        (shop / f"{name}.py").write_text(text)
+    return tmp_path
+
+
+def loaded(project: Path, code: str = "", *apps: str) -> set[str]:
+    """Return the modules that a process of the project has after ``django.setup()`` and ``code``."""
+    source = f"""
+import json, sys
+sys.path.insert(0, {str(project)!r})
+from django.conf import settings
+settings.configure(
+    INSTALLED_APPS={[*APPS, *apps]!r}, ROOT_URLCONF="shop.urls", SECRET_KEY="x" * 50, USE_TZ=True,
+    DEFAULT_AUTO_FIELD="django.db.models.BigAutoField", DEBUG=True,
+    DATABASES={{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}}},
+    MCP_DJANGO={{"BASE_URL": "https://shop.example"}},
+    OAUTH2_PROVIDER={{}} if {not apps} else __import__("mcp_django.oauth").oauth.provider_settings(),
+)
+import django
+django.setup()
+{code}
+print(json.dumps(list(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return set(found)
+
+
+def own(modules: set[str]) -> set[str]:
+    """Those of the app; a package that holds nothing but its modules costs nothing."""
+    return {name for name in modules if name.partition(".")[0] == "mcp_django" and not is_empty(name)}
+
+
+def is_empty(name: str) -> bool:
+    package = Path(mcp_django.__file__).parents[1].joinpath(*name.split("."), "__init__.py")
+    return package.exists() and len(ast.parse(package.read_text()).body) <= 1
+
+
+@pytest.mark.parametrize(
+    ("mcp", "most"), [(None, 20), (EXPOSURE, 30), (EXPOSURE + FUNCTIONS, 35)], ids=["admin", "exposure", "functions"]
+)
+def test_setup_loads_what_declarations_need_and_no_more(project: Path, mcp: str | None, most: int) -> None:
+    if mcp is not None:
+        (project / "shop" / "mcp.py").write_text(mcp)
+    cost = loaded(project, "", "mcp_django") - loaded(project)
+    assert len(own(cost)) <= most, sorted(own(cost))
+    foreign = {name.partition(".")[0] for name in cost - own(cost)}
+    assert foreign <= {"django", "orjson", "shop"} | sys.stdlib_module_names
+    # The hub of changes, and what runs one, are for who changes something.
+    assert "mcp_django.subscriptions.hub" not in cost
+    assert len(cost - own(cost)) <= 15, sorted(cost - own(cost))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        '"check", fail_level="CRITICAL"',
+        '"check", deploy=True, fail_level="CRITICAL"',
+        '"migrate", verbosity=0',
+        '"shell", command="pass"',
+    ],
+    ids=["check", "deploy", "migrate", "shell"],
+)
+def test_no_command_loads_the_protocols_models(project: Path, command: str) -> None:
+    (project / "shop" / "mcp.py").write_text(EXPOSURE + FUNCTIONS)
+    code = f"""
+import os
+from django.core.management import call_command
+sys.stderr = open(os.devnull, "w")
+call_command({command})
+"""
+    assert not PROTOCOL & loaded(project, code, "mcp_django")
+
+
+def test_who_saves_rows_does_not_load_them_either(project: Path) -> None:
+    code = """
+from django.core.management import call_command
+from shop.models import Order
+import shop.urls
+call_command("migrate", run_syncdb=True, verbosity=0)
+Order.objects.create(number="A1").delete()
+"""
+    assert not PROTOCOL & loaded(project, code, "mcp_django")
+
+
+# What serves, and what its first client then loads.
+SERVERS = {
+    "asgi": "from mcp_django.asgi import get_asgi_application\nget_asgi_application()",
+    "stdio": """
+from unittest.mock import patch
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from mcp_django.management.commands import mcp_stdio
+from mcp_django.transports.stdio.server import StdioServer
+User.objects.create_superuser("admin")
+
+async def run(self):
+    pass
+
+# Standard output stays with the test.
+with patch.object(StdioServer, "run", run), patch.object(mcp_stdio, "claim", lambda: (0, 1)):
+    call_command("mcp_stdio", user="admin")
+""",
+}
+CLIENT = """
+from django.conf import settings
+from django.contrib.auth.models import User
+from mcp_django.testing import MCPClient
+
+settings.ALLOWED_HOSTS = ["*"]
+user = User.objects.create_superuser("client")
+# The test's client, and the URLs that any request reads, are not the server's.
+import shop.urls
+served = set(sys.modules)
+client = MCPClient(user=user)
+client.tools()
+client.request("resources/list")
+client.call("list_models")
+client.call("create_record", model="shop.order", values={"number": "A1"})
+client.call("query_records", model="shop.order", order_by=["number"])
+client.call("update_record", model="shop.order", pk=1, values={"number": "A2"})
+client.read("django://shop/order/1")
+print(json.dumps(sorted(set(sys.modules) - served)))
+raise SystemExit
+"""
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_the_first_client_waits_for_nothing_to_be_loaded(project: Path, server: str) -> None:
+    migrate = "from django.core.management import call_command\ncall_command('migrate', run_syncdb=True, verbosity=0)\n"
+    late = loaded(project, f"{migrate}{SERVERS[server]}\n{CLIENT}", "mcp_django")
+    assert not own(late)
+    assert {name.partition(".")[0] for name in late} <= {"django"}, sorted(late)
+
+
+def test_a_settings_module_loads_the_settings_alone() -> None:
+    code = "import sys\nbefore = set(sys.modules)\nimport mcp_django.oauth\nprint(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = {name for name in done.stdout.split() if name.partition(".")[0] not in sys.stdlib_module_names}
+    assert found == {"mcp_django", "mcp_django.oauth", "mcp_django.oauth.settings", "mcp_django.scopes"}
+
+
+def test_type_checkers_read_the_names_where_they_are_loaded_from() -> None:
+    (block,) = [
+        node
+        for node in ast.parse(inspect.getsource(mcp_django)).body
+        if isinstance(node, ast.If) and node.orelse == [] and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    read = {
+        alias.name: f"mcp_django.{node.module}"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert set(read) == set(mcp_django.__all__) <= set(dir(mcp_django))
+    for name, module in read.items():
+        assert getattr(mcp_django, name) is getattr(sys.modules[module], name)
+
+
+def test_a_name_that_there_is_not_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'ModelAdmin'"):
+        mcp_django.ModelAdmin  # noqa: B018

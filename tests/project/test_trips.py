@@ -1,0 +1,148 @@
+"""How far the data travels: through how many files one call goes, and how often it changes from one to another.
+
+The bounds are what it takes today, with room for what the event loop does meanwhile. They are lowered when a way gets
+shorter, and never raised.
+"""
+
+import asyncio
+import sys
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from channels.db import database_sync_to_async
+
+import mcp_django
+from mcp_django.asgi import get_asgi_application
+from mcp_django.runtime import threads
+from tests.factories import make_author, make_book
+from tests.listening import uri_of
+from tests.session_client import SessionClient
+from tests.testapp.models import Section
+
+PACKAGE = str(Path(mcp_django.__file__).parent)
+
+
+class Trip(NamedTuple):
+    """Files that are entered, changes from file to file, and visits of the file that is entered most often."""
+
+    files: int
+    changes: int
+    visits: int
+
+
+BOUNDS = {
+    "a page by a plan": Trip(82, 280, 15),
+    "a page by instances": Trip(83, 320, 25),
+    "one row": Trip(79, 285, 17),
+    "the tools": Trip(56, 280, 36),
+    "a resource": Trip(72, 280, 24),
+    "an action that asks": Trip(90, 420, 34),
+    "an action that was confirmed": Trip(91, 445, 36),
+    "a saved row": Trip(31, 90, 14),
+}
+
+
+@contextmanager
+def recording() -> Iterator[dict[int, list[str]]]:
+    """Yield by thread the list of the files that are entered meanwhile, each time that another one is."""
+    entered: dict[int, list[str]] = defaultdict(list)
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        name = frame.f_code.co_filename
+        if event == "call" and name.startswith(PACKAGE):
+            own = entered[threading.get_ident()]
+            if own[-1:] != [name]:
+                own.append(name)
+
+    threading.setprofile(note)
+    # Only threads that start now are watched.
+    threads._pool.cache_clear()
+    sys.setprofile(note)
+    try:
+        yield entered
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+        threads._pool.cache_clear()
+
+
+async def trip(act: Callable[[], Awaitable[Any]]) -> tuple[Trip, Any]:
+    """Return the trip of what is done the second time, and what comes of it."""
+    with recording() as entered:
+        await act()
+        entered.clear()
+        found = await act()
+    return measured(entered), found
+
+
+def measured(entered: dict[int, list[str]]) -> Trip:
+    visits = Counter(name for names in entered.values() for name in names)
+    return Trip(len(visits), sum(visits.values()) - 1, max(visits.values()))
+
+
+@pytest.fixture
+async def client(token: str) -> SessionClient:
+    found = SessionClient(token, application=get_asgi_application())
+    await found.initialize()
+    return found
+
+
+@database_sync_to_async
+def make_rows() -> Any:
+    author = make_author("Ada")
+    for number in range(3):
+        make_book(f"Book {number}", author=author)
+        Section.objects.create(name=f"Section {number}")
+    return author
+
+
+def call(client: SessionClient, name: str, **arguments: Any) -> Callable[[], Awaitable[Any]]:
+    return lambda: client.result("tools/call", {"name": name, "arguments": arguments})
+
+
+def check(name: str, found: Trip) -> None:
+    assert all(have <= most for have, most in zip(found, BOUNDS[name], strict=True)), (name, found)
+
+
+async def test_a_page_and_a_row(client: SessionClient) -> None:
+    author = await make_rows()
+    for name, act in {
+        "a page by a plan": call(client, "query_records", model="testapp.section", filters={"name__contains": "1"}),
+        "a page by instances": call(client, "query_records", model="testapp.book", filters={"title__contains": "1"}),
+        "one row": call(client, "get_record", model="testapp.author", pk=str(author.pk)),
+        "the tools": lambda: client.result("tools/list"),
+        "a resource": lambda: client.result("resources/read", {"uri": "django://testapp/book"}),
+    }.items():
+        check(name, (await trip(act))[0])
+
+
+async def test_an_action_and_its_confirmation(client: SessionClient) -> None:
+    await make_rows()
+    arguments: dict[str, Any] = {"model": "testapp.book", "action": "withdraw", "filters": {"title__contains": "1"}}
+    found, asked = await trip(call(client, "run_action", **arguments))
+    check("an action that asks", found)
+    token = asked["structuredContent"]["confirm_token"]
+    with recording() as entered:
+        await call(client, "run_action", **arguments, confirm_token=token)()
+    check("an action that was confirmed", measured(entered))
+
+
+async def test_a_row_that_is_saved(client: SessionClient) -> None:
+    author = await make_rows()
+    await client.result("resources/subscribe", {"uri": uri_of(author)})
+    stream = await client.listen()
+
+    async def save() -> Any:
+        await database_sync_to_async(author.save)()
+        return await stream.message()
+
+    found, message = await trip(save)
+    assert message["method"] == "notifications/resources/updated"
+    check("a saved row", found)
+    await stream.close()
+    await asyncio.sleep(0)

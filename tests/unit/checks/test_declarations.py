@@ -1,0 +1,260 @@
+from dataclasses import replace
+
+import pytest
+from django.apps import apps
+from django.contrib.auth.models import AbstractUser
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+from django.urls import path
+
+from mcp_django import MCPSite, ModelExposure, action, site
+from mcp_django.checks.declarations import (
+    check_completions,
+    check_exposures,
+    check_functions,
+    check_modules,
+    check_orders,
+    check_registries,
+    check_tools,
+)
+from tests.testapp.models import Author
+
+own = MCPSite("own")
+urlpatterns = [path("mcp", own.urls)]
+
+
+@pytest.fixture
+def exposed():
+    """Register an exposure on a mounted site while a test runs."""
+    with override_settings(ROOT_URLCONF=__name__):
+        yield lambda exposure, **options: own.register(Author, exposure, **options)
+    own._registry.clear()
+    own._forget()
+    own.prompts = {}
+
+
+def ids(messages):
+    return [message.id for message in messages]
+
+
+@pytest.mark.parametrize(("ttl", "expected"), [(60_000, []), (-1, ["mcp_django.E018"]), (10**9, ["mcp_django.W018"])])
+def test_194_a_time_to_keep_what_is_read_is_checked(exposed, ttl, expected):
+    exposed(ModelExposure, fields=["name"], cache_ttl_ms=ttl)
+    assert ids([one for one in check_exposures() if one.obj is not None and "018" in one.id]) == expected
+
+
+@pytest.mark.parametrize("field", ["testapp.author.nosuch", "testapp.nosuch.name", "testapp.book.title"])
+def test_a_field_that_completes_an_argument_must_be_exposed(exposed, field):
+    exposed(ModelExposure, fields=["name"])
+    own.add_prompt(lambda request, word: "", name="prompt", complete={"word": field})
+    assert ids(check_completions()) == ["mcp_django.E019"]
+
+
+def test_a_field_that_is_exposed_completes_an_argument(exposed):
+    exposed(ModelExposure, fields=["name"])
+    own.add_prompt(lambda request, word: "", name="prompt", complete={"word": "testapp.Author.name"})
+    assert check_completions() == []
+
+
+def test_D82_an_action_whose_tool_has_the_name_of_another_is_an_error():
+    def clash(request) -> str:
+        """Clash."""
+        return ""
+
+    site.add_tool(clash, name="publish_testapp_book")
+    try:
+        assert ids(check_tools()) == ["mcp_django.E005"]
+    finally:
+        del site._tools["publish_testapp_book"]
+
+
+def test_a_field_that_does_not_exist_is_an_error(exposed):
+    exposed(ModelExposure, fields=["name", "nam"])
+    assert ids(check_exposures()) == ["mcp_django.E010"]
+
+
+def test_G130_an_exposure_without_fields_or_with_all_of_them_is_warned_about(exposed):
+    exposed(ModelExposure)
+    assert ids(check_exposures()) == ["mcp_django.W011"]
+    own.unregister(Author)
+    exposed(ModelExposure, fields="__all__")
+    assert ids(check_exposures()) == ["mcp_django.W012"]
+
+
+def test_G129_a_secret_that_is_exposed_on_purpose_is_warned_about(exposed):
+    exposed(ModelExposure, fields=["name", "secret_token"])
+    assert ids(check_exposures()) == ["mcp_django.W013"]
+
+
+def test_an_action_that_is_not_marked_is_an_error(exposed):
+    exposed(ModelExposure, fields=["name"], actions=["get_queryset"])
+    assert ids(check_exposures()) == ["mcp_django.E014"]
+
+
+class ByName(ModelExposure):
+    fields = ("name",)
+    ordering = ("-name",)
+
+
+class ByKey(ModelExposure):
+    fields = ("name",)
+    ordering = ("-pk",)
+
+
+def test_an_order_that_no_index_serves_is_named_with_the_index(exposed):
+    exposed(ByName)
+    (message,) = [message for message in check_orders() if "testapp.author, -name, -id" in message.msg]
+    assert (message.id, message.level, message.obj) == ("mcp_django.I021", checks.INFO, Author)
+    assert "Add models.Index(fields=['-name', '-id'], name=...)" in message.hint
+
+
+def test_an_order_that_an_index_serves_is_no_matter(exposed):
+    exposed(ByKey)
+    assert not [message for message in check_orders() if "testapp.author, -id" in message.msg]
+
+
+def test_an_order_through_a_relation_has_no_index_to_add(exposed):
+    class ByProfile(ModelExposure):
+        fields = ("name",)
+        ordering = ("profile__website",)
+
+    exposed(ByProfile)
+    (message,) = [message for message in check_orders() if "profile__website" in message.msg]
+    assert message.hint == "No index serves an order through a relation: set another ordering on the exposure."
+
+
+def test_orders_are_checked_for_a_deployment_alone():
+    assert "mcp_django.I021" not in ids(checks.run_checks())
+    assert "mcp_django.I021" in ids(checks.run_checks(include_deployment_checks=True))
+
+
+# Options of exposures
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"fields": "__al__"}, ["E023"]),
+        ({"fields": "name"}, ["E023"]),
+        ({"fields": ["name"], "search_fields": "name"}, ["E023"]),
+        ({"fields": ["name"], "actions": "publish"}, ["E023"]),
+        ({"fields": ["name"], "filter_fields": ["name"]}, ["E023"]),
+        ({"fields": ["name"], "filter_fields": {"name": "exact"}}, ["E023"]),
+        ({"fields": ["name"], "filter_fields": {"nam": ["exact"]}}, ["E010"]),
+        ({"fields": ["name"], "filter_fields": {"profile__nosuch": ["exact"]}}, ["E010"]),
+        ({"fields": ["name"], "filter_fields": {"name": ["exakt"]}}, ["E010"]),
+        ({"fields": ["name"], "search_fields": ["nam"]}, ["E010"]),
+        ({"fields": ["name"], "ordering": ["-nam"]}, ["E010"]),
+        ({"fields": ["name"], "sortable_by": ["nam"]}, ["E010"]),
+        ({"fields": ["name"], "label_field": "nam"}, ["E010"]),
+        ({"fields": ["name"], "serach_fields": ["name"]}, ["W024"]),
+        ({"fields": ["name"], "get_querysett": lambda self, request: None}, ["W024"]),
+        ({"fields": ["name"], "filter_fields": {"name": ["exact", "regex"], "profile__website": ["exact"]}}, []),
+        ({"fields": ["name"], "search_fields": ["^name", "=profile__website", "name__iexact", "pk"]}, []),
+        ({"fields": ["name"], "ordering": ["?"], "sortable_by": ["pk", "profile__website", "books"]}, []),
+        ({"fields": ["name", "orderings"], "orderings": lambda self, row: 1}, []),
+    ],
+)
+def test_an_option_that_leads_nowhere_is_named(exposed, options, expected):
+    exposed(ModelExposure, **options)
+    assert ids(check_exposures()) == [f"mcp_django.{one}" for one in expected]
+
+
+def test_columns_of_a_queryset_of_the_projects_own_can_be_named(exposed):
+    class Counted(ModelExposure):
+        fields = ("name",)
+        ordering = ("-count",)
+
+        def get_queryset(self, request):
+            return super().get_queryset(request)
+
+    exposed(Counted)
+    assert check_exposures() == []
+
+
+def test_what_was_meant_is_said(exposed):
+    exposed(ModelExposure, fields=["name"], search_fields=["nmae"], filter_fields={"name": ["icontain"]})
+    assert [message.hint.partition("?")[0] for message in check_exposures()] == [
+        "Did you mean 'icontains'",
+        "Did you mean 'name'",
+    ]
+
+
+class Publishing(ModelExposure):
+    fields = ("name",)
+
+    @action(permissions=["publsh_author"])
+    def publish(self, request, queryset) -> str:
+        """Publish."""
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("actions", "permissions", "expected"),
+    [
+        (["publish"], ("chagne",), ["W026"]),
+        (["publish"], ("testapp.veiw_author",), ["W026"]),
+        (["publish"], ("change",), []),
+        (["publish"], ("testapp.view_author",), []),
+        (["publish"], ("made_by_code",), []),
+        (["publsh"], ("change",), ["E014", "I028"]),
+        ([], ("change",), ["I028"]),
+    ],
+)
+def test_an_action_that_nobody_can_run_is_named(exposed, monkeypatch, actions, permissions, expected):
+    options = replace(Publishing.publish.mcp_action, permissions=permissions)
+    monkeypatch.setattr(Publishing.publish, "mcp_action", options)
+    exposed(Publishing, actions=actions)
+    assert ids(check_exposures()) == [f"mcp_django.{one}" for one in expected]
+
+
+# Tools, modules and empty sites
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"description": ""}, ["W022"]),
+        ({"description": "Sums.", "permissions": ["testapp.veiw_author"]}, ["W026"]),
+        ({"description": "Sums.", "permissions": ["testapp.view_author"]}, []),
+        ({"description": "Sums.", "permissions": ["made.by_code"]}, []),
+    ],
+)
+def test_a_tool_that_says_nothing_or_that_nobody_can_call_is_named(tools, options, expected):
+    def revenue(request, year: int) -> int:
+        return year
+
+    before = ids(check_functions())
+    tools(revenue, **options)
+    assert ids(check_functions()) == before + [f"mcp_django.{one}" for one in expected]
+
+
+def test_an_endpoint_with_nothing_behind_it_is_warned_about(exposed):
+    assert ids(check_registries()) == ["mcp_django.W031"]
+    exposed(ModelExposure, fields=["name"])
+    assert check_registries() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("mpc.py", 1), ("MCP.py", 1), ("mcps.py", 1), ("mcp.py", 0), ("map.py", 0)]
+)
+def test_a_module_that_is_meant_for_mcp_py_is_found(monkeypatch, tmp_path, name, expected):
+    (tmp_path / name).write_text("import mcp_django as mcp")
+    (tmp_path / "cmp.py").write_text("import functools")
+    monkeypatch.setattr(apps.get_app_config("testapp"), "path", str(tmp_path))
+    assert len(check_modules()) == expected
+
+
+# What cannot be registered
+
+
+@pytest.mark.parametrize("model", ["testapp.Author", ["testapp.Author"], [5], ModelExposure])
+def test_what_is_no_model_is_refused_in_words(model):
+    with pytest.raises(ImproperlyConfigured, match="is no model"):
+        own.register(model)
+
+
+def test_an_abstract_model_is_refused_in_words():
+    with pytest.raises(ImproperlyConfigured, match="abstract"):
+        own.register(AbstractUser)

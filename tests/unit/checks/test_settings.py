@@ -1,0 +1,377 @@
+import re
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
+from django.http import HttpResponse
+from django.test import override_settings
+from django.urls import path, re_path
+from django.utils.translation import gettext_lazy
+
+from mcp_django import MCPSite, site
+from mcp_django.asgi import get_asgi_application
+from mcp_django.checks.settings import (
+    check_admin_sites,
+    check_authentication,
+    check_channel_layer,
+    check_icon,
+    check_mounts,
+    check_news,
+    check_server,
+    check_settings,
+    check_shadows,
+    check_tenants,
+    check_uploads,
+    check_urlconfs,
+    check_users,
+)
+from mcp_django.conf import settings as app_settings
+from mcp_django.routing import endpoint_match
+from tests.sitesapp.admin import front_admin
+
+MCP = {"BASE_URL": "http://testserver"}
+own = MCPSite("own")
+urlpatterns = [path("mcp/", own.urls)]
+
+
+def view(request, **parameters):
+    return HttpResponse()
+
+
+def ids(messages):
+    return [message.id for message in messages]
+
+
+def test_a_project_that_follows_the_readme_has_no_faults():
+    found = {message.id for message in checks.run_checks() if message.level >= checks.WARNING}
+    # Of the tests' own settings: no TLS, and a cache that is not shared.
+    assert found <= {"mcp_django.W103", "mcp_django.W133"}
+
+
+@override_settings(MCP_DJANGO=MCP | {"PAGE_SIZ": 5})
+def test_a_setting_that_does_not_exist_is_an_error():
+    assert ids(check_settings()) == ["mcp_django.E001"]
+
+
+@override_settings(MCP_DJANGO=MCP | {"AUTHENTICATION_CLASSES": []})
+def test_an_open_endpoint_is_warned_about():
+    assert ids(check_authentication()) == ["mcp_django.W002"]
+
+
+@override_settings(MCP_DJANGO=MCP | {"AUTHENTICATION_CLASSES": ["rest_framework.authentication.SessionAuthentication"]})
+def test_J170_a_cookie_cannot_be_made_authority():
+    assert ids(check_authentication()) == ["mcp_django.E003"]
+
+
+@pytest.mark.parametrize(
+    ("configured", "expected"),
+    [
+        ({}, []),
+        ({"SERVER_ICON": "https://shop.example/icon.png"}, []),
+        ({"SERVER_ICON": "data:image/png;base64,AAAA"}, []),
+        ({"SERVER_ICON": "/static/icon.png"}, []),
+        ({"SERVER_ICON": "/static/icon.png", "BASE_URL": None}, ["mcp_django.E065"]),
+        *[
+            ({"SERVER_ICON": icon}, ["mcp_django.E065"])
+            for icon in ("icon.png", "//else.example/i.png", "javascript:x")
+        ],
+    ],
+)
+def test_an_icon_that_no_client_can_fetch_is_an_error(configured, expected):
+    with override_settings(MCP_DJANGO=MCP | configured):
+        assert ids(check_icon()) == expected
+
+
+REDIS = {"BACKEND": "channels_redis.core.RedisChannelLayer"}
+MEMORY = {"BACKEND": "channels.layers.InMemoryChannelLayer"}
+
+
+@pytest.mark.parametrize(
+    ("own_settings", "layers", "expected"),
+    [
+        ({}, {}, ["mcp_django.W016"]),
+        ({}, {"default": MEMORY}, ["mcp_django.W016"]),
+        ({}, {"default": REDIS}, []),
+        ({}, {"other": REDIS}, ["mcp_django.W016"]),
+        ({"CHANNEL_LAYER": None}, {"default": REDIS}, ["mcp_django.W016"]),
+        ({"CHANNEL_LAYER": "other"}, {"default": MEMORY, "other": REDIS}, []),
+        ({"CHANNEL_LAYER": "other"}, {"default": REDIS}, ["mcp_django.E015", "mcp_django.W016"]),
+        ({"CHANNEL_LAYER": "other", "EVENTS": False}, {}, []),
+        ({"EVENTS": False}, {}, []),
+    ],
+)
+def test_the_channel_layer_reaches_all_workers(own_settings, layers, expected):
+    with override_settings(MCP_DJANGO=MCP | own_settings, CHANNEL_LAYERS=layers):
+        assert ids([*check_channel_layer(), *check_news()]) == expected
+
+
+def test_how_news_travel_is_checked_for_a_deployment_alone():
+    def found(**options):
+        return "mcp_django.W016" in ids(checks.run_checks(**options))
+
+    assert found(include_deployment_checks=True)
+    assert not found()
+
+
+@override_settings(ROOT_URLCONF=__name__)
+def test_a_mount_with_a_trailing_slash_is_warned_about():
+    assert ids(check_mounts()) == ["mcp_django.W004"]
+
+
+def test_a_project_that_mounts_no_endpoint_is_told():
+    assert check_urlconfs() == []
+    with override_settings(ROOT_URLCONF="django.contrib.auth.urls"):
+        assert ids(check_urlconfs()) == ["mcp_django.I045"]
+        with override_settings(MCP_DJANGO=MCP | {"URLCONFS": [__name__]}):
+            assert check_urlconfs() == []
+
+
+def test_an_admin_that_no_endpoint_speaks_for_is_warned_about(settings):
+    settings.ROOT_URLCONF = "tests.sitesapp.urls"
+    assert check_admin_sites() == []
+    settings.ROOT_URLCONF = (path("front-admin/", front_admin.urls), path("mcp", site.urls))
+    (warning,) = check_admin_sites()
+    assert (warning.id, front_admin.name in warning.msg) == ("mcp_django.W046", True)
+    # One without a page is nobody's.
+    settings.ROOT_URLCONF = (path("mcp", site.urls),)
+    assert check_admin_sites() == []
+
+
+def test_an_admin_is_not_missed_that_is_left_out_on_purpose(settings, monkeypatch):
+    monkeypatch.setattr("django.contrib.admin.sites.all_sites", {front_admin})
+    closed = admin.AdminSite("closed")
+    closed.register(User)
+    settings.ROOT_URLCONF = (
+        path("closed/", closed.urls),
+        path("front-admin/", front_admin.urls),
+        path("mcp", own.urls),
+    )
+    settings.MCP_DJANGO = MCP | {"AUTO_REGISTER": False}
+    assert check_admin_sites() == []
+    settings.MCP_DJANGO = MCP
+    assert [front_admin.name in warning.msg for warning in check_admin_sites()] == [True]
+
+
+@pytest.mark.parametrize("method", ["set_schema", "set_tenant"])
+def test_a_schema_for_each_tenant_needs_the_middleware_that_chooses_it(monkeypatch, method):
+    assert check_tenants() == []
+    monkeypatch.setattr(connection, method, lambda name: None, raising=False)
+    (warning,) = check_tenants()
+    assert (warning.id, "'mcp_django'" in warning.msg) == ("mcp_django.W047", True)
+    monkeypatch.setattr(site, "needs_middleware", True)
+    assert check_tenants() == []
+
+
+@pytest.mark.parametrize(("where", "expected"), [("media/up", 1), ("media", 1), ("private", 0), ("media-up", 0)])
+def test_uploads_that_may_be_served_are_an_error(settings, tmp_path, where, expected):
+    backend = "django.core.files.storage.FileSystemStorage"
+    assert check_uploads() == []
+    places = {"default": "media", "mcp_uploads": where}
+    stores = {name: {"BACKEND": backend, "OPTIONS": {"location": tmp_path / at}} for name, at in places.items()}
+    settings.STORAGES = {**settings.STORAGES, **stores}
+    assert ids(check_uploads()) == ["mcp_django.E029"] * expected
+
+
+def test_hosts_and_the_rate_of_calls_are_checked_for_a_deployment_alone(settings):
+    def found(**options):
+        return {one.id for one in checks.run_checks(**options)} & {"mcp_django.W150", "mcp_django.W151"}
+
+    settings.ALLOWED_HOSTS = ["shop.example", ".shop.example"]
+    assert found(include_deployment_checks=True) == set()
+    settings.ALLOWED_HOSTS = ["shop.example", "*"]
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_RATE": None}
+    assert found() == set()
+    assert found(include_deployment_checks=True) == {"mcp_django.W150", "mcp_django.W151"}
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("ttl", "expected"),
+    [
+        (0, []),
+        (3_600_000, []),
+        ({}, []),
+        ({"tools": 60_000, "read": 0}, []),
+        (-1, ["mcp_django.E008"]),
+        (True, ["mcp_django.E008"]),
+        (1.5, ["mcp_django.E008"]),
+        (None, ["mcp_django.E008"]),
+        ({"tools": "1"}, ["mcp_django.E008"]),
+        ({"tool": 1, 5: 1}, ["mcp_django.E008"]),
+        (3_600_001, ["mcp_django.W018"]),
+        ({"prompts": 10**9}, ["mcp_django.W018"]),
+    ],
+)
+def test_194_a_time_to_keep_a_list_is_checked(ttl, expected):
+    with override_settings(MCP_DJANGO=MCP | {"CACHE_TTL_MS": ttl}):
+        assert ids(check_settings()) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    {
+        "AUTO_REGISTER": (1, "true", None),
+        "READ_ONLY": ("no", "False", 0, "yes", None),
+        "SCHEMAS": ("plane", None, "Full"),
+        "REGISTRATION": ("yes", True, None),
+        "CALL_RATE": ("600", "600/w", "", 600, ["600/m"], "600/min"),
+        "COMPLETION_RATE": ("600", 600),
+        "UPLOAD_RATE": ("600", 600),
+        "REGISTRATION_RATE": ("many", 30),
+        "REGISTRATION_TOTAL_RATE": ("many",),
+        "TOKEN_REFUSAL_RATE": ("often", 5),
+        "STATEMENT_TIMEOUT": ("5", 0, True, float("nan"), float("inf")),
+        "MAX_QUERY_COST": (True, "1e6"),
+        "LOCK_TIMEOUT": ("5s", -1),
+        "THREADS": (0, None, 1.5, "4"),
+        "SLOW_THREADS": ("8", 0),
+        "CALL_TIMEOUT": (0, None, "60"),
+        "QUEUE_TIMEOUT": (None, 0),
+        "BODY_TIMEOUT": (True, -1),
+        "USER_STREAM_BYTES": (0, None),
+        "MAX_BULK_ROWS": (10_001, None, True, 0),
+        "IDEMPOTENCY_MAX_AGE": (0, 31 * 86400),
+        "MAX_UPLOAD_BYTES": (2**31, 0),
+        "PAGE_SIZE": (0, "20", None),
+        "SERVER_ICON": (1,),
+        "SERVER_NAME": (None, 1),
+        "BASE_URL": (1, ["https://shop.example"]),
+        "CHANNEL_LAYER": (["default"],),
+        "URLCONFS": ("tests.urls",),
+        "CALL_MIDDLEWARE": ("a.b.C", [1]),
+        "AUTHENTICATION_CLASSES": ("mcp_django.oauth.bearer.BearerAuthentication", None),
+        "SIGN_IN_FACTS": (5, "mcp_django.signin.OTPDevice"),
+        "ALLOWED_ORIGINS": (
+            "https://a.example",
+            ["null"],
+            ["*"],
+            ["https://*.example"],
+            ["https://a.example/"],
+            [None],
+        ),
+    }.items(),
+)
+def test_a_value_that_a_setting_cannot_have_is_an_error_and_nothing_is_served_by_it(name, values):
+    for value in values:
+        with override_settings(MCP_DJANGO=MCP | {name: value}):
+            assert ids(check_settings()) == ["mcp_django.E008"], value
+            # No other setting is read either: what the project meant is not known.
+            with pytest.raises(ImproperlyConfigured, match=name):
+                _ = app_settings.CALL_RATE
+            # And no other check fails of it.
+            assert {one for one in ids(checks.run_checks()) if one.startswith("mcp_django")} == {"mcp_django.E008"}
+
+
+@pytest.mark.parametrize(
+    "right",
+    [
+        {"THREADS": 1, "SLOW_THREADS": 1, "QUEUE_TIMEOUT": 0.5, "USER_STREAM_BYTES": 1},
+        {"STATEMENT_TIMEOUT": None, "MAX_QUERY_COST": 1e6, "LOCK_TIMEOUT": None},
+        {"MAX_BULK_ROWS": 10_000, "IDEMPOTENCY_MAX_AGE": 1},
+        {"CALL_RATE": "600/m", "COMPLETION_RATE": None, "UPLOAD_RATE": None},
+        {"ALLOWED_ORIGINS": ("https://a.example:8443", "vscode-webview://x1y2"), "SERVER_TITLE": gettext_lazy("Shop")},
+        {"CALL_MIDDLEWARE": [], "URLCONFS": ["tests.urls"], "SIGN_IN_FACTS": []},
+    ],
+)
+def test_a_value_that_a_setting_can_have_passes(right):
+    with override_settings(MCP_DJANGO=MCP | right):
+        assert check_settings() == []
+
+
+def test_a_body_fits_into_a_worker():
+    with override_settings(MCP_DJANGO=MCP | {"MAX_BODY_BYTES": 1000, "MAX_WORKER_BODY_BYTES": 999}):
+        assert ids(check_settings()) == ["mcp_django.E008"]
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"PAGE_SIZ": 5}, "Did you mean 'PAGE_SIZE'?"),
+        ({"READONLY": True}, "Did you mean 'READ_ONLY'?"),
+        ({"read_only": True}, "Did you mean 'READ_ONLY'?"),
+        ({"READ_ONLY": "no"}, "It has to be True or False. Did you mean False?"),
+        ({"PAGE_SIZE": "20"}, "It has to be a whole number from 1. Did you mean 20?"),
+        ({"REGISTRATION": "opn"}, "It has to be 'open', 'authenticated' or 'off'. Did you mean 'open'?"),
+        ({"ALLOWED_ORIGINS": "https://a.example"}, "Did you mean ['https://a.example']?"),
+        ({5: 5}, "The settings are listed in README.md."),
+    ],
+)
+def test_what_was_meant_is_said(given, hint):
+    with override_settings(MCP_DJANGO=MCP | given):
+        (message,) = check_settings()
+        assert message.hint.endswith(hint)
+        with pytest.raises(ImproperlyConfigured, match=re.escape(hint)):
+            _ = app_settings.CALL_RATE
+
+
+def test_the_setting_itself_is_a_dict():
+    with override_settings(MCP_DJANGO="https://shop.example"):
+        assert ids(check_settings()) == ["mcp_django.E008"]
+        assert ids(one for one in checks.run_checks() if "mcp_django" in one.id) == ["mcp_django.E008"]
+
+
+def test_the_fast_road_does_not_start_with_a_wrong_setting():
+    with (
+        override_settings(MCP_DJANGO=MCP | {"READ_ONLY": "no"}),
+        pytest.raises(ImproperlyConfigured, match="READ_ONLY"),
+    ):
+        get_asgi_application(lambda scope, receive, send: None)
+
+
+@override_settings(MCP_DJANGO=MCP | {"READ_ONLY": "no"})
+def test_the_plain_road_answers_nobody_with_a_wrong_setting(client, caplog):
+    answer = client.post("/mcp", "{}", content_type="application/json")
+    assert (answer.status_code, "READ_ONLY" in answer.text) == (500, False)
+    assert "READ_ONLY is 'no'" in caplog.text
+
+
+# The URLconf, the server and the users
+
+
+@pytest.mark.parametrize("first", [re_path("^.*$", view), path("<path:rest>", view), path("mcp", view)])
+def test_a_pattern_before_the_endpoint_is_an_error_and_the_fast_road_leaves_the_path_to_it(settings, first):
+    settings.ROOT_URLCONF = (first, path("mcp", site.urls))
+    (message,) = check_shadows()
+    assert (message.id, f"{first.pattern}" in message.msg) == ("mcp_django.E009", True)
+    assert endpoint_match("/mcp") is None
+
+
+def test_a_pattern_behind_the_endpoint_is_no_matter(settings):
+    settings.ROOT_URLCONF = (path("mcp", site.urls), re_path("^.*$", view))
+    assert check_shadows() == []
+    assert endpoint_match("/mcp") is not None
+
+
+@pytest.mark.parametrize(
+    ("command", "app", "expected"),
+    [
+        ("runserver", "django.core", ["mcp_django.I034"]),
+        ("runserver", "django.contrib.staticfiles", ["mcp_django.I034"]),
+        ("runserver", "daphne", []),
+        ("check", "django.core", []),
+    ],
+)
+def test_who_runs_a_server_without_streams_is_told(monkeypatch, command, app, expected):
+    monkeypatch.setattr("sys.argv", ["manage.py", command])
+    monkeypatch.setattr("mcp_django.checks.settings.get_commands", lambda: {"runserver": app})
+    assert ids(check_server()) == expected
+
+
+def test_users_without_permissions_are_an_error(monkeypatch):
+    assert check_users() == []
+    # A model of users that is AbstractBaseUser alone.
+    monkeypatch.setattr("mcp_django.checks.settings.get_user_model", lambda: Session)
+    assert ids(check_users()) == ["mcp_django.E035"]
+
+
+def test_a_class_that_cannot_be_imported_is_an_error():
+    path = "mcp_django.oauth.bearer.BearerAuth"
+    with override_settings(MCP_DJANGO=MCP | {"AUTHENTICATION_CLASSES": [path]}):
+        (message,) = check_authentication()
+    assert (message.id, path in message.msg) == ("mcp_django.E008", True)

@@ -1,0 +1,86 @@
+"""Questions to the client's user about rows."""
+
+import pytest
+
+from mcp_django.context.consent import can_ask, confirm, listed, quoted, rows_question, settle
+from mcp_django.context.questions import Answers
+from mcp_django.exceptions import Declined, InputRequired
+from tests.answering import DECLINE, ELICITS, accept
+from tests.factories import make_author, make_user
+from tests.writing import request_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def user():
+    return make_user("ann")
+
+
+def asker(user, answers=None, **options):
+    options = {"version": "2026-07-28", "capabilities": ELICITS, "live": True, **options}
+    return request_of(user, answers=answers or Answers(), **options)
+
+
+def test_77_only_who_can_ask_its_user_is_asked(user):
+    assert can_ask(asker(user))
+    assert not can_ask(asker(user, capabilities={}))
+    assert not can_ask(asker(user, capabilities={"elicitation": {"url": {}}}))
+    assert not can_ask(asker(user, version="2025-03-26"))
+    assert not can_ask(asker(user, live=False))
+
+
+def test_rows_are_named_up_to_a_number():
+    assert listed(["a", "b"], 2) == "“a”; “b”"
+    assert listed(["a", "b"], 5) == "“a”; “b” and 3 more"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("two\nlines\r\n\r\nof\u2028text", "“two lines of text”"),
+        ("he said “yes” and „no”", "“he said 'yes' and 'no'”"),
+        ("\u202eDNE\u202c \x1b[2J\x00a\u200bb", "“DNE [2Jab”"),
+        ("x" * 1_000, f"“{'x' * 100}…”"),
+        ("", "“”"),
+        (5, "“5”"),
+    ],
+)
+def test_what_rows_hold_is_quoted_in_one_line(text, shown):
+    assert quoted(text) == shown
+
+
+def test_a_question_is_about_its_rows_in_any_order():
+    one, two = make_author(), make_author()
+    digests = {rows_question("k", "?", rows).digest for rows in ([one, two], [two, one])}
+    assert len(digests) == 1
+    assert rows_question("k", "?", [one]).digest not in digests
+    assert rows_question("k", "!", [one, two]).digest not in digests
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    assert rows_question("k", "?", [one, two], schema).digest not in digests
+
+
+def test_a_long_message_is_cut():
+    message = rows_question("k", "x" * 10_000, []).params["message"]
+    assert len(message) == 4_001
+    assert message.endswith("…")
+
+
+def test_78_consent_is_given_or_not(user):
+    request = asker(user)
+    with pytest.raises(InputRequired) as error:
+        confirm(request, "Go on?", [1])
+    [question] = error.value.questions
+    state = request.mcp.answers.state([question])
+    assert confirm(asker(user, Answers({"_confirm": accept()}, state)), "Go on?", [1]) is None
+    for answers in (Answers({"_confirm": accept()}), Answers({}, state)):
+        with pytest.raises(InputRequired):
+            confirm(asker(user, answers), "Go on?", [1])
+    with pytest.raises(Declined):
+        confirm(asker(user, Answers({"_confirm": DECLINE}, request.mcp.answers.state([question]))), "Go on?", [1])
+
+
+def test_what_was_entered_is_the_answer(user):
+    question = rows_question("k", "?", [], {"type": "object", "properties": {"a": {"type": "string"}}})
+    answers = Answers({"k": accept(a="x")}, Answers().state([question]))
+    assert settle(asker(user, answers), question) == {"a": "x"}

@@ -1,0 +1,76 @@
+"""Sealed texts: unreadable, unchangeable, bound, dated."""
+
+import time
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from mcp_django.context.sealing import seal, unseal
+
+DATA = b'["what a client carries", 1]'
+HOUR = 3600
+
+
+def test_a_sealed_text_is_opened_with_its_salt() -> None:
+    assert unseal("a", seal("a", DATA), HOUR) == DATA
+
+
+def test_equal_data_give_equal_texts_unless_they_are_to_be_unique(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert seal("a", DATA) == seal("a", DATA)
+    assert len({seal("a", DATA, unique=True) for _ in range(20)}) == 20
+
+
+def test_88_a_sealed_text_is_visible_ascii() -> None:
+    assert all(0x21 <= ord(character) <= 0x7E for character in seal("a", bytes(range(256)), unique=True))
+
+
+def test_80_a_sealed_text_shows_nothing_of_its_data() -> None:
+    import base64
+
+    body = seal("a", DATA).split(":")[0]
+    assert DATA not in base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
+
+
+@pytest.mark.parametrize("salt", ["b", "", "a\x1f"])
+def test_another_salt_does_not_open_it(salt: str) -> None:
+    assert unseal(salt, seal("a", DATA), HOUR) is None
+
+
+def test_73_no_changed_byte_is_accepted() -> None:
+    text = seal("a", DATA)
+    changed = [
+        text[:place] + ("A" if text[place] != "A" else "B") + text[place + 1 :]
+        for place in range(len(text))
+        if text[place] != ":"
+    ]
+    assert all(unseal("a", item, HOUR) is None for item in [*changed, text[:-1], text + "A", text[1:]])
+
+
+@pytest.mark.parametrize("text", [None, 7, "", "a:b:c", "é", b"bytes", [], "x" * 5000])
+def test_what_was_never_sealed_is_not_opened(text: Any) -> None:
+    assert unseal("a", text, HOUR) is None
+
+
+def test_a_text_is_bounded_in_length() -> None:
+    text = seal("a", DATA)
+    assert unseal("a", text, HOUR, len(text)) == DATA
+    assert unseal("a", text, HOUR, len(text) - 1) is None
+
+
+def test_an_old_text_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = seal("a", DATA)
+    later = time.time() + 100
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert unseal("a", text, 200) == DATA
+    assert unseal("a", text, 50) is None
+
+
+def test_79_a_former_key_opens_it_and_a_foreign_one_does_not() -> None:
+    text = seal("a", DATA)
+    with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=["not-a-secret-only-for-the-tests-of-this-project"]):
+        assert unseal("a", text, HOUR) == DATA
+    with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=[]):
+        assert unseal("a", text, HOUR) is None

@@ -1,0 +1,119 @@
+import pytest
+from django.db.models import Manager
+
+from mcp_django import MCPSite, ModelExposure, action
+from mcp_django.context.request import MCPContext, MCPRequest
+from tests.factories import make_author, make_superuser, make_user
+from tests.testapp.models import Author, Book, Loan, Tag
+
+pytestmark = pytest.mark.django_db
+
+
+class AuthorExposure(ModelExposure):
+    fields = ["name", "born", "initial"]
+    search_fields = ["name"]
+    actions = ["rename"]
+
+    def initial(self, author):
+        return author.name[0]
+
+    @action(permissions=["change"], destructive=False)
+    def rename(self, request, queryset, *, name: str):
+        """Rename them."""
+        queryset.update(name=name)
+
+
+@pytest.fixture
+def site():
+    site = MCPSite("own")
+    site.register(Author, AuthorExposure)
+    return site
+
+
+def request_of(user, site):
+    request = MCPRequest()
+    request.user = user
+    request.mcp = MCPContext(site=site)
+    return request
+
+
+def test_the_primary_key_is_always_first(site):
+    request = request_of(make_superuser(), site)
+    assert site.exposures[Author].get_fields(request) == ("id", "name", "born", "initial")
+
+
+def test_G130_an_exposure_without_fields_shows_the_primary_key_alone(site):
+    site.register(Tag)
+    exposure = MCPSite("other")
+    exposure.register(Tag, ModelExposure)
+    assert exposure.exposures[Tag].get_fields(request_of(make_superuser(), site)) == ("id",)
+
+
+def test_G129_all_fields_are_all_but_the_sensitive_ones():
+    site = MCPSite("own")
+    site.register(Author, ModelExposure, fields="__all__")
+    fields = site.exposures[Author].get_fields(request_of(make_superuser(), site))
+    assert "email" in fields
+    assert "secret_token" not in fields
+
+
+def test_excluded_fields_are_left_out():
+    site = MCPSite("own")
+    site.register(Author, AuthorExposure, exclude=["born"])
+    assert "born" not in site.exposures[Author].default_fields
+
+
+def test_a_method_of_the_exposure_is_a_column(site):
+    assert site.exposures[Author].get_computed("initial")(make_author("Ada")) == "A"
+    assert site.exposures[Author].get_computed("name") is None
+    # Hooks are not columns: only what fields names is.
+    assert site.exposures[Author].get_computed("get_queryset") is None
+
+
+def test_permissions_are_those_of_the_model(site):
+    exposure = site.exposures[Author]
+    viewer = request_of(make_user("viewer", "testapp.view_author"), site)
+    editor = request_of(make_user("editor", "testapp.change_author"), site)
+    nobody = request_of(make_user("nobody"), site)
+    assert [exposure.has_view_permission(r) for r in (viewer, editor, nobody)] == [True, True, False]
+    assert [exposure.has_change_permission(r) for r in (viewer, editor, nobody)] == [False, True, False]
+    assert not exposure.has_add_permission(editor)
+    assert not exposure.has_delete_permission(editor)
+
+
+def test_actions_are_listed_for_those_who_may_run_them(site):
+    exposure = site.exposures[Author]
+    assert set(exposure.get_actions(request_of(make_superuser(), site))) == {"rename"}
+    assert exposure.get_actions(request_of(make_user("viewer", "testapp.view_author"), site)) == {}
+
+
+def test_the_form_has_the_writable_fields_alone(site):
+    form = site.exposures[Author].get_form(request_of(make_superuser(), site))
+    assert list(form.base_fields) == ["name", "born"]
+
+
+def test_search_follows_the_rules_of_the_admin(site):
+    ada, _ = make_author("Ada Lovelace"), make_author("Grace")
+    request = request_of(make_superuser(), site)
+    found, duplicates = site.exposures[Author].get_search_results(request, Author.objects.all(), "love ada")
+    assert (list(found), duplicates) == ([ada], False)
+
+
+def test_a_query_is_stable_unless_code_of_the_project_makes_it():
+    class Own(ModelExposure):
+        def get_queryset(self, request):
+            return super().get_queryset(request)
+
+    site = MCPSite("own")
+    assert ModelExposure(Book, site).has_stable_queryset
+    assert not Own(Book, site).has_stable_queryset
+    assert not ModelExposure(Loan, site).has_stable_queryset
+    assert type("Declared", (Own,), {"stable_queryset": True})(Book, site).has_stable_queryset
+    assert isinstance(Loan._default_manager, Manager)
+
+
+def test_R22_the_columns_of_a_page_are_those_that_fit_into_a_line_where_none_are_named():
+    site = MCPSite("own")
+    site.register(Book, ModelExposure, fields=["title", "data", "blob", "price"])
+    exposure = site.exposures[Book]
+    assert exposure.get_list_display(request_of(make_superuser(), site)) == ["id", "title", "price"]

@@ -1,0 +1,137 @@
+"""Functions that were declared: read when somebody asks, and refused with their place."""
+
+import inspect
+from functools import partial
+from pathlib import Path
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+import mcp_django as mcp
+from mcp_django import MCPSite
+from mcp_django.checks.declarations import after_declarations, check_declarations
+from mcp_django.exceptions import AlreadyRegistered
+from mcp_django.functions.declarations import OPTIONS, Declared, Unread, look
+from mcp_django.prompts.base import Prompt
+from mcp_django.resources.base import FunctionResource
+from mcp_django.tools.functions import FunctionTool
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> MCPSite:
+    made = MCPSite("declared")
+    monkeypatch.setattr("mcp_django.checks.declarations.all_sites", lambda: [made])
+    return made
+
+
+def here(function):
+    return f"({Path(__file__)}, line {function.__code__.co_firstlineno})"
+
+
+@pytest.mark.parametrize(
+    ("kind", "made", "own"),
+    [
+        ("tool", FunctionTool, ("self", "function")),
+        ("prompt", Prompt, ("self", "function")),
+        ("resource", FunctionResource, ("self", "uri", "function")),
+    ],
+)
+def test_the_options_are_those_of_what_is_made(kind, made, own):
+    assert sorted(OPTIONS[kind]) == sorted(set(inspect.signature(made.__init__).parameters) - set(own))
+
+
+def test_an_option_that_there_is_not_is_refused_with_the_nearest(site):
+    with pytest.raises(
+        TypeError, match=r"tool\(\) got an unexpected keyword argument 'readonly'. Did you mean 'read_o"
+    ):
+        mcp.tool(lambda request: "", site=site, readonly=True)
+    with pytest.raises(TypeError, match=r"prompt\(\) takes a function, not 'triage'"):
+        look("prompt", "triage", {})
+
+
+def wrong_tool(request, rows: complex) -> str:
+    """Its annotation has no JSON form."""
+
+
+def wrong_prompt(request, order: "NoSuchModel") -> str:  # noqa: F821
+    """Its annotation names nothing."""
+
+
+def wrong_resource(request) -> str:
+    """It has no parameter for what the URI gives."""
+
+
+@pytest.fixture
+def broken(site):
+    mcp.tool(wrong_tool, site=site)
+    mcp.prompt(wrong_prompt, site=site)
+    mcp.resource("note://{number}", site=site)(wrong_resource)
+    return site
+
+
+def test_what_cannot_be_read_is_an_error_that_names_its_place(broken):
+    for ask, function in [
+        (broken.function_tools, wrong_tool),
+        (lambda: broken.prompts["wrong_prompt"], wrong_prompt),
+        (lambda: list(broken._resources.values()), wrong_resource),
+        (broken.prepare, wrong_tool),
+    ]:
+        with pytest.raises(ImproperlyConfigured) as error:
+            ask()
+        assert function.__name__ in str(error.value)
+        assert here(function) in str(error.value)
+
+
+def test_a_check_tells_of_all_of_them_and_others_wait(broken):
+    found = check_declarations()
+    assert [message.id for message in found] == ["mcp_django.E036"] * 3
+    for message, function in zip(found, (wrong_tool, wrong_prompt, wrong_resource), strict=True):
+        assert "of the site 'declared' cannot be read: " in message.msg
+        assert here(function) in message.msg
+    assert after_declarations(lambda **kwargs: ["found"])() == []
+    broken.remove_tool("wrong_tool")
+    broken.remove_prompt("wrong_prompt")
+    broken.remove_resource("note://{number}")
+    assert check_declarations() == []
+    assert after_declarations(lambda **kwargs: ["found"])() == ["found"]
+
+
+def test_names_are_taken_before_anything_is_read(broken):
+    with pytest.raises(AlreadyRegistered):
+        mcp.tool(wrong_tool, site=broken)
+    with pytest.raises(AlreadyRegistered):
+        mcp.prompt(wrong_prompt, site=broken)
+    with pytest.raises(AlreadyRegistered):
+        mcp.resource("note://{number}", site=broken)(wrong_resource)
+    assert len(broken.prompts) == 1
+    assert "wrong_prompt" in broken.prompts
+
+
+def test_each_is_read_once():
+    made = []
+
+    def make():
+        made.append(1)
+        return len(made)
+
+    declared = Declared({"a": Unread(make, make), "b": 7})
+    assert (list(declared), len(declared), made) == (["a", "b"], 2, [])
+    assert (declared["a"], declared["a"], list(declared.values()), dict(declared.items())) == (
+        *(1, 1, [1, 7]),
+        {"a": 1, "b": 7},
+    )
+    more = Declared(declared, {"c": Unread(make, make)})
+    assert (list(more.values()), list(declared), list(more.without("a"))) == ([1, 7, 2], ["a", "b"], ["b", "c"])
+    del more["a"]
+    more["b"] = 8
+    assert list(more.values()) == [8, 2]
+
+
+def test_any_error_of_reading_has_its_place():
+    def fail():
+        raise KeyError("x")
+
+    with pytest.raises(ImproperlyConfigured, match=r"fail: 'x' \(.*test_declarations\.py, line \d+\)"):
+        Unread(fail, fail).read()
+    with pytest.raises(ImproperlyConfigured, match=r"functools\.partial"):
+        Unread(partial(len, []), fail).read()

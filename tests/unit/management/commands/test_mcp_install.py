@@ -1,0 +1,122 @@
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.management import CommandError, call_command
+
+from mcp_django.transports.setups import CLIENTS
+
+ROOT = Path(__file__).resolve().parents[4]
+URL = "http://testserver/mcp"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """Neither the person's files nor the project's are those of whoever runs the tests."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path
+
+
+def run(capsys, *args, **options):
+    call_command("mcp_install", *args, **options)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("client", sorted(set(CLIENTS) - {"claude-desktop"}))
+def test_the_endpoint_is_shown_and_nothing_is_written(capsys, home, client):
+    assert URL in run(capsys, client)
+    assert [path for path in home.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("client", sorted(set(CLIENTS) - {"claude-desktop", "inspector"}))
+def test_it_is_written_when_told_to_for_the_owner_alone(capsys, home, client):
+    out = run(capsys, client, "--write", "--token", "tok-1")
+    (path,) = (path for path in home.rglob("*") if path.is_file())
+    assert f"Written to {path}." in out
+    assert URL in path.read_text()
+    assert "tok-1" in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert f"{path} has it already." in run(capsys, client, "--write", "--token", "tok-1")
+
+
+def test_a_file_that_is_there_keeps_its_mode_its_link_and_what_it_holds(capsys, home):
+    kept = home / "dotfiles.json"
+    kept.write_text('{"mcpServers": {"other": {"command": "x"}}}')
+    kept.chmod(0o644)
+    path = Path(".mcp.json")
+    path.symlink_to(kept)
+    run(capsys, "claude-code", "--write")
+    assert path.is_symlink()
+    assert set(json.loads(kept.read_text())["mcpServers"]) == {"other", "django"}
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize(
+    "content", ["// no JSON", '{"mcpServers": {"django": {"url": "https://other.example"}}}', b"\xff"]
+)
+def test_a_file_that_would_lose_something_is_left_as_it_is(capsys, content):
+    before = content if isinstance(content, bytes) else content.encode()
+    Path(".mcp.json").write_bytes(before)
+    with pytest.raises(CommandError, match=r"\.mcp\.json was not changed"):
+        run(capsys, "claude-code", "--write")
+    assert Path(".mcp.json").read_bytes() == before
+    assert os.listdir() == [".mcp.json"]
+
+
+@pytest.mark.django_db
+def test_a_client_can_start_the_server_itself(capsys):
+    get_user_model().objects.create_user("ada")
+    out = run(capsys, "claude-desktop", "--stdio", "ada")
+    entry = json.loads(out[out.index("{") : out.rindex("}") + 1])["mcpServers"]["django"]
+    assert entry["command"] == sys.executable
+    assert Path(entry["args"][0]).is_absolute()
+    assert entry["args"][1:] == ["mcp_stdio", "--user", "ada"]
+    assert "Restart Claude Desktop." in out
+
+
+def test_claude_desktop_is_told_how_it_reaches_a_server_over_http(capsys):
+    with pytest.raises(CommandError, match=f"--stdio.*Connectors.*{URL}"):
+        run(capsys, "claude-desktop")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (["cursor", "--stdio", "eve"], "no user 'eve'"),
+        (["cursor", "--stdio", "ada", "--token", "x"], "goes without"),
+        (["cursor", "--name", "my shop"], "1 to 40 letters"),
+        (["inspector", "--write"], "keeps no file"),
+    ],
+)
+def test_what_does_not_go_together_is_said(capsys, args, reason):
+    get_user_model().objects.create_user("ada")
+    with pytest.raises(CommandError, match=reason):
+        run(capsys, *args)
+
+
+def test_without_an_origin_the_url_is_asked_for(capsys, settings):
+    settings.MCP_DJANGO = {"BASE_URL": None}
+    with pytest.raises(CommandError, match="name the URL"):
+        run(capsys, "cursor")
+    assert "https://else.example/mcp" in run(capsys, "cursor", "--url", "https://else.example/mcp")
+
+
+def test_the_paths_are_those_of_the_project_whatever_the_directory(home):
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), "mcp_install", "codex", "--url", URL],
+        cwd=home,
+        env={**os.environ, "HOME": str(home), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f'url = "{URL}"' in done.stdout
+    assert str(home / ".codex" / "config.toml") in done.stdout

@@ -1,0 +1,114 @@
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.apps import apps
+from django.core.management import CommandError, call_command
+
+ROOT = Path(__file__).resolve().parents[4]
+OWN = ["testapp", "inlineapp", "fieldapp", "fileapp", "filterapp", "restapp", "sitesapp"]
+MODELS = """
+from django.db import models
+
+class Shelf(models.Model):
+    name = models.CharField(max_length=20)
+    room = models.CharField(max_length=1, choices=[("a", "A")])
+    api_key = models.CharField(max_length=20)
+    height = models.IntegerField(null=True)
+    built = models.DateField(null=True)
+    is_full = models.BooleanField(default=False)
+
+class Thing(models.Model):
+    shelf = models.ForeignKey(Shelf, models.CASCADE)
+    tags = models.ManyToManyField("self")
+
+    class Meta:
+        ordering = ["shelf"]
+"""
+EXPECTED = '''"""What MCP clients find of attic. Every line is a proposal: delete what models must not see."""
+
+import mcp_django as mcp
+
+from .models import Shelf, Thing
+
+
+@mcp.register(Shelf)
+class ShelfExposure(mcp.ModelExposure):
+    fields = ["id", "name", "room", "height", "built", "is_full"]
+    search_fields = ["name"]
+    filter_fields = {
+        "room": ["exact", "in"],
+        "height": ["gte", "lte"],
+        "built": ["gte", "lt"],
+        "is_full": ["exact"],
+    }
+    ordering = ["-id"]
+    # Left out, as their names say that they are secrets: api_key
+
+
+@mcp.register(Thing)
+class ThingExposure(mcp.AdminExposure):
+    fields = ["id", "shelf", "tags"]
+'''
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project with an app that has models, one of them in the admin, and no mcp.py."""
+    attic = tmp_path / "attic"
+    attic.mkdir()
+    (attic / "__init__.py").touch()
+    (attic / "models.py").write_text(MODELS)
+    (attic / "admin.py").write_text(
+        "from django.contrib import admin\nfrom .models import Thing\nadmin.site.register(Thing)"
+    )
+    (tmp_path / "attic_settings.py").write_text(
+        "from tests.settings import *\nINSTALLED_APPS = [*INSTALLED_APPS, 'attic']\n"
+        "DATABASES = {'default': {'ENGINE': 'django.db.backends.sqlite3', 'NAME': ':memory:'}}\n"
+    )
+
+    def manage(*args):
+        return subprocess.run(
+            [sys.executable, "-m", "django", *args],
+            cwd=tmp_path,
+            env={**os.environ, "DJANGO_SETTINGS_MODULE": "attic_settings", "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    manage.path = attic / "mcp.py"
+    return manage
+
+
+def test_what_it_writes_is_right_and_passes_every_check(project):
+    done = project("startmcp", "attic")
+    assert done.returncode == 0, done.stderr
+    assert project.path.read_text() == EXPECTED
+    checked = project("check", "--fail-level", "ERROR")
+    assert checked.returncode == 0, checked.stderr
+    assert "attic" not in checked.stderr
+    listed = project("shell", "-c", "import mcp_django; print(*mcp_django.site.exposures_by_label)")
+    assert "attic.shelf attic.thing" in listed.stdout
+    again = project("startmcp", "attic")
+    assert "is there already" in again.stderr
+    assert project.path.read_text() == EXPECTED
+
+
+@pytest.mark.parametrize("app", OWN)
+def test_the_file_of_every_app_is_python_with_all_of_its_models(capsys, app):
+    call_command("startmcp", app, only_print=True)
+    text = capsys.readouterr().out
+    classes = [node.name for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
+    assert set(classes) == {f"{model.__name__}Exposure" for model in apps.get_app_config(app).get_models()}
+    assert all(len(line) <= 120 for line in text.splitlines() if "Left out" not in line)
+    assert not Path(apps.get_app_config(app).path, "mcp.py").exists()
+
+
+@pytest.mark.parametrize(("app", "reason"), [("attic", "No installed app"), ("staticfiles", "no models")])
+def test_an_app_without_models_is_said(app, reason):
+    with pytest.raises(CommandError, match=reason):
+        call_command("startmcp", app)

@@ -1,0 +1,318 @@
+import hashlib
+from collections.abc import Callable
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import RequestFactory
+from django.utils import timezone
+from oauth2_provider.models import AccessToken, Application, set_token_value
+
+from mcp_django.exceptions import AuthenticationFailed
+from mcp_django.oauth.bearer import BearerAuthentication, Token, challenge, verify
+from mcp_django.oauth.tokenplan import plannable
+from mcp_django.oauth.validator import MCPValidator
+from tests.oauth_flow import RESOURCE
+
+pytestmark = pytest.mark.django_db
+
+SECRET = "a-token-of-some-length"
+
+
+class OwnValidator(MCPValidator):
+    """What a project might set: it is asked, instead of the plan."""
+
+
+def make(**changes: Any) -> AccessToken:
+    user = get_user_model().objects.create_user("ada", is_active=changes.pop("is_active", True))
+    client = Application.objects.create(
+        client_id="robot",
+        client_type="public",
+        authorization_grant_type="authorization-code",
+        redirect_uris="https://a/",
+    )
+    values = {
+        "user": user,
+        "application": client,
+        "scope": "mcp:read",
+        "expires": timezone.now() + timedelta(minutes=5),
+        "resource": [RESOURCE],
+    } | changes
+    token = AccessToken(**values)
+    set_token_value(token, SECRET)
+    token.save()
+    return token
+
+
+def request(header: str | None = f"Bearer {SECRET}", resource: str = RESOURCE, **extra: Any) -> Any:
+    headers: Any = {} if header is None else {"HTTP_AUTHORIZATION": header}
+    made = RequestFactory().post("/mcp", **headers, **extra)
+    made.mcp = SimpleNamespace(resource=resource)  # type: ignore[attr-defined]
+    return made
+
+
+def verdict(asked: Any) -> str:
+    try:
+        found = BearerAuthentication().authenticate(asked)
+    except AuthenticationFailed as failure:
+        return "invalid" if failure.invalid else "missing"
+    return "none" if found is None else "accepted"
+
+
+@pytest.fixture(params=["plan", "toolkit"])
+def road(request: pytest.FixtureRequest, settings: Any) -> str:
+    if request.param == "toolkit":
+        settings.OAUTH2_PROVIDER = settings.OAUTH2_PROVIDER | {
+            "OAUTH2_VALIDATOR_CLASS": "tests.unit.oauth.test_bearer.OwnValidator"
+        }
+    assert plannable() is (request.param == "plan")
+    return request.param
+
+
+# Both roads give one verdict
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "accepted"),
+        ({"scope": "something:else"}, "accepted"),
+        ({"scope": ""}, "accepted"),
+        ({"expires": timezone.now() - timedelta(seconds=1)}, "invalid"),
+        ({"resource": []}, "invalid"),
+        ({"resource": ["http://testserver"]}, "invalid"),
+        ({"resource": ["http://testserver/"]}, "invalid"),
+        ({"resource": ["http://testserver/mc"]}, "invalid"),
+        ({"resource": ["http://testserver/mcp/admin"]}, "invalid"),
+        ({"resource": ["http://testserver/mcp//"]}, "invalid"),
+        ({"resource": ["http://testserver/%6dcp"]}, "invalid"),
+        ({"resource": ["http://testserver/x/../mcp"]}, "invalid"),
+        ({"resource": ["http://testserver/MCP"]}, "invalid"),
+        ({"resource": ["http://testserver:8000/mcp"]}, "invalid"),
+        ({"resource": ["https://testserver/mcp"]}, "invalid"),
+        ({"resource": ["http://u@testserver/mcp"]}, "invalid"),
+        ({"resource": ["http://testserver/mcp?x"]}, "invalid"),
+        ({"resource": ["https://evil.example/mcp"]}, "invalid"),
+        ({"resource": ["not a url", "http://["]}, "invalid"),
+        ({"resource": ["http://testserver/m\tcp", " http://testserver/mcp", "http://testserver/mcp\n"]}, "invalid"),
+        ({"resource": ["http://testserver/mcp/"]}, "accepted"),
+        ({"resource": ["HTTP://TESTSERVER:80/mcp"]}, "accepted"),
+        ({"resource": ["https://evil.example/", RESOURCE]}, "accepted"),
+        ({"is_active": False}, "invalid"),
+        ({"user": None}, "invalid"),
+        ({"application": None}, "accepted"),
+        ({"scope": "oauth2_provider:registration"}, "invalid"),
+        ({"scope": "mcp:read oauth2_provider:registration"}, "invalid"),
+    ],
+)
+@pytest.mark.parametrize("hashed", [True, False])
+def test_J163_J165_J168_the_table_of_tokens(
+    road: str, settings: Any, changes: dict[str, Any], expected: str, hashed: bool
+) -> None:
+    settings.OAUTH2_PROVIDER = settings.OAUTH2_PROVIDER | {"COMPLIANT_BCP_RFC9700_TOKEN_STORAGE": hashed}
+    make(**changes)
+    assert verdict(request()) == expected
+
+
+def test_J163_a_revoked_token_is_refused_at_once(road: str) -> None:
+    token = make()
+    assert verdict(request()) == "accepted"
+    token.revoke()
+    assert verdict(request()) == "invalid"
+
+
+def test_a_user_who_was_deactivated_is_refused_at_once(road: str) -> None:
+    make()
+    assert verdict(request()) == "accepted"
+    get_user_model().objects.update(is_active=False)
+    assert verdict(request()) == "invalid"
+
+
+def test_what_is_accepted_is_the_same_on_both_roads(road: str) -> None:
+    row = make(scope="mcp:write own")
+    user, token = verify(SECRET, RESOURCE)
+    assert user == row.user
+    assert type(user) is get_user_model()
+    checksum = hashlib.sha256(SECRET.encode()).hexdigest()
+    assert token == Token(frozenset({"mcp:read", "mcp:write", "own"}), "robot", row.expires, checksum)
+
+
+def test_the_user_is_whole(road: str) -> None:
+    row = make()
+    user, _ = verify(SECRET, RESOURCE)
+    fields = [field.attname for field in user._meta.concrete_fields]
+    assert {name: getattr(user, name) for name in fields} == {name: getattr(row.user, name) for name in fields}
+    assert not user.get_deferred_fields()
+    assert user._state.adding is False
+    assert not user.has_perm("auth.view_user")  # type: ignore[attr-defined]
+
+
+def test_one_query(road: str, django_assert_num_queries: Any) -> None:
+    make()
+    verify(SECRET, RESOURCE)
+    with django_assert_num_queries(1):
+        verify(SECRET, RESOURCE)
+
+
+# The header
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (None, "none"),
+        (f"Bearer {SECRET}", "accepted"),
+        (f"bearer {SECRET}", "accepted"),
+        (f"BEARER   {SECRET} ", "accepted"),
+        ("Basic YTpi", "none"),
+        (f"BearerX {SECRET}", "none"),
+        ("", "invalid"),
+        ("   ", "invalid"),
+        ("Bearer", "invalid"),
+        ("Bearer ", "invalid"),
+        ("Bearer nothing", "invalid"),
+        (f"Bearer {SECRET},{SECRET}", "invalid"),
+        (f"Bearer {SECRET}, Bearer {SECRET}", "invalid"),
+        (f"Bearer {SECRET} {SECRET}", "invalid"),
+        (f"Bearer\t{SECRET}", "invalid"),
+        (f"Bearer {SECRET}\x00", "invalid"),
+        (f"Bearer {SECRET}é", "invalid"),
+        ("Bearer " + "a" * 10_000, "invalid"),
+    ],
+)
+def test_J163_the_header(header: str | None, expected: str) -> None:
+    make()
+    assert verdict(request(header)) == expected
+
+
+@pytest.mark.parametrize("header", ["Bearer " + "a" * 10_000, "Bearer a,b", "Bearer", None])
+def test_J163_malformed_credentials_cost_no_query(header: str | None, django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(0):
+        verdict(request(header))
+
+
+def test_J169_tokens_in_the_query_or_the_body_are_not_looked_at() -> None:
+    make()
+    assert verdict(request(None, QUERY_STRING=f"access_token={SECRET}")) == "none"
+    asked = request(None, data={"access_token": SECRET})
+    assert verdict(asked) == "none"
+
+
+def test_J170_a_session_beside_the_token_changes_nothing() -> None:
+    row = make()
+    asked = request()
+    asked.user = get_user_model().objects.create_user("bob")
+    user, _ = BearerAuthentication().authenticate(asked)  # type: ignore[misc]
+    assert user == row.user
+
+
+def test_J165_a_token_for_one_endpoint_is_not_one_for_another() -> None:
+    make()
+    assert verdict(request(resource="http://testserver/mcp/admin")) == "invalid"
+    assert verdict(request(resource="http://testserver/mcp/")) == "accepted"
+
+
+def test_J187_with_introspection_the_toolkit_is_asked(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.OAUTH2_PROVIDER = settings.OAUTH2_PROVIDER | {
+        "RESOURCE_SERVER_INTROSPECTION_URL": "https://as.example/introspect",
+        "RESOURCE_SERVER_AUTH_TOKEN": "x",
+    }
+    user = get_user_model().objects.create_user("ada")
+    checksum = hashlib.sha256(SECRET.encode()).hexdigest()
+
+    def introspect(audience: list[str]) -> Callable[..., AccessToken]:
+        expires = timezone.now() + timedelta(minutes=1)
+        return lambda *args: AccessToken(
+            user=user, scope="mcp:read", expires=expires, resource=audience, token_checksum=checksum
+        )
+
+    monkeypatch.setattr(MCPValidator, "_get_token_from_authentication_server", introspect([RESOURCE]))
+    assert verdict(request()) == "accepted"
+    monkeypatch.setattr(MCPValidator, "_get_token_from_authentication_server", introspect([]))
+    assert verdict(request()) == "invalid"
+
+
+# The challenge
+
+
+def test_a_challenge_without_a_token_names_metadata_and_scopes_only() -> None:
+    url = "https://a.example/.well-known/oauth-protected-resource/mcp"
+    assert challenge(url, ["mcp:write", "mcp:read"]) == f'Bearer resource_metadata="{url}", scope="mcp:read mcp:write"'
+
+
+def test_J179_a_challenge_for_more_scopes_lists_them_all() -> None:
+    value = challenge(
+        "https://a", {"mcp:admin", "mcp:read"} | {"own"}, error="insufficient_scope", description="Need it"
+    )
+    assert value == (
+        'Bearer resource_metadata="https://a", scope="mcp:read mcp:admin own", error="insufficient_scope", '
+        'error_description="Need it"'
+    )
+
+
+def test_a_challenge_cannot_break_out_of_its_header() -> None:
+    value = challenge("https://a", [], error="invalid_token", description='x"\r\nSet-Cookie: é\\')
+    assert value == 'Bearer resource_metadata="https://a", error="invalid_token", error_description="xSet-Cookie: "'
+
+
+# What becomes of a token later
+
+
+def test_a_stored_token_is_good_until_it_is_cut_back_revoked_or_over(road: str) -> None:
+    row = make(scope="mcp:read mcp:write")
+    found = BearerAuthentication().authenticate(request())
+    assert found is not None
+    token = found[1]
+    assert token.checksum == hashlib.sha256(SECRET.encode()).hexdigest()
+    assert token.checksum not in repr(token)
+    assert Token.still_good([token]) == {token}
+    AccessToken.objects.update(scope="mcp:admin")
+    assert Token.still_good([token]) == {token}
+    for changes in ({"scope": "mcp:read"}, {"scope": ""}, {"expires": timezone.now() - timedelta(seconds=1)}):
+        AccessToken.objects.update(**{"scope": "mcp:write", "expires": row.expires} | changes)
+        assert Token.still_good([token]) == set()
+    AccessToken.objects.update(scope="mcp:write", expires=row.expires)
+    assert Token.still_good([token]) == {token}
+    row.revoke()
+    assert Token.still_good([token]) == set()
+
+
+def test_a_token_that_is_not_stored_is_good_until_it_is_over() -> None:
+    scopes, now = frozenset({"mcp:read"}), timezone.now()
+    tokens = [Token(scopes, "robot", now + timedelta(seconds=seconds)) for seconds in (60, -60)]
+    assert Token.still_good(tokens) == {tokens[0]}
+    assert Token.still_good([]) == set()
+
+
+def test_many_tokens_are_looked_up_together(django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = timezone.now() + timedelta(minutes=1)
+    tokens = [Token(frozenset(), "robot", later, checksum=f"{number:064}") for number in range(10)]
+    make()
+    found = BearerAuthentication().authenticate(request())
+    assert found is not None
+    with django_assert_num_queries(1):
+        assert Token.still_good([*tokens, found[1]]) == {found[1]}
+    monkeypatch.setattr("mcp_django.oauth.bearer.QUERY", 4)
+    with django_assert_num_queries(3):
+        assert Token.still_good([*tokens, found[1]]) == {found[1]}
+
+
+def test_a_validator_that_keeps_tokens_elsewhere_gives_one_without_a_checksum(settings: Any) -> None:
+    settings.OAUTH2_PROVIDER = settings.OAUTH2_PROVIDER | {
+        "OAUTH2_VALIDATOR_CLASS": "tests.unit.oauth.test_bearer.ElsewhereValidator"
+    }
+    make()
+    _, token = verify(SECRET, RESOURCE)
+    assert token.checksum == ""
+
+
+class ElsewhereValidator(MCPValidator):
+    """Makes tokens of what another server says, and stores none."""
+
+    def validate_bearer_token(self, token: str, scopes: Any, request: Any) -> bool:
+        row = AccessToken.objects.get()
+        row.pk = None
+        request.access_token = row
+        return True

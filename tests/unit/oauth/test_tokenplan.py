@@ -1,0 +1,76 @@
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.utils import timezone
+from oauth2_provider.models import AccessToken, Application
+
+from mcp_django.oauth import tokenplan
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_query_is_compiled_once_for_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    original = tokenplan._compile
+    tokenplan._forget()
+
+    def compiled(using: str) -> tokenplan.TokenPlan:
+        calls.append(using)
+        return original(using)
+
+    monkeypatch.setattr(tokenplan, "_compile", compiled)
+    assert tokenplan.find_token("0" * 64) is None
+    assert tokenplan.find_token("1" * 64) is None
+    assert calls == ["default"]
+
+
+def test_a_changed_setting_drops_the_plan(settings: Any) -> None:
+    tokenplan.find_token("0" * 64)
+    assert tokenplan._plans
+    settings.TIME_ZONE = "Europe/Paris"
+    assert not tokenplan._plans
+
+
+def test_values_go_through_djangos_converters() -> None:
+    user = get_user_model().objects.create_user("ada")
+    row = AccessToken.objects.create(
+        user=user, token="x", scope="a b", expires=timezone.now(), resource=["https://a/", "https://b/"]
+    )
+    row.refresh_from_db()
+    found = tokenplan.find_token(row.token_checksum)
+    assert found == tokenplan.TokenRow(user, row.expires, "a b", ["https://a/", "https://b/"], "")
+    assert found.user.date_joined == user.date_joined  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"OAUTH2_VALIDATOR_CLASS": "tests.unit.oauth.test_bearer.OwnValidator"},
+        {"RESOURCE_SERVER_INTROSPECTION_URL": "https://as.example/"},
+        {"RESOURCE_SERVER_TOKEN_RESOURCE_VALIDATOR": "tests.unit.oauth.test_tokenplan.allow_everything"},
+    ],
+)
+def test_a_project_with_rules_of_its_own_gets_them(settings: Any, changes: dict[str, str]) -> None:
+    assert tokenplan.plannable()
+    settings.OAUTH2_PROVIDER = settings.OAUTH2_PROVIDER | changes
+    assert not tokenplan.plannable()
+
+
+def test_a_client_model_that_can_be_switched_off_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Application, "is_usable", lambda self, request: False)
+    tokenplan._forget()
+    assert not tokenplan.plannable()
+    monkeypatch.undo()
+    tokenplan._forget()
+
+
+def test_the_toolkits_own_validator_is_planned_too(settings: Any) -> None:
+    settings.OAUTH2_PROVIDER = settings.OAUTH2_PROVIDER | {
+        "OAUTH2_VALIDATOR_CLASS": "oauth2_provider.oauth2_validators.OAuth2Validator"
+    }
+    assert tokenplan.plannable()
+
+
+def allow_everything(uri: str, audiences: list[str]) -> bool:
+    return True

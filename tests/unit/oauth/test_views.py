@@ -1,0 +1,579 @@
+import base64
+import json
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.test import Client, override_settings
+from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
+
+from mcp_django.exceptions import AuthenticationFailed
+from mcp_django.oauth.bearer import verify
+from tests.oauth_flow import ORIGIN, REDIRECT_URI, RESOURCE, STATE, Flow, redirected
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def flow() -> Flow:
+    return Flow()
+
+
+def test_a_client_registers_gets_consent_a_token_and_another_by_refresh(flow: Flow) -> None:
+    answer = redirected(flow.answer())
+    assert answer["state"] == STATE
+    assert answer["iss"] == ORIGIN
+    tokens = flow.exchange(answer["code"]).json()
+    assert tokens["token_type"] == "Bearer"
+    assert tokens["expires_in"] == 3600
+    assert tokens["scope"] == "mcp:read mcp:write"
+    user, token = verify(tokens["access_token"], RESOURCE)
+    assert user == flow.user
+    assert token.client_id == flow.client_id
+    again = flow.refresh(tokens["refresh_token"]).json()
+    assert verify(again["access_token"], RESOURCE)[0] == flow.user
+    with pytest.raises(AuthenticationFailed):
+        verify(tokens["access_token"], RESOURCE)
+
+
+def test_J188_tokens_at_rest_are_hashed(flow: Flow) -> None:
+    tokens = flow.tokens()
+    assert AccessToken.objects.get().token == ""
+    assert RefreshToken.objects.get().token == ""
+    assert tokens["access_token"] not in str(list(AccessToken.objects.values()))
+
+
+# The page
+
+
+def test_J172_the_consent_page_names_client_host_scopes_and_resource_and_warns_of_loopback(flow: Flow) -> None:
+    page = flow.ask()
+    text = page.content.decode()
+    assert page.status_code == 200
+    for part in (
+        "Robot",
+        "Unverified",
+        "127.0.0.1",
+        RESOURCE,
+        "mcp:read",
+        "mcp:write",
+        "ada",
+        "runs on your own device",
+    ):
+        assert part in text
+    assert "51763" not in page.context["redirect_host"]
+    assert 'name="csrfmiddlewaretoken"' in text
+
+
+def test_J172_the_consent_page_protects_itself_from_frames_scripts_and_caches(flow: Flow) -> None:
+    with override_settings(MIDDLEWARE=[item for item in _middleware() if "clickjacking" not in item]):
+        page = flow.ask()
+    assert page["X-Frame-Options"] == "DENY"
+    assert "frame-ancestors 'none'" in page["Content-Security-Policy"]
+    assert "default-src 'none'" in page["Content-Security-Policy"]
+    assert "form-action" not in page["Content-Security-Policy"]
+    assert "no-store" in page["Cache-Control"]
+
+
+def test_J172_the_consent_form_needs_its_csrf_token_even_without_the_middleware(flow: Flow) -> None:
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(flow.user)
+    with override_settings(MIDDLEWARE=[item for item in _middleware() if "csrf" not in item]):
+        answer = browser.post("/oauth/authorize/", flow.query(allow="1", granted="mcp:read"))
+    assert answer.status_code == 403
+    assert not Grant.objects.exists()
+
+
+def test_J172_a_client_name_cannot_inject_markup_or_turn_the_text_around(flow: Flow) -> None:
+    Application.objects.update(name="<script>x</script>\u202eevil\x07")
+    text = flow.ask().content.decode()
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text
+    assert "\u202e" not in text
+    assert "\x07" not in text
+
+
+def test_a_client_that_administrators_registered_is_not_called_unverified(flow: Flow) -> None:
+    Application.objects.update(registration_source="manual")
+    assert "Unverified" not in flow.ask().content.decode()
+
+
+def test_the_host_and_port_of_a_web_client_are_shown() -> None:
+    uri = "https://chat.example:8443/cb"
+    page = Flow(registered=(uri,)).ask(redirect_uri=uri)
+    assert page.context["redirect_host"] == "chat.example:8443"
+    assert "runs on your own device" not in page.content.decode()
+
+
+def test_an_app_scheme_is_shown_and_answered() -> None:
+    uri = "cursor://anysphere.cursor-mcp/oauth/callback"
+    flow = Flow(registered=(uri,))
+    assert flow.ask(redirect_uri=uri).context["redirect_host"] == "cursor://anysphere.cursor-mcp"
+    assert flow.answer(redirect_uri=uri)["Location"].startswith(uri + "?code=")
+
+
+def test_the_user_is_asked_each_time_whatever_the_client_says(flow: Flow) -> None:
+    flow.tokens()
+    assert flow.ask(approval_prompt="auto").status_code == 200
+
+
+def test_scopes_that_the_user_unticks_are_not_granted(flow: Flow) -> None:
+    tokens = flow.exchange(flow.code(("mcp:read",), scope="mcp:read mcp:write mcp:admin")).json()
+    assert tokens["scope"] == "mcp:read"
+
+
+def test_nothing_ticked_is_a_denial(flow: Flow) -> None:
+    assert redirected(flow.answer(()))["error"] == "access_denied"
+
+
+def test_scopes_beyond_the_request_cannot_be_ticked(flow: Flow) -> None:
+    tokens = flow.exchange(flow.code(("mcp:read", "mcp:admin"), scope="mcp:read")).json()
+    assert tokens["scope"] == "mcp:read"
+
+
+def test_a_request_without_scope_asks_for_reading_only(flow: Flow) -> None:
+    assert flow.exchange(flow.code(scope=None)).json()["scope"] == "mcp:read"
+
+
+def test_an_anonymous_user_signs_in_and_comes_back(flow: Flow) -> None:
+    flow.browser.logout()
+    response = flow.ask()
+    assert response.status_code == 302
+    assert response["Location"].startswith("/admin/login/?next=/oauth/authorize/%3F")
+
+
+def test_another_user_can_sign_in(flow: Flow) -> None:
+    response = flow.browser.post("/oauth/authorize/?client_id=x", {"switch": "1"})
+    assert response["Location"] == "/admin/login/?next=/oauth/authorize/%3Fclient_id%3Dx"
+    assert "_auth_user_id" not in flow.browser.session
+
+
+# The request
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"resource": "https://evil.example/"}, "invalid_target"),
+        ({"resource": ORIGIN}, "invalid_target"),
+        ({"resource": RESOURCE + "/admin"}, "invalid_target"),
+        ({"resource": RESOURCE + "#x"}, "invalid_target"),
+        ({"resource": ""}, "invalid_target"),
+        ({"resource": "http://["}, "invalid_target"),
+        ({"resource": [RESOURCE, "https://evil.example/"]}, "invalid_target"),
+        ({"code_challenge": None}, "invalid_request"),
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"code_challenge_method": None}, "invalid_request"),
+        ({"code_challenge": "x"}, "invalid_request"),
+        ({"code_challenge": "x" * 44}, "invalid_request"),
+        ({"scope": "offline_access"}, "invalid_scope"),
+        ({"response_type": "token"}, "unsupported_response_type"),
+        ({"response_type": "code id_token"}, "unauthorized_client"),
+    ],
+)
+def test_J173_J175_J185_a_bad_request_is_refused_before_the_page_with_issuer_and_state(
+    flow: Flow, changes: dict[str, Any], error: str
+) -> None:
+    answer = redirected(flow.ask(**changes))
+    assert answer["error"] == error
+    assert answer["iss"] == ORIGIN
+    assert answer["state"] == STATE
+    assert not Grant.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("registered", "sent"),
+    [
+        ("https://a.example/cb", "https://a.example/cb?x=1"),
+        ("https://a.example/cb", "https://a.example/CB"),
+        ("https://a.example/cb", "https://u@a.example/cb"),
+        ("https://a.example/cb", "https://a.example/cb#f"),
+        ("https://a.example/cb", "https://a.example:8443/cb"),
+        ("https://a.example/cb", "http://a.example/cb"),
+        ("https://a.example/cb", "javascript:alert(1)"),
+        ("http://127.0.0.1/cb", "http://localhost/cb"),
+        ("http://localhost/cb", "http://127.0.0.1/cb"),
+        ("http://localhost/cb", "http://localhost.evil.example/cb"),
+    ],
+)
+def test_J174_another_redirect_uri_is_refused_where_the_user_is(registered: str, sent: str) -> None:
+    page = Flow(registered=(registered,)).ask(redirect_uri=sent)
+    assert page.status_code == 400
+    assert "Location" not in page
+    assert sent not in page.content.decode()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_J174_the_port_of_loopback_is_free(host: str) -> None:
+    flow = Flow(registered=(f"http://{host}/cb",))
+    assert flow.ask(redirect_uri=f"http://{host}:49152/cb").status_code == 200
+
+
+def test_an_unknown_client_gets_a_page_and_no_redirect(flow: Flow) -> None:
+    assert flow.ask(client_id="nobody").status_code == 400
+
+
+@pytest.mark.parametrize("query", ["client_id=%zz", "client_id=a&client_id=b", "client_id=%00", "%", ""])
+def test_a_malformed_query_is_a_bad_request(flow: Flow, query: str) -> None:
+    assert flow.browser.get(f"/oauth/authorize/?{query}").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"client_id": "nobody"},
+        {"client_id": ""},
+        {"redirect_uri": "https://evil.example/"},
+        {"redirect_uri": "javascript:x"},
+    ],
+)
+def test_a_changed_form_leads_nowhere(flow: Flow, changes: dict[str, str]) -> None:
+    for answer in ({"allow": "1", "granted": "mcp:read"}, {"deny": "1"}):
+        response = flow.browser.post("/oauth/authorize/", flow.query(**changes, **answer))
+        assert response.status_code == 400
+    assert not Grant.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"resource": "https://evil.example/"}, "invalid_target"),
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"code_challenge": "short"}, "invalid_request"),
+        ({"code_challenge": ""}, "invalid_request"),
+    ],
+)
+def test_a_form_changed_after_the_page_is_checked_again(flow: Flow, changes: dict[str, str], error: str) -> None:
+    response = flow.browser.post("/oauth/authorize/", flow.query(**changes, allow="1", granted="mcp:read"))
+    answer = redirected(response)
+    assert (answer["error"], answer["iss"], answer["state"]) == (error, ORIGIN, STATE)
+    assert not Grant.objects.exists()
+
+
+def test_J175_a_denial_carries_the_issuer_and_a_planted_one_is_replaced() -> None:
+    uri = "https://a.example/cb?iss=https://evil.example&k=v"
+    response = Flow(registered=(uri,)).answer(deny=True, redirect_uri=uri)
+    assert response["Location"].count("iss=") == 1
+    assert "iss=http%3A%2F%2Ftestserver" in response["Location"]
+    assert "k=v" in response["Location"]
+
+
+def test_a_request_without_resource_means_the_only_endpoint(flow: Flow) -> None:
+    tokens = flow.exchange(flow.code(resource=None), resource=None).json()
+    assert verify(tokens["access_token"], RESOURCE)[0] == flow.user
+    assert AccessToken.objects.get().resource == [RESOURCE]
+
+
+def test_a_slash_a_port_or_case_is_no_other_resource(flow: Flow) -> None:
+    tokens = flow.exchange(flow.code(resource=RESOURCE + "/"), resource="HTTP://TestServer:80/mcp").json()
+    assert AccessToken.objects.get().resource == [RESOURCE]
+    assert flow.refresh(tokens["refresh_token"], resource=RESOURCE + "/").status_code == 200
+
+
+def test_with_several_endpoints_the_client_must_say_which(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_django.routing.mounted_endpoints", lambda: {"/mcp": None, "/mcp/admin": None})
+    assert redirected(flow.ask(resource=None))["error"] == "invalid_target"
+    tokens = flow.tokens()
+    assert flow.refresh(tokens["refresh_token"], resource=RESOURCE + "/admin").json()["error"] == "invalid_target"
+    with pytest.raises(AuthenticationFailed):
+        verify(tokens["access_token"], RESOURCE + "/admin")
+
+
+# The token endpoint
+
+
+@pytest.mark.parametrize(
+    "grant_type",
+    ["password", "client_credentials", "urn:ietf:params:oauth:grant-type:device_code", "implicit", "", None, "x"],
+)
+def test_J185_other_grants_are_refused(flow: Flow, grant_type: str | None) -> None:
+    response = flow.token(grant_type=grant_type, username="ada", password="pw")
+    assert response.status_code == 400
+    assert response.json()["error"] in ("unsupported_grant_type", "invalid_request")
+    assert response["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize("method", ["get", "put", "delete"])
+def test_the_token_endpoint_takes_post_only(flow: Flow, method: str) -> None:
+    assert getattr(flow.application, method)("/oauth/token/").status_code == 405
+
+
+@pytest.mark.parametrize("path", ["/oauth/token", "/oauth/revoke_token", "/oauth/register", "/oauth/authorize"])
+def test_endpoints_answer_without_their_slash_and_never_redirect_a_post(flow: Flow, path: str) -> None:
+    assert flow.application.post(path).status_code != 301
+    assert flow.application.post(path + "?%zz").status_code in (302, 400)
+
+
+@pytest.mark.parametrize("field", ["client_id", "code", "refresh_token", "token"])
+@pytest.mark.parametrize("path", ["/oauth/token/", "/oauth/revoke_token/"])
+def test_values_that_no_database_holds_are_a_bad_request(flow: Flow, path: str, field: str) -> None:
+    for grant_type in ("authorization_code", "refresh_token"):
+        sent = {"client_id": flow.client_id, "grant_type": grant_type, field: "a\x00"}
+        response = flow.application.post(path, sent)
+        assert response.status_code in (200, 400, 401)
+    nul = base64.b64encode(b"a\x00:b").decode()
+    assert flow.application.post(path, sent, HTTP_AUTHORIZATION=f"Basic {nul}").status_code in (400, 401)
+
+
+def test_errors_of_the_token_endpoint_are_json_that_nobody_stores(flow: Flow) -> None:
+    for response in (flow.exchange("nothing"), flow.exchange(flow.code(), resource="https://evil.example/")):
+        assert response.status_code == 400
+        assert response["Content-Type"] == "application/json"
+        assert response["Cache-Control"] == "no-store"
+
+
+def test_a_client_revokes_its_tokens(flow: Flow) -> None:
+    tokens = flow.tokens()
+    revoked = flow.application.post(
+        "/oauth/revoke_token/", {"token": tokens["refresh_token"], "client_id": flow.client_id}
+    )
+    assert revoked.status_code == 200
+    assert flow.refresh(tokens["refresh_token"]).status_code == 400
+    with pytest.raises(AuthenticationFailed):
+        verify(tokens["access_token"], RESOURCE)
+
+
+def test_another_client_cannot_revoke_them(flow: Flow) -> None:
+    tokens = flow.tokens()
+    other = Flow(username="bob")
+    other.application.post("/oauth/revoke_token/", {"token": tokens["access_token"], "client_id": other.client_id})
+    assert verify(tokens["access_token"], RESOURCE)[0] == flow.user
+
+
+@override_settings(
+    MIDDLEWARE=[
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.middleware.csrf.CsrfViewMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+        "django.contrib.auth.middleware.LoginRequiredMiddleware",
+        "django.contrib.messages.middleware.MessageMiddleware",
+    ]
+)
+def test_the_flow_works_behind_login_required_middleware_and_csrf_checks() -> None:
+    flow = Flow()
+    flow.application = Client(enforce_csrf_checks=True)
+    tokens = flow.tokens()
+    assert flow.refresh(tokens["refresh_token"]).status_code == 200
+    flow.browser.logout()
+    assert redirected(flow.ask(prompt="none"))["error"] == "login_required"
+
+
+# The list
+
+
+def test_users_see_and_remove_their_own_tokens_only(flow: Flow) -> None:
+    tokens = flow.tokens()
+    row = AccessToken.objects.get()
+    assert "Robot" in flow.browser.get("/oauth/authorized_tokens/").text.partition("</style>")[2]
+    other = Flow(username="bob")
+    assert "Robot" not in other.browser.get("/oauth/authorized_tokens/").text.partition("</style>")[2]
+    assert other.browser.post(f"/oauth/authorized_tokens/{row.pk}/delete/").status_code == 404
+    assert "Robot" in flow.browser.get(f"/oauth/authorized_tokens/{row.pk}/delete/").content.decode()
+    assert flow.browser.post(f"/oauth/authorized_tokens/{row.pk}/delete/").status_code == 302
+    assert flow.refresh(tokens["refresh_token"]).status_code == 400
+    assert not AccessToken.objects.exists()
+
+
+def test_the_list_needs_a_login() -> None:
+    assert Client().get("/oauth/authorized_tokens/").status_code == 302
+
+
+def test_costs_are_bounded(flow: Flow, django_assert_max_num_queries: Any) -> None:
+    with django_assert_max_num_queries(6):
+        flow.ask()
+    code = flow.code()
+    with django_assert_max_num_queries(22):
+        tokens = json.loads(flow.exchange(code).content)
+    with django_assert_max_num_queries(26):
+        flow.refresh(tokens["refresh_token"])
+
+
+def _middleware() -> list[str]:
+    from django.conf import settings
+
+    return list(settings.MIDDLEWARE)
+
+
+def test_an_inactive_user_gets_no_code(flow: Flow) -> None:
+    get_user_model().objects.update(is_active=False)
+    assert flow.ask().status_code == 302
+    assert REDIRECT_URI not in flow.ask()["Location"].split("next=")[0]
+
+
+# Private-use schemes
+
+
+@pytest.mark.parametrize("deny", [False, True])
+@pytest.mark.parametrize("uri", ["com.example.app:/oauth2redirect", "com.example.app://callback", "zed://mcp/callback"])
+def test_an_application_on_the_device_is_gone_back_to_by_its_own_scheme(uri: str, deny: bool) -> None:
+    flow = Flow(registered=(uri,))
+    page = flow.ask(redirect_uri=uri)
+    assert "runs on your own device" in page.content.decode()
+    answer = flow.answer(redirect_uri=uri, deny=deny)
+    assert answer.status_code == 302
+    assert answer["Location"].startswith(f"{uri}?")
+    sent = dict(parse_qsl(urlsplit(answer["Location"]).query))
+    assert sent["iss"] == ORIGIN
+    assert ("error" in sent) is deny
+    if not deny:
+        assert flow.exchange(sent["code"], redirect_uri=uri).status_code == 200
+
+
+# Refusals
+
+
+def test_wrong_secrets_are_tried_so_often_and_no_more(settings: Any) -> None:
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"TOKEN_REFUSAL_RATE": "3/h"}
+    flow = Flow()
+    tokens = flow.tokens()
+    wrong = {"grant_type": "refresh_token", "refresh_token": "x", "client_id": "somebody", "client_secret": "x"}
+    answers = [flow.application.post("/oauth/token/", wrong) for _ in range(5)]
+    assert [answer.status_code for answer in answers] == [401, 401, 401, 429, 429]
+    assert 0 < int(answers[-1]["Retry-After"]) <= 3600
+    assert answers[-1].json()["error"] == "temporarily_unavailable"
+    assert answers[-1]["Access-Control-Allow-Origin"] == "*"
+    # Named in a header, it is the same client; at another address it is another's.
+    basic = {"HTTP_AUTHORIZATION": "Basic " + base64.b64encode(b"somebody:x").decode()}
+    assert flow.application.post("/oauth/token/", {"grant_type": "refresh_token"}, **basic).status_code == 429
+    assert flow.application.post("/oauth/revoke_token/", {"token": "x"}, **basic).status_code == 429
+    assert flow.application.post("/oauth/token/", wrong, REMOTE_ADDR="192.0.2.2").status_code == 401
+    for _ in range(8):
+        tokens = flow.refresh(tokens["refresh_token"]).json()
+    assert verify(tokens["access_token"], RESOURCE)[0] == flow.user
+
+
+def test_an_address_is_refused_five_times_as_often_as_a_client(settings: Any) -> None:
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"TOKEN_REFUSAL_RATE": "2/h"}
+    sent = [{"grant_type": "refresh_token", "refresh_token": "x", "client_id": f"c{number}"} for number in range(12)]
+    answers = [Client().post("/oauth/token/", params).status_code for params in sent]
+    assert answers == [401] * 10 + [429] * 2
+
+
+def test_refusals_are_not_counted_without_a_rate_or_a_cache(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def down(*args: Any) -> None:
+        raise ConnectionError("cache")
+
+    wrong = {"grant_type": "refresh_token", "refresh_token": "x", "client_id": "c"}
+    with override_settings(MCP_DJANGO=settings.MCP_DJANGO | {"TOKEN_REFUSAL_RATE": None}):
+        assert Client().post("/oauth/token/", wrong).status_code == 401
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"TOKEN_REFUSAL_RATE": "0/h"}
+    monkeypatch.setattr("mcp_django.runtime.throttling.cache.incr", down)
+    assert Client().post("/oauth/token/", wrong).status_code == 401
+
+
+@pytest.mark.parametrize("header", ["Basic", "Basic =", "Basic \xff", "Bearer x", "Basic " + "A" * 5000])
+def test_any_header_is_counted_as_somebody(header: str) -> None:
+    sent = {"grant_type": "refresh_token", "refresh_token": "x"}
+    assert Client().post("/oauth/token/", sent, HTTP_AUTHORIZATION=header).status_code in (400, 401)
+
+
+# What the user must know to decide
+
+WEB = "https://chat.assistant.co.uk/cb"
+NOTICE = 'class="notice"'
+
+
+def web_tokens(flow: Flow) -> Any:
+    answer = flow.answer(redirect_uri=WEB)
+    code = dict(parse_qsl(urlsplit(answer["Location"]).query))["code"]
+    return flow.exchange(code, redirect_uri=WEB).json()
+
+
+def test_the_page_says_in_numbers_what_is_reached_and_how_long_it_lasts(flow: Flow) -> None:
+    flow.user.is_staff = True
+    flow.user.save()
+    for codename in ("view_author", "view_tag", "change_tag", "delete_tag"):
+        flow.user.user_permissions.add(Permission.objects.get(codename=codename))
+    page = flow.ask()
+    reach = page.context["reach"]
+    assert (reach.models, reach.changeable, reach.deletable) == (2, 1, 1)
+    assert f"Kinds of records: <b>2</b> · Fields: <b>{reach.fields}</b>" in page.text
+    assert "Kinds of records to add or change: <b>1</b> · to delete: <b>1</b>" in page.text
+    assert "until it has not been used for 30 days" in page.text
+    assert "have to be confirmed each time" in page.text
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(None, ""), (7200, "2 hours"), (90, "1 minute")])
+def test_any_lifetime_is_told_in_words(flow: Flow, settings: Any, seconds: int | None, words: str) -> None:
+    settings.OAUTH2_PROVIDER = {**settings.OAUTH2_PROVIDER, "REFRESH_TOKEN_EXPIRE_SECONDS": seconds}
+    assert flow.ask().context["unused_for"] == words
+
+
+def test_a_hook_that_fails_costs_the_numbers_and_not_the_page(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr("mcp_django.oauth.reach.visible_exposures", fails)
+    page = flow.ask()
+    assert page.status_code == 200
+    assert "Kinds of records" not in page.text
+
+
+def test_changing_is_not_ticked_where_the_client_asked_for_reading_only(flow: Flow, settings: Any) -> None:
+    page = flow.ask(scope="mcp:read")
+    assert '<input type="checkbox" name="granted" value="mcp:write" disabled>' in page.text
+    assert '<input type="checkbox" name="granted" value="mcp:read" checked>' in page.text
+    assert "disabled" not in flow.ask(scope="mcp:admin").text.partition("</style>")[2]
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "READ_ONLY": True}
+    assert "mcp:write" not in flow.ask(scope="mcp:read").text.partition("</style>")[2].replace("mcp%3Awrite", "")
+
+
+def test_the_domain_of_the_redirect_is_set_apart_and_warned_of_by_name() -> None:
+    page = Flow(registered=(WEB,)).ask(redirect_uri=WEB)
+    assert "chat.<strong>assistant.co.uk</strong>" in page.text
+    assert "if you recognise <bdi>assistant.co.uk</bdi>" in page.text
+    assert page.text.count(NOTICE) == 1
+
+
+def test_there_is_one_warning_where_there_is_reason_and_none_where_there_is_none() -> None:
+    flow = Flow(registered=(WEB,))
+    tokens = web_tokens(flow)
+    known = flow.ask(redirect_uri=WEB)
+    assert NOTICE not in known.text
+    assert "You have allowed this application before" in known.text
+    flow.application.post("/oauth/revoke_token/", {"token": tokens["refresh_token"], "client_id": flow.client_id})
+    assert flow.ask(redirect_uri=WEB).text.count(NOTICE) == 1
+    Application.objects.update(registration_source="manual")
+    assert NOTICE not in flow.ask(redirect_uri=WEB).text
+
+
+def test_a_program_on_the_device_is_warned_of_each_time_as_any_other_can_pass_for_it(flow: Flow) -> None:
+    flow.tokens()
+    page = flow.ask()
+    assert page.text.count(NOTICE) == 1
+    assert "runs on your own device" in page.text
+
+
+def test_what_another_user_allowed_is_unknown_to_this_one() -> None:
+    flow = Flow(registered=(WEB,))
+    web_tokens(flow)
+    flow.browser.force_login(get_user_model().objects.create_user("eve"))
+    assert flow.ask(redirect_uri=WEB).text.count(NOTICE) == 1
+
+
+@pytest.mark.parametrize("changes", [{}, {"redirect_uri": "https://evil.example/"}])
+def test_an_application_that_the_database_lost_is_told_to_connect_again(flow: Flow, changes: dict[str, str]) -> None:
+    Application.objects.all().delete()
+    page = flow.ask(**changes)
+    assert page.status_code == 400
+    assert "Connect the application again" in page.text
+    assert RESOURCE in page.text
+    assert "invalid_request" not in page.text
+    answer = flow.browser.post("/oauth/authorize/", flow.query(**changes, allow="1", granted="mcp:read"))
+    assert answer.status_code == 400
+    assert "Connect the application again" in answer.text
+
+
+def test_a_known_application_with_another_fault_is_not(flow: Flow) -> None:
+    page = flow.ask(redirect_uri="https://evil.example/")
+    assert "We could not complete this sign-in" in page.text
+    assert '<p class="fine" lang="en" dir="ltr">' in page.text
+
+
+def test_the_list_says_host_scopes_endpoint_and_times(flow: Flow) -> None:
+    flow.tokens()
+    text = flow.browser.get("/oauth/authorized_tokens/").text
+    for part in ("127.0.0.1", "(this computer)", "See the data that you can see", RESOURCE, "none known", "Ends"):
+        assert part in text

@@ -1,0 +1,214 @@
+"""The one gate: what the caller may not see is not there."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+from rest_framework import serializers
+
+from mcp_django import MCPSite, ModelExposure
+from mcp_django.context.request import MCPRequest
+from mcp_django.exceptions import NotFound
+from mcp_django.orm.access import (
+    get_exposure,
+    get_row,
+    has_every_row,
+    is_sensitive,
+    page_fields,
+    parse_pk,
+    related_exposure,
+    visible_exposures,
+    visible_fields,
+)
+from mcp_django.orm.filters import filters_of, find_filter
+from mcp_django.orm.ordering import client_order_key
+from tests.factories import make_author, make_book, make_superuser, make_user
+from tests.testapp.models import AudioBook, Author, Book, Loan, Note, PublishedBook, Section, Shelf, Tag
+from tests.writing import request_of, site_with
+
+
+@pytest.mark.parametrize(
+    "name",
+    "password passwd user_password password_hash secret client_secret secret_token api_key apikey apiKey "
+    "access_token refresh_tokens card_token private_key otp pin session_key ssh_key salt credentials "
+    "customer__password".split(),
+)
+def test_row_129_names_of_credentials_are_sensitive(name: str) -> None:
+    assert is_sensitive(name)
+
+
+@pytest.mark.parametrize(
+    "name", "title key keyword pinned spinning tokenizer_name hashtag author passenger shipping_pin_x monkey".split()
+)
+def test_other_names_are_not_sensitive(name: str) -> None:
+    assert is_sensitive(name) is (name == "shipping_pin_x")
+
+
+@pytest.mark.django_db
+class TestModels:
+    def test_row_125_a_model_without_view_permission_is_not_there(self) -> None:
+        site = site_with(Book, Author)
+        request = request_of(make_user("u", "testapp.view_author"), site)
+        assert [exposure.label for exposure in visible_exposures(request)] == ["testapp.author"]
+        labels: tuple[Any, ...] = ("testapp.book", "testapp.nothing", "", None, 5, [], "x" * 100_000)
+        for label in labels:
+            with pytest.raises(NotFound) as error:
+                get_exposure(request, label)
+            assert error.value.args == ()
+
+    def test_a_label_is_read_in_any_case(self) -> None:
+        request = request_of(make_superuser(), site_with(Book))
+        assert get_exposure(request, "testapp.Book").model is Book
+
+    def test_the_verdict_is_made_once_for_a_request_and_anew_for_another_user(
+        self, django_assert_num_queries: Any
+    ) -> None:
+        site = site_with(Book)
+        request = request_of(make_user("u", "testapp.view_book"), site)
+        visible_exposures(request)
+        with django_assert_num_queries(0):
+            assert get_exposure(request, "testapp.book")
+        request.user = make_user("other")
+        assert visible_exposures(request) == []
+
+    def test_a_relation_to_an_invisible_model_has_no_exposure(self) -> None:
+        site = site_with(Book, Author)
+        field = Book._meta.get_field("author")
+        assert related_exposure(request_of(make_superuser(), site), field).model is Author  # type: ignore[union-attr]
+        assert related_exposure(request_of(make_user("u", "testapp.view_book"), site), field) is None
+
+
+class Mine(ModelExposure):
+    def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).filter(owner=request.user)
+
+
+def test_row_127_only_a_plain_table_is_every_row() -> None:
+    site = MCPSite()
+    assert has_every_row(ModelExposure(Book, site))
+    assert not has_every_row(ModelExposure(Loan, site))
+    assert not has_every_row(Mine(Book, site))
+    declared = type("Declared", (Mine,), {"stable_queryset": True})(Book, site)
+    assert declared.has_stable_queryset
+    assert not has_every_row(declared)
+
+
+@pytest.mark.django_db
+class TestFields:
+    def test_row_130_the_declared_fields_alone_are_there(self) -> None:
+        site = site_with(Book, fields=["title"])
+        request = request_of(make_superuser(), site)
+        exposure = site.exposures[Book]
+        assert visible_fields(request, exposure) == ("id", "title")
+        assert page_fields(request, exposure) == ("id", "title")
+
+    def test_row_129_sensitive_fields_are_not_there_by_default(self) -> None:
+        site = site_with(Author)
+        assert "secret_token" not in visible_fields(request_of(make_superuser(), site), site.exposures[Author])
+
+    def test_a_many_to_many_field_is_not_there_while_its_model_is_not(self) -> None:
+        site = site_with(Book, Tag, fields=["title", "tags"])
+        exposure = site.exposures[Book]
+        assert "tags" in visible_fields(request_of(make_superuser(), site), exposure)
+        assert "tags" not in visible_fields(request_of(make_user("u", "testapp.view_book"), site), exposure)
+
+    def test_row_131_a_generic_relation_is_no_way_to_filter_or_to_follow(self) -> None:
+        site = site_with(Note, fields=["target", "target__name", "text"])
+        request = request_of(make_superuser(), site)
+        assert visible_fields(request, site.exposures[Note]) == ("id", "target", "text")
+        assert find_filter(request, site.exposures[Note], "target") is None
+        assert find_filter(request, site.exposures[Note], "target__name") is None
+
+    @pytest.mark.parametrize("model", [AudioBook, PublishedBook])
+    def test_row_126_what_the_parent_hides_the_child_does_not_show(self, model: Any) -> None:
+        site = site_with(model)
+        site.register(Book, ModelExposure, fields="__all__", exclude=["price"])
+        request = request_of(make_superuser(), site)
+        assert "price" not in visible_fields(request, site.exposures[model])
+        assert find_filter(request, site.exposures[model], "price") is None
+        assert "title" in visible_fields(request, site.exposures[model])
+
+    def test_row_126_a_child_that_names_the_field_shows_it(self) -> None:
+        site = site_with(PublishedBook, fields=["price"])
+        site.register(Book, ModelExposure, fields="__all__", exclude=["price"])
+        assert "price" in visible_fields(request_of(make_superuser(), site), site.exposures[PublishedBook])
+
+    def test_a_serializer_decides_what_is_read_and_what_is_filtered(self) -> None:
+        class Masked(serializers.CharField):
+            def to_representation(self, value: Any) -> Any:
+                return "***"
+
+        class AuthorSerializer(serializers.ModelSerializer):
+            email = Masked()
+            nickname = serializers.CharField(source="name")
+
+            class Meta:
+                model = Author
+                fields = ("name", "email", "nickname", "born")
+
+        site = site_with(Author, serializer_class=AuthorSerializer)
+        request, exposure = request_of(make_superuser(), site), site.exposures[Author]
+        assert visible_fields(request, exposure) == ("id", "name", "email", "nickname", "born")
+        assert {name for name, _, _ in filters_of(request, exposure)} == {"id", "name", "born"}
+        assert client_order_key(request, exposure, "email", descending=False) is None
+
+
+STRANGE = ["１", "01", "+1", " 1 ", "1\n", "1.0", "", "x", "-0", True, False, 1.5, 1.0, None, [1], {"pk": 1}, b"1"]
+HUGE = [2**63, -(2**63) - 1, 2**64, 10**400, str(2**63), "9" * 5000]
+
+
+@pytest.mark.django_db
+class TestRows:
+    @pytest.mark.parametrize("pk", [*STRANGE, *HUGE])
+    def test_rows_121_123_a_key_has_one_spelling(self, pk: Any) -> None:
+        Author.objects.create(pk=1, name="first")
+        Author.objects.create(pk=0, name="zeroth")
+        site = site_with(Author)
+        request = request_of(make_superuser(), site)
+        assert get_row(request, site.exposures[Author], 1).pk == 1
+        assert get_row(request, site.exposures[Author], "1").pk == 1
+        with pytest.raises(NotFound):
+            get_row(request, site.exposures[Author], pk)
+
+    def test_row_124_text_and_uuid_keys_are_exact(self) -> None:
+        shelf, section = ModelExposure(Shelf, MCPSite()), ModelExposure(Section, MCPSite())
+        assert parse_pk(shelf, "A/1") == "A/1"
+        assert parse_pk(shelf, 5) == "5"
+        text = "12345678-1234-5678-1234-567812345678"
+        assert parse_pk(section, text) == UUID(text)
+        for other in (text.replace("-", ""), "{" + text + "}", "urn:uuid:" + text, text + " ", 5):
+            with pytest.raises(NotFound):
+                parse_pk(section, other)
+
+    def test_row_121_a_row_of_another_is_not_there(self) -> None:
+        owner, other = make_user("a", "testapp.view_book"), make_user("b", "testapp.view_book")
+        book = make_book(owner=owner)
+        site = MCPSite()
+        site.register(Book, Mine)
+        assert get_row(request_of(owner, site), site.exposures[Book], book.pk) == book
+        with pytest.raises(NotFound) as hidden:
+            get_row(request_of(other, site), site.exposures[Book], book.pk)
+        with pytest.raises(NotFound) as missing:
+            get_row(request_of(other, site), site.exposures[Book], 10**6)
+        assert hidden.value.args == missing.value.args == ()
+
+    def test_row_127_the_default_manager_decides_what_there_is(self) -> None:
+        book = make_book()
+        loan = Loan.objects.create(book=book, borrower="x", due="2024-01-01T00:00:00Z", deleted="2024-01-02T00:00:00Z")
+        site = site_with(Loan)
+        with pytest.raises(NotFound):
+            get_row(request_of(make_superuser(), site), site.exposures[Loan], loan.pk)
+
+    def test_a_permission_on_the_row_is_asked(self) -> None:
+        class Single(ModelExposure):
+            def has_view_permission(self, request: MCPRequest, obj: Any = None) -> bool:
+                return obj is None or obj.name == "seen"
+
+        site = MCPSite()
+        site.register(Author, Single)
+        request = request_of(User(), site)
+        assert get_row(request, site.exposures[Author], make_author("seen").pk)
+        with pytest.raises(NotFound):
+            get_row(request, site.exposures[Author], make_author("unseen").pk)

@@ -1,0 +1,122 @@
+"""What may be filtered on: names in allow-lists, never keywords of the ORM."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from django.contrib import admin
+
+from mcp_django import AdminExposure, MCPSite, ModelExposure
+from mcp_django.orm.filters import filters_of, find_filter
+from mcp_django.orm.ordering import client_order_key
+from mcp_django.tools.query import QueryRecords
+from tests.factories import make_book, make_superuser, make_user
+from tests.testapp.models import AudioBook, Author, Book, Loan
+from tests.writing import call, request_of, site_with
+
+
+@pytest.mark.django_db
+class TestFilters:
+    def test_row_112_a_hidden_field_and_no_field_are_alike(self) -> None:
+        site = site_with(Book, Author, fields=["id", "author"])
+        request, exposure = request_of(make_superuser(), site), site.exposures[Book]
+        for name in ("title", "nothing", "author__secret_token", "author__name", "owner", "tags", "pk__in", "", "__"):
+            assert find_filter(request, exposure, name) is None
+            assert client_order_key(request, exposure, name, descending=False) is None
+
+    @pytest.mark.parametrize(
+        "name", ["_connector", "_negated", "__or", "x" * 5000, "id;--", "id__gt__", "id%s", "\0", "?"]
+    )
+    def test_rows_115_116_a_keyword_of_the_orm_is_no_filter(self, name: str) -> None:
+        site = site_with(Book)
+        request = request_of(make_superuser(), site)
+        assert find_filter(request, site.exposures[Book], name) is None
+        assert client_order_key(request, site.exposures[Book], name, descending=False) is None
+
+    def test_declared_filters_narrow_to_what_they_name(self) -> None:
+        declared: Mapping[str, Sequence[str]] = {"pages": ["gte"], "author__name": ["exact", "iexact"], "title": ["in"]}
+        site = site_with(Book, fields=["pages", "author"], filter_fields=declared)
+        request = request_of(make_superuser(), site)
+        found = {name: lookups for name, _, lookups in filters_of(request, site.exposures[Book])}
+        # The title is not among the fields: a filter on it would tell what it holds.
+        assert found == {"pages": ("gte",), "author__name": ("exact", "iexact")}
+        assert find_filter(request, site.exposures[Book], "author") is None
+
+    def test_paths_of_the_admin_are_followed_as_far_as_the_caller_sees(self) -> None:
+        site = MCPSite(admin_site=admin.site)
+        exposure = site.exposures[Book]
+        assert find_filter(request_of(make_superuser(), site), exposure, "tags__name") is not None
+        member = make_user("u", "testapp.view_book")
+        assert find_filter(request_of(member, site), exposure, "tags__name") is None
+
+    def test_aliases_lead_to_the_visible_field(self) -> None:
+        site = site_with(Book, fields=["author"])
+        request, exposure = request_of(make_superuser(), site), site.exposures[Book]
+        assert find_filter(request, exposure, "author_id") == find_filter(request, exposure, "author")
+        assert find_filter(request, exposure, "pk") == find_filter(request, exposure, "id")
+        assert find_filter(request, exposure, "owner_id") is None
+
+    def test_fields_of_the_admins_sidebar_are_open_though_they_are_no_columns(self) -> None:
+        class Sidebar(admin.ModelAdmin):
+            list_display = ("title",)
+            fields = ("title",)
+            list_filter = ("pages", ("active", admin.BooleanFieldListFilter), "tags", "author__secret_token")
+            date_hierarchy = "published"
+
+        class Secret(admin.ModelAdmin):
+            list_display = fields = ("name",)
+            list_filter = ("secret_token", "email")
+
+        own = admin.AdminSite("own")
+        own.register(Book, Sidebar)
+        own.register(Author, Secret)
+        site = MCPSite(admin_site=own)
+        exposure = site.exposures[Book]
+        request = request_of(make_superuser(), site)
+        # The model of the tags is not exposed, and a secret is none to filter by.
+        assert {name for name, _, _ in filters_of(request, exposure)} == {"id", "title", "pages", "active", "published"}
+        assert {name for name, _, _ in filters_of(request, site.exposures[Author])} == {"id", "name", "email"}
+        found = find_filter(request, exposure, "published")
+        assert found is not None
+        assert {"year", "month", "day"} <= set(found[1])
+        site.unregister(Book)
+        site.register(Book, AdminExposure, fields=["title"])
+        assert find_filter(request_of(make_superuser("b"), site), site.exposures[Book], "pages") is None
+
+    def test_a_declared_path_may_begin_with_a_relation_from_elsewhere(self) -> None:
+        declared = {"loans__borrower": ["exact"], "audiobook__narrator": ["exact"], "loans__book__title": ["exact"]}
+        site = site_with(Book, fields=["title"], filter_fields=declared)
+        hidden = request_of(make_superuser(), site)
+        assert list(filters_of(hidden, site.exposures[Book])) == []
+        site.register(Loan, ModelExposure, fields=["borrower"])
+        site.register(AudioBook, ModelExposure, fields=["narrator"])
+        request = request_of(make_superuser("b"), site)
+        found = {name: (path.many, path.guarded) for name, path, _ in filters_of(request, site.exposures[Book])}
+        # Loans have a manager of their own, which hides rows.
+        assert found == {
+            "loans__borrower": (True, True),
+            "audiobook__narrator": (False, False),
+            "loans__book__title": (True, True),
+        }
+        assert find_filter(request, site.exposures[Book], "loans") is None
+        assert find_filter(request, site.exposures[Book], "loans__due") is None
+
+    def test_row_127_a_path_from_elsewhere_holds_by_visible_rows(self) -> None:
+        book = make_book()
+        make_book()
+        gone = {"deleted": "2024-01-01T00:00:00Z"}
+        for borrower, values in (("here", {}), ("here", {}), ("gone", gone)):
+            Loan.objects.create(book=book, borrower=borrower, due="2024-01-01T00:00:00Z", **values)
+        AudioBook.objects.create(title="Heard", author=book.author, isbn="x", price=5, narrator="N")
+        declared = {"loans__borrower": ["exact"], "audiobook__narrator": ["exact", "icontains"]}
+        site = site_with(Book, fields=["title"], filter_fields=declared)
+        site.register(Loan, ModelExposure, fields=["borrower"])
+        site.register(AudioBook, ModelExposure, fields=["narrator"])
+        request = request_of(make_superuser(), site)
+
+        def found(filters: object) -> list[str]:
+            return [row[1] for row in call(QueryRecords(), request, model="testapp.book", filters=filters)["rows"]]
+
+        assert found({"loans__borrower": "here"}) == [book.title]
+        assert found({"loans__borrower": "gone"}) == []
+        assert found({"audiobook__narrator": "N"}) == ["Heard"]
+        assert len(found({"not": {"audiobook__narrator__icontains": "n"}})) == 2

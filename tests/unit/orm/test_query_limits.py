@@ -1,0 +1,259 @@
+"""What a call may cost: its queries' time and estimate, its wait for locks; nothing of it stays behind."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.db import DatabaseError, connection, transaction
+from django.db.models import QuerySet
+from django.db.models.expressions import RawSQL
+from django.test import override_settings
+
+from mcp_django import ModelExposure, ToolError
+from mcp_django.context.request import MCPRequest
+from mcp_django.orm import query_limits as costs
+from mcp_django.orm.query_limits import TOO_SLOW, read_limits
+from mcp_django.server.methods.completions import complete
+from mcp_django.server.methods.resources import read_resource
+from mcp_django.server.methods.tools import call_tool
+from mcp_django.testing import MCPClient
+from tests.factories import make_book, make_superuser
+from tests.reading import reader, site_with
+from tests.testapp.models import Book, Tag
+
+# Counts until somebody stops it.
+ENDLESS: Final = RawSQL("(WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n)", [])
+POSTGRESQL_ONLY = pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL estimates costs")
+
+
+class Endless(ModelExposure):
+    fields = ("name",)
+
+    def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).filter(pk__lt=ENDLESS)
+
+
+def limited(**limits: Any) -> Any:
+    return override_settings(MCP_DJANGO={"BASE_URL": "http://testserver", **limits})
+
+
+@pytest.fixture
+def in_a_hurry(transactional_db: None) -> Iterator[None]:
+    with limited(STATEMENT_TIMEOUT=0.3):
+        yield
+
+
+@pytest.fixture
+def request_(transactional_db: None) -> MCPRequest:
+    site = site_with()
+    site.register(Tag, Endless)
+    for number in range(3):
+        Tag.objects.create(name=f"tag {number}")
+    return reader(make_superuser(), site)
+
+
+def text_of(result: Any) -> str:
+    assert result["isError"] is True
+    return str(result["content"][0]["text"])
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("query_records", {}),
+        ("query_records", {"ordering": ["-name"], "count": True}),
+        ("get_record", {"pk": None}),
+        ("aggregate_records", {"group_by": ["name"]}),
+    ],
+    ids=["page", "order", "row", "groups"],
+)
+def test_row_118_a_read_that_takes_too_long_is_stopped_and_says_how_to_narrow_it(
+    request_: MCPRequest, in_a_hurry: None, tool: str, arguments: Mapping[str, Any]
+) -> None:
+    given = {name: Tag.objects.earliest("pk").pk if name == "pk" else value for name, value in arguments.items()}
+    result = call_tool(request_, {"name": tool, "arguments": {"model": "testapp.tag", **given}})
+    assert text_of(result) == TOO_SLOW
+    assert not costs._watched
+    # The same connection goes on.
+    assert Tag.objects.count() == 3
+
+
+def test_row_118_resources_and_completions_are_stopped_too(request_: MCPRequest, in_a_hurry: None) -> None:
+    with pytest.raises(Exception, match="The database took too long"):
+        read_resource(request_, {"uri": "django://testapp/tag"})
+    reference = {"type": "ref/resource", "uri": "django://{app_label}/{model_name}/{pk}"}
+    given = {"arguments": {"app_label": "testapp", "model_name": "tag"}}
+    with pytest.raises(ToolError) as error:
+        complete(request_, {"ref": reference, "argument": {"name": "pk", "value": ""}, "context": given})
+    assert error.value.message == TOO_SLOW
+    assert Tag.objects.count() == 3
+
+
+def test_row_118_a_count_that_takes_too_long_costs_no_page(in_a_hurry: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    Tag.objects.create(name="tag")
+    request = reader(make_superuser(), site_with(Tag))
+    monkeypatch.setattr(
+        "mcp_django.tools.query.count_rows", lambda *arguments: Tag.objects.filter(pk__lt=ENDLESS).count()
+    )
+    arguments = {"model": "testapp.tag", "count": True, "fields": ["name"]}
+    found: Any = call_tool(request, {"name": "query_records", "arguments": arguments})
+    assert "isError" not in found
+    text = found["content"][0]["text"]
+    assert '"count":"unknown"' in text
+    assert "counting took too long" in text
+    assert '"tag"' in text
+
+
+def stopped_twice() -> None:
+    for _ in range(2):
+        try:
+            list(Tag.objects.filter(pk__lt=ENDLESS))
+        except DatabaseError as error:
+            raised = error
+    raise raised
+
+
+def test_a_query_that_begins_after_the_time_is_over_is_stopped(in_a_hurry: None) -> None:
+    Tag.objects.create(name="tag")
+    with pytest.raises(ToolError) as error, read_limits():
+        stopped_twice()
+    assert error.value.message == TOO_SLOW
+
+
+def test_other_errors_of_the_database_stay_what_they_are(in_a_hurry: None) -> None:
+    with pytest.raises(DatabaseError), read_limits():
+        Tag.objects.extra(where=["no_such_column = 1"]).first()
+
+
+@limited(STATEMENT_TIMEOUT=None)
+def test_without_a_limit_nothing_watches() -> None:
+    with read_limits():
+        assert not costs._watched
+
+
+def test_a_limit_sends_no_statement_of_its_own(db: None, django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(1), read_limits():
+        assert costs._watched
+        Tag.objects.count()
+
+
+def test_the_watching_thread_ends_and_begins_again(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with read_limits():
+        first = costs._threads[0]
+    monkeypatch.setattr(costs, "IDLE", -1)
+    first.join(timeout=30)
+    assert not first.is_alive()
+    monkeypatch.undo()
+    with read_limits():
+        assert costs._threads[0].is_alive()
+
+
+def test_a_forked_process_begins_anew(db: None) -> None:
+    with read_limits():
+        before = list(costs._threads)
+        costs._forget()
+        assert not costs._watched
+        assert not costs._threads
+    costs._threads.extend(before)
+
+
+@POSTGRESQL_ONLY
+def test_row_118_a_query_that_is_estimated_to_cost_too_much_is_not_run(db: None) -> None:
+    Tag.objects.create(name="tag")
+    request = reader(make_superuser(), site_with(Tag))
+    call = {"name": "query_records", "arguments": {"model": "testapp.tag"}}
+    with limited(MAX_QUERY_COST=0.01):
+        assert "too much to do" in text_of(call_tool(request, call))
+    with limited(MAX_QUERY_COST=100_000):
+        answered: Any = call_tool(request, call)
+    assert "isError" not in answered
+    # Only reads are asked about.
+    with limited(MAX_QUERY_COST=0.01):
+        assert Tag.objects.count() == 1
+
+
+@pytest.mark.skipif(connection.vendor == "postgresql", reason="PostgreSQL estimates costs")
+@limited(MAX_QUERY_COST=0.01)
+def test_other_databases_are_not_asked_for_costs(db: None, django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(1), read_limits():
+        Tag.objects.count()
+
+
+# Locks
+
+
+@contextmanager
+def held(book: Book) -> Iterator[None]:
+    """Have another connection change the row and not commit while the block runs."""
+    holds, let_go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transaction.atomic():
+            Book.objects.filter(pk=book.pk).update(pages=1)
+            holds.set()
+            let_go.wait(30)
+        connection.close()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert holds.wait(10)
+    try:
+        yield
+    finally:
+        let_go.set()
+        thread.join()
+
+
+@pytest.fixture
+def impatient(transactional_db: None) -> Iterator[None]:
+    """Writes wait for a lock for a moment only."""
+    if connection.vendor == "sqlite":
+        connection.cursor().execute("PRAGMA busy_timeout = 200")
+    with limited(LOCK_TIMEOUT=0.2):
+        yield
+    connection.close()
+
+
+@pytest.mark.parametrize("key", ["", "a-key"])
+def test_a_write_that_meets_a_lock_says_that_it_is_busy_and_can_be_repeated(impatient: None, key: str) -> None:
+    client, book = MCPClient(make_superuser()), make_book("Dune")
+    arguments = {"model": "testapp.book", "pk": book.pk, "values": {"title": "Dune II"}, "idempotency_key": key}
+    with held(book):
+        refused = client.call("update_record", **arguments)
+    assert (refused.is_error, refused.text) == (True, "Nothing was changed: the database is busy. Repeat the call.")
+    assert (Book.objects.get().title, LogEntry.objects.count()) == ("Dune", 0)
+    assert not client.call("update_record", **arguments).is_error
+    assert (Book.objects.get().title, LogEntry.objects.count()) == ("Dune II", 1)
+
+
+@pytest.mark.parametrize("arguments", [{"action": "publish"}, {"action": "withdraw"}])
+def test_an_action_that_meets_a_lock_is_busy(impatient: None, arguments: dict[str, str]) -> None:
+    client, book = MCPClient(make_superuser()), make_book("Dune")
+    with held(book):
+        refused = client.call("run_action", model="testapp.book", pks=[book.pk], **arguments)
+        assert (refused.is_error, "busy" in refused.text) == (True, True), refused.text
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite's timeout is the connection's own")
+def test_the_time_for_locks_ends_with_the_write(transactional_db: None) -> None:
+    client, book = MCPClient(make_superuser()), make_book("Dune")
+    seen = []
+    with limited(LOCK_TIMEOUT=0.25), connection.execute_wrapper(noting_lock_timeouts(seen)):
+        assert not client.call("update_record", model="testapp.book", pk=book.pk, values={"pages": 3}).is_error
+    assert set(seen) == {"250ms"}
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW lock_timeout")
+        assert cursor.fetchone() == ("0",)
+
+
+def noting_lock_timeouts(seen: list[str]) -> Any:
+    def note(execute: Any, sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+        if sql.startswith(("UPDATE", "INSERT")) and "testapp" in sql:
+            context["cursor"].cursor.execute("SHOW lock_timeout")
+            seen.append(context["cursor"].cursor.fetchone()[0])
+        return execute(sql, params, many, context)
+
+    return note

@@ -1,0 +1,141 @@
+"""Other spellings of filters and orders: understood, or refused with the one that is right."""
+
+from typing import Any
+
+import pytest
+
+from mcp_django.context.request import MCPRequest
+from mcp_django.orm.spellings import lookup_meant
+from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.query import QueryRecords
+from tests.factories import make_author, make_book, make_superuser
+from tests.reading import reader, site_with
+from tests.testapp.models import Author, Book, Tag
+from tests.writing import call, refusal
+
+QUERY, AGGREGATE = QueryRecords(), AggregateRecords()
+
+
+@pytest.fixture
+def books(db: None) -> MCPRequest:
+    """Four books with 0 to 3 pages, of which one has no rating."""
+    for pages, status in enumerate(("draft", "published", "published", "draft")):
+        make_book(
+            title=f"Volume {pages}", author=make_author(f"A{pages}"), pages=pages, status=status, rating=pages or None
+        )
+    return reader(make_superuser(), site_with(Book, Author, Tag))
+
+
+def pages(request: MCPRequest, **arguments: Any) -> list[int]:
+    page = call(QUERY, request, model="testapp.book", fields=["pages"], **{"ordering": "pages", **arguments})
+    return [row[1] for row in page["rows"]]
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({"status__ne": "draft"}, [1, 2]),
+        ({"status": {"!=": "draft"}}, [1, 2]),
+        ({"status": {"not": "draft"}}, [1, 2]),
+        ({"status": {"$ne": "Draft"}}, [1, 2]),
+        ({"status__not": ["draft"]}, [1, 2]),
+        ({"pages__not_in": [0, 3]}, [1, 2]),
+        ({"pages": {"nin": [0, 3]}}, [1, 2]),
+        ({"pages": {"not": {"gt": 1}}}, [0, 1]),
+        ({"pages": {">": 2}}, [3]),
+        ({"pages": {">=": 1, "<": 3}}, [1, 2]),
+        ({"pages": {"$gt": "2"}}, [3]),
+        ({"pages >": 2}, [3]),
+        ({"pages<=": 1}, [0, 1]),
+        ({"pages__>": 2}, [3]),
+        ({"pages = ": 2}, None),
+        ({"pages__eq": 2}, [2]),
+        ({"pages": {"between": [1, 2]}}, [1, 2]),
+        ({"title__like": "%ume 2"}, [2]),
+        ({"title": {"ilike": "volume%"}}, [0, 1, 2, 3]),
+        ({"title": {"like": "%OLU%"}}, [0, 1, 2, 3]),
+        ({"title": {"not_icontains": "3"}}, [0, 1, 2]),
+        ({"title": {"like": "V%3"}}, None),
+        ({"rating": {"is_null": True}}, [0]),
+        ({"rating__notnull": True}, [1, 2, 3]),
+        ({"rating__notnull": False}, [0]),
+        ({"rating__ne": None}, [1, 2, 3]),
+        ([{"status": "draft"}, {"pages__gt": 1}], [3]),
+        ({"field": "pages", "operator": ">", "value": 2}, [3]),
+        ([{"field": "pages", "op": ">=", "value": 2}, {"field": "status", "value": "draft"}], [3]),
+        ({"not": {"pages": {">": 1}}, "status": {"ne": "draft"}}, [1]),
+    ],
+)
+def test_a_filter_in_other_words_is_understood_or_refused(books: MCPRequest, filters: Any, found: Any) -> None:
+    if found is None:
+        refusal(QUERY, books, model="testapp.book", filters=filters)
+    else:
+        assert pages(books, filters=filters) == found
+
+
+@pytest.mark.parametrize("filters", ["Q(status='draft') | Q(pages__gt=1)", "status = 'draft'", {"or": {"pages": 1}}])
+def test_what_is_not_understood_is_told_in_the_spelling_that_is(books: MCPRequest, filters: Any) -> None:
+    message = refusal(QUERY, books, model="testapp.book", filters=filters)
+    assert 'Q(a=1) | Q(b__gt=2) is {"or": [{"a": 1}, {"b__gt": 2}]}' in message
+    assert pages(books, filters={"or": [{"status": "draft"}, {"pages__gt": 1}]}) == [0, 2, 3]
+
+
+def test_a_comparison_of_years_is_told_as_one_of_dates(books: MCPRequest) -> None:
+    message = refusal(QUERY, books, model="testapp.book", filters={"published__year__gte": 2024})
+    assert '{"published__gte": "2026"}' in message
+    assert pages(books, filters={"published__gte": "2024"}) == []
+
+
+@pytest.mark.parametrize(
+    ("ordering", "found"),
+    [
+        ("pages desc", [3, 2, 1, 0]),
+        ("pages DESC", [3, 2, 1, 0]),
+        (["pages ascending"], [0, 1, 2, 3]),
+        ("pages:desc", [3, 2, 1, 0]),
+        ("-pages desc", [3, 2, 1, 0]),
+        ({"pages": "desc"}, [3, 2, 1, 0]),
+        ([{"field": "pages", "direction": "DESC"}], [3, 2, 1, 0]),
+        (["status asc", {"pages": "desc"}], [3, 0, 2, 1]),
+        ("rating DESC NULLS FIRST", [0, 3, 2, 1]),
+        ("rating desc nulls last", [3, 2, 1, 0]),
+    ],
+)
+def test_an_order_in_other_words_is_understood(books: MCPRequest, ordering: Any, found: list[int]) -> None:
+    assert pages(books, ordering=ordering) == found
+
+
+@pytest.mark.parametrize("ordering", ["pages downwards", {"pages": -1}, "isbn desc; drop", "secret_token desc"])
+def test_an_order_that_is_none_is_refused_with_how_to_write_one(books: MCPRequest, ordering: Any) -> None:
+    refusal(QUERY, books, model="testapp.book", ordering=ordering)
+
+
+def test_groups_are_ordered_and_compared_in_other_words(books: MCPRequest) -> None:
+    asked = {"model": "testapp.book", "group_by": ["status"], "aggregates": ["sum:pages"]}
+    expected = [["draft", 3], ["published", 3]]
+    assert call(AGGREGATE, books, **asked, ordering="status asc")["rows"] == expected
+    assert call(AGGREGATE, books, **asked, ordering=[{"status": "desc"}])["rows"] == expected[::-1]
+    assert call(AGGREGATE, books, **asked, ordering="sum:pages desc, status")["rows"] == expected
+    assert call(AGGREGATE, books, **asked, having={"sum_pages": {">": 3}})["rows"] == []
+    assert call(AGGREGATE, books, **asked, having={"sum_pages__>=": 3})["rows"] == expected
+
+
+@pytest.mark.parametrize("shape", ["author.%s", "%s >", "author__%s__ne", "%s__like", "%s.x"])
+def test_row_112_another_spelling_opens_nothing(books: MCPRequest, shape: str) -> None:
+    hidden, missing = (
+        refusal(QUERY, books, model="testapp.book", filters={shape.replace("%s", name): "x"})
+        for name in ("secret_token", "nono")
+    )
+    assert hidden.replace("secret_token", "nono") == missing
+
+
+def test_row_118_other_spellings_count_as_conditions(books: MCPRequest) -> None:
+    one = {"pages": {"not": {"not": {">": 1}}}}
+    assert pages(books, filters=[one] * 20) == [2, 3]
+    assert "at most 20" in refusal(QUERY, books, model="testapp.book", filters=[one] * 21)
+
+
+def test_a_word_means_only_a_lookup_that_the_field_takes() -> None:
+    assert lookup_meant(">", 1, ("exact",)) is None
+    assert lookup_meant("regexp", "x", ("exact",)) is None
+    assert lookup_meant("not_regex", "x", ("exact", "regex")) == ("regex", "x", True)

@@ -1,0 +1,170 @@
+"""Files of records: through the storage, bounded, and nothing else of the machine."""
+
+import base64
+import mimetypes
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.files.base import ContentFile
+from django.core.files.storage import FileSystemStorage
+from django.test import override_settings
+
+from mcp_django.exceptions import NotFound
+from mcp_django.orm.columns import is_file
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.resources.files import _read, file_type
+from mcp_django.resources.models import ModelResources
+from tests.factories import make_book, make_superuser, make_user
+from tests.reading import reader, site_with
+from tests.testapp.models import Book
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def media(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of media, with a secret beside it."""
+    root = tmp_path / "media"
+    root.mkdir()
+    (tmp_path / "secret.txt").write_text("secret")
+    monkeypatch.setattr(Book._meta.get_field("cover"), "storage", FileSystemStorage(location=root))
+    return root
+
+
+def read(book: Book, user: Any = None, **options: Any) -> dict[str, Any]:
+    request = reader(user or make_superuser(f"user{book.pk}"), site_with(Book, **options))
+    contents = ModelResources().read(request, f"django://testapp/book/{book.pk}/cover")
+    assert len(contents) == 1
+    return contents[0]
+
+
+def with_file(name: str, data: bytes) -> Book:
+    book = make_book()
+    book.cover.save(name, ContentFile(data))
+    return book
+
+
+def test_text_is_text_and_other_bytes_are_a_blob(media: Path) -> None:
+    found = read(with_file("a.txt", "ünï".encode()))
+    assert (found["mimeType"], found["text"]) == ("text/plain", "ünï")
+    found = read(with_file("a.png", b"\x89PNG"))
+    assert (found["mimeType"], base64.b64decode(found["blob"])) == ("image/png", b"\x89PNG")
+    found = read(with_file("b.txt", b"\xff\xfe\0"))
+    assert (found["mimeType"], base64.b64decode(found["blob"])) == ("application/octet-stream", b"\xff\xfe\0")
+
+
+def test_a_column_holds_files_where_its_field_does() -> None:
+    exposure = site_with(Book).exposures[Book]
+    assert is_file(exposure, "cover")
+    assert not any(is_file(exposure, name) for name in ("title", "author", "tags", "nosuch", "author__cover", ""))
+
+
+def test_a_storage_without_paths_serves_too() -> None:
+    assert read(with_file("memory.txt", b"x"))["text"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.pdf", "application/pdf"),
+        ("a.json", "application/json"),
+        ("a.html", "text/plain"),
+        ("a.svg", "text/plain"),
+        ("a.xhtml", "text/plain"),
+        ("a.js", "text/plain"),
+        ("a.csv", "text/csv"),
+        ("a.png", "image/png"),
+        ("a.mp3", "audio/mpeg"),
+        ("a.xls", "application/vnd.ms-excel"),
+        ("a.zip", "application/zip"),
+        ("a.tar.gz", "application/octet-stream"),
+        ("a", "application/octet-stream"),
+        ("a.p\r\nX-Evil: 1", "application/octet-stream"),
+    ],
+)
+def test_row_160_what_could_be_run_is_plain_text(name: str, kind: str) -> None:
+    assert file_type(name) == kind
+
+
+@pytest.mark.parametrize(
+    "ending", "hta mht mhtml eml swf xul xht css py exe bat jar wasm ps chm vbs url xlsm svgz webmanifest".split()
+)
+def test_what_a_system_would_run_or_open_has_no_type_of_its_own(ending: str) -> None:
+    # Which endings are known depends on the system.
+    mimetypes.add_type("application/x-unheard-of", ".unheard")
+    assert file_type("a.unheard") == "application/octet-stream"
+    assert file_type(f"a.{ending}") in ("text/plain", "application/octet-stream")
+
+
+def test_documents_of_offices_keep_their_types() -> None:
+    kind = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+    mimetypes.add_type(kind, ".docx")
+    assert file_type("a.docx") == kind
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../secret.txt",
+        "covers/../../secret.txt",
+        "/etc/passwd",
+        "..\\secret.txt",
+        "covers\\a.txt",
+        "a\0.txt",
+        "a\n.txt",
+        "link.txt",
+        "directory",
+        "missing.txt",
+        "x" * 90 + "/" + "missing",
+        ".",
+        "",
+        "pipe",
+        "linked/secret.txt",
+    ],
+)
+def test_row_157_a_name_that_leads_elsewhere_is_not_found(media: Path, name: str) -> None:
+    (media / "link.txt").symlink_to(media.parent / "secret.txt")
+    (media / "linked").symlink_to(media.parent)
+    (media / "directory").mkdir()
+    os.mkfifo(media / "pipe")
+    book = make_book()
+    book.cover.name = name
+    # A NUL is no text for PostgreSQL: such a name can only be made in memory.
+    if "\0" in name:
+        with pytest.raises(NotFound):
+            _read(book.cover)
+        return
+    Book.objects.filter(pk=book.pk).update(cover=name)
+    with pytest.raises(NotFound):
+        read(book)
+
+
+def test_row_159_a_file_beyond_the_bound_is_refused(media: Path) -> None:
+    book = with_file("a.bin", b"x" * 11)
+    with override_settings(MCP_DJANGO={"MAX_FILE_BYTES": 10}), pytest.raises(InvalidParams, match="at most 10"):
+        read(book)
+    with override_settings(MCP_DJANGO={"MAX_FILE_BYTES": 11}):
+        assert base64.b64decode(read(book, make_superuser())["blob"]) == b"x" * 11
+
+
+def test_row_159_a_storage_that_misstates_the_size_is_still_bounded(
+    media: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = with_file("a.bin", b"x" * 11)
+    monkeypatch.setattr(FileSystemStorage, "size", lambda self, name: 1)
+    with override_settings(MCP_DJANGO={"MAX_FILE_BYTES": 10}), pytest.raises(InvalidParams, match="at most 10"):
+        read(book)
+
+
+def test_row_158_a_field_that_is_not_shown_is_not_found(media: Path) -> None:
+    book = with_file("a.txt", b"x")
+    with pytest.raises(NotFound):
+        read(book, fields=["title"])
+    with pytest.raises(NotFound):
+        read(book, make_user("nobody"))
+    request = reader(make_superuser(), site_with(Book))
+    for name in ("title", "nothing", "pk", "%63over/", "Cover"):
+        with pytest.raises(NotFound):
+            ModelResources().read(request, f"django://testapp/book/{book.pk}/{name}")

@@ -1,0 +1,106 @@
+"""`get_record`: one row in full, named by model and pk or by its address."""
+
+import json
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.test import override_settings
+
+from mcp_django import MCPSite, ModelExposure
+from mcp_django.orm.arguments import RECORD_NOT_FOUND
+from mcp_django.tools.record import GetRecord, record_payload
+from tests.factories import make_author, make_book, make_superuser, make_user
+from tests.reading import reader, site_with
+from tests.testapp.models import Author, Book, Profile, Shelf, Tag
+from tests.writing import call, refusal, request_of
+
+pytestmark = pytest.mark.django_db
+GET = GetRecord()
+
+
+@pytest.fixture
+def request_() -> Any:
+    return reader(make_superuser(), site_with(Book, Author, Tag, Profile, Shelf, search_fields=["id"]))
+
+
+def test_it_is_named_by_model_and_pk_or_by_uri(request_: Any) -> None:
+    book = make_book(title="t")
+    found = call(GET, request_, model="testapp.Book", pk=book.pk)
+    assert found == call(GET, request_, uri=f"django://testapp/book/{book.pk}")
+    assert found == call(GET, request_, model="testapp.book", pk=str(book.pk))
+    assert list(found) == ["model", "pk", "uri", "label", "permissions", "version", "fields"]
+    assert (found["pk"], found["label"]) == (book.pk, "t")
+    assert found["fields"]["author"] == [book.author_id, book.author.name]
+    assert found["permissions"] == {"change": True, "delete": True}
+
+
+def test_row_124_a_key_of_odd_text_round_trips(request_: Any) -> None:
+    shelf = Shelf.objects.create(code="A/1 %2F?x=1 ü")
+    found = call(GET, request_, model="testapp.shelf", pk=shelf.code)
+    assert call(GET, request_, uri=found["uri"]) == found
+
+
+def test_row_121_missing_hidden_and_forbidden_are_one_answer() -> None:
+    site = MCPSite(admin_site=admin.site)
+    owner, other = make_user("a", "testapp.view_book"), make_user("b", "testapp.view_book")
+    book = make_book(owner=owner)
+    request = reader(other, site)
+    answers = {
+        refusal(GET, request, model="testapp.book", pk=book.pk),
+        refusal(GET, request, model="testapp.book", pk=10**6),
+        refusal(GET, request, model="testapp.book", pk="x"),
+        refusal(GET, request, model="testapp.book", pk=2**64),
+        refusal(GET, request, uri=f"django://testapp/book/{book.pk}"),
+        refusal(GET, request, uri="django://testapp/author/1"),
+        refusal(GET, request, uri="django://testapp/nothing/1"),
+        refusal(GET, request, uri="django://testapp/book"),
+        refusal(GET, request, uri="file:///etc/passwd"),
+        refusal(GET, request, uri=5),
+    }
+    assert answers == {RECORD_NOT_FOUND}
+    assert call(GET, reader(owner, site), model="testapp.book", pk=book.pk)["pk"] == book.pk
+
+
+def test_it_needs_a_name(request_: Any) -> None:
+    assert "by model and pk" in refusal(GET, request_, model="testapp.book")
+
+
+def test_fields_are_chosen_and_checked(request_: Any) -> None:
+    author = make_author("n")
+    assert call(GET, request_, model="testapp.author", pk=author.pk, fields=["name"])["fields"] == {
+        "id": author.pk,
+        "name": "n",
+    }
+    assert "no field" in refusal(GET, request_, model="testapp.author", pk=author.pk, fields=["secret_token"])
+
+
+def test_permissions_are_those_of_the_row_the_token_and_the_site() -> None:
+    user = make_user("u", "testapp.view_book", "testapp.change_book", "testapp.delete_book")
+    site = MCPSite(admin_site=admin.site)
+    mine, nobodys = make_book(owner=user, status="published"), make_book()
+    request = reader(user, site)
+    exposure = site.exposures[Book]
+    assert record_payload(request, exposure, mine)["permissions"] == {"change": True, "delete": False}
+    assert record_payload(request, exposure, nobodys)["permissions"] == {"change": False, "delete": True}
+    only_read = request_of(user, site, scopes=frozenset({"mcp:read"}))
+    assert record_payload(only_read, exposure, mine)["permissions"] == {"change": False, "delete": False}
+    with override_settings(MCP_DJANGO={"READ_ONLY": True}):
+        assert record_payload(request, exposure, mine)["permissions"] == {"change": False, "delete": False}
+
+
+def test_row_83_a_record_beyond_the_bound_is_cut_with_a_hint(request_: Any) -> None:
+    profile = Profile.objects.create(author=make_author(), biography="x" * 9000, website="https://example.com")
+    with override_settings(MCP_DJANGO={"RESULT_CHARS": 2000}):
+        found = call(GET, request_, model="testapp.profile", pk=profile.pk)
+    assert len(json.dumps(found["fields"], ensure_ascii=False)) <= 2000
+    assert "biography" in found["hint"]
+    assert found["fields"]["website"] == "https://example.com"
+
+
+def test_an_exposure_of_nothing_shows_the_key_and_the_label() -> None:
+    author = make_author("n")
+    site = MCPSite()
+    site.register(Author, ModelExposure)
+    found = call(GET, reader(make_superuser(), site), model="testapp.author", pk=author.pk)
+    assert (found["fields"], found["label"]) == ({"id": author.pk}, "n")

@@ -1,0 +1,59 @@
+import pytest
+from django.test import override_settings
+
+from mcp_django.transports.http.limits import LimitExceeded, concurrent, count_call, streaming
+
+
+@override_settings(MCP_DJANGO={"CALL_RATE": "2/h"})
+def test_H153_calls_over_the_rate_are_refused_with_the_seconds_to_wait():
+    count_call("user:1")
+    count_call("user:1")
+    with pytest.raises(LimitExceeded) as caught:
+        count_call("user:1")
+    assert 0 < caught.value.retry_after <= 3600
+
+
+@override_settings(MCP_DJANGO={"CALL_RATE": "1/h"})
+def test_the_rate_of_one_caller_leaves_others_alone():
+    count_call("user:1")
+    count_call("user:2")
+
+
+@override_settings(MCP_DJANGO={"CALL_RATE": None})
+def test_no_rate_is_no_limit():
+    for _ in range(5):
+        count_call("user:1")
+
+
+@override_settings(MCP_DJANGO={"MAX_CONCURRENT_CALLS": 1})
+def test_C54_calls_at_once_are_capped_for_each_caller_and_places_come_back():
+    with concurrent("user:1"):
+        with pytest.raises(LimitExceeded), concurrent("user:1"):
+            pass
+        with concurrent("user:2"):
+            pass
+    with concurrent("user:1"):
+        pass
+
+
+def test_L209_a_cache_that_is_down_stops_nobody_and_is_logged(monkeypatch, caplog):
+    def down(*args):
+        raise ConnectionError("redis://secret@cache")
+
+    monkeypatch.setattr("mcp_django.runtime.throttling.hit", down)
+    count_call("user:1")
+    assert "ConnectionError" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@override_settings(MCP_DJANGO={"MAX_STREAMS": 1, "MAX_WORKER_STREAMS": 2})
+def test_C44_open_streams_are_capped_for_each_caller_and_for_the_worker():
+    with streaming("user:1"):
+        with pytest.raises(LimitExceeded), streaming("user:1"):
+            pass
+        with streaming("user:2"), pytest.raises(LimitExceeded), streaming("user:3"):
+            pass
+        with streaming("user:3"), concurrent("user:1"):
+            pass
+    with streaming("user:1"):
+        pass

@@ -1,0 +1,507 @@
+"""Calls of a session: streams that are primed and numbered, resumed, asked on, cancelled, and outlive connections."""
+
+import asyncio
+import json
+import threading
+from datetime import timedelta
+
+import pytest
+from asgiref.sync import sync_to_async
+from channels.db import database_sync_to_async
+from django.db import OperationalError
+from django.test import override_settings
+from django.utils import timezone
+
+import mcp_django as mcp
+from mcp_django.models import Stream, StreamEvent
+from mcp_django.server import streams
+from mcp_django.transports.http import logged
+from tests.session_client import ELICITATION, SessionClient
+
+pytestmark = pytest.mark.django_db(transaction=True)
+MCP = {"BASE_URL": "http://testserver"}
+
+
+@pytest.fixture
+async def client(token):
+    found = SessionClient(token, capabilities=ELICITATION)
+    await found.initialize()
+    return found
+
+
+async def wait_for(condition):
+    async with asyncio.timeout(20):
+        while not await database_sync_to_async(condition, thread_sensitive=False)():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_client_is_given_a_session(client):
+    assert client.session
+
+
+async def test_an_answer_that_is_ready_stays_json(client, tools):
+    @tools
+    def quick(request) -> str:
+        """Quick."""
+        return "done"
+
+    status, headers, _ = await client.send("tools/call", {"name": "quick", "arguments": {}})
+    assert (status, headers["content-type"]) == (200, "application/json")
+
+
+async def test_progress_opens_a_stream_that_is_primed_and_numbered(client, tools):
+    @tools
+    def slow(request) -> str:
+        """Slow."""
+        request.mcp.progress(1, 2)
+        request.mcp.progress(2, 2)
+        return "done"
+
+    stream = await client.call("slow", progress="p")
+    assert stream.headers["content-type"] == "text/event-stream"
+    first = await stream.block()
+    assert (first["data"], stream.retry) == ("", "500")
+    assert stream.last_id.endswith(".0")
+    messages = await stream.rest()
+    assert [message.get("method") for message in messages] == ["notifications/progress"] * 2 + [None]
+    assert messages[-1]["result"]["content"][0]["text"] == "done"
+    assert stream.last_id.endswith(".3")
+
+
+async def test_older_clients_get_no_event_without_data(token, tools):
+    @tools
+    def slow(request) -> str:
+        """Slow."""
+        request.mcp.progress(1)
+        return "done"
+
+    client = SessionClient(token, version="2025-06-18")
+    await client.initialize()
+    stream = await client.call("slow", progress="p")
+    assert json.loads((await stream.block())["data"])["method"] == "notifications/progress"
+
+
+async def test_47_a_dropped_connection_does_not_cancel_and_the_rest_is_replayed(client, tools):
+    release, finished = threading.Event(), threading.Event()
+
+    @tools
+    def slow(request) -> str:
+        """Slow."""
+        request.mcp.progress(1, 2)
+        release.wait(5)
+        request.mcp.progress(2, 2)
+        finished.set()
+        return "done"
+
+    stream = await client.call("slow", progress="p")
+    assert (await stream.message())["params"]["progress"] == 1
+    await stream.close()
+    release.set()
+    await wait_for(lambda: finished.is_set())
+    again = await client.listen(stream.last_id)
+    assert again.status == 200
+    messages = await again.rest()
+    assert [message.get("method") for message in messages] == ["notifications/progress", None]
+    assert messages[-1]["result"]["content"][0]["text"] == "done"
+
+
+@pytest.mark.parametrize("last", ["x", "-1", "a.b", "{stream}.-1", "{stream}.99999999999", "nothing.1", "{stream}"])
+async def test_93_an_event_id_that_was_never_given_replays_nothing(client, tools, last):
+    @tools
+    def slow(request) -> str:
+        """Slow."""
+        request.mcp.progress(1)
+        return "done"
+
+    stream = await client.call("slow", progress="p")
+    await stream.rest()
+    again = await client.listen(last.format(stream=stream.last_id.split(".")[0]))
+    assert again.status == 400
+
+
+async def test_93_a_stream_is_replayed_to_its_own_session_alone(client, token, tools):
+    @tools
+    def slow(request) -> str:
+        """Slow."""
+        request.mcp.progress(1)
+        return "secret"
+
+    stream = await client.call("slow", progress="p")
+    await stream.rest()
+    other = SessionClient(token)
+    await other.initialize()
+    assert (await other.listen(stream.last_id)).status == 400
+    await client.end()
+    assert (await client.listen(stream.last_id)).status == 404
+
+
+async def test_a_question_is_asked_on_the_stream_and_its_answer_runs_the_call_again(client, tools):
+    @tools
+    def greet(request) -> str:
+        """Greet."""
+        return f"Hello {request.mcp.ask('Who are you?', str, key='who')}"
+
+    stream = await client.call("greet")
+    request = await stream.message()
+    assert request["method"] == "elicitation/create"
+    assert request["params"]["message"] == "Who are you?"
+    [name] = request["params"]["requestedSchema"]["properties"]
+    await client.answer(request["id"], {"action": "accept", "content": {name: "Ann"}})
+    [message] = await stream.rest()
+    assert message["result"]["content"][0]["text"] == "Hello Ann"
+
+
+async def test_78_who_declines_ends_the_call_without_effect(client, tools):
+    done = []
+
+    @tools
+    def drop(request) -> str:
+        """Drop."""
+        request.mcp.ask("Really?")
+        done.append(True)
+        return "dropped"
+
+    stream = await client.call("drop")
+    request = await stream.message()
+    await client.answer(request["id"], {"action": "decline"})
+    [message] = await stream.rest()
+    assert message["result"]["isError"]
+    assert not done
+
+
+async def test_a_question_of_a_dropped_connection_is_asked_again_where_the_client_resumes(client, tools):
+    @tools
+    def greet(request) -> str:
+        """Greet."""
+        return f"Hello {request.mcp.ask('Who?', str, key='who')}"
+
+    stream = await client.call("greet")
+    primed = await stream.block()
+    request = await stream.message()
+    await stream.close()
+    again = await client.listen(primed["id"])
+    assert (await again.message()) == request
+    [name] = request["params"]["requestedSchema"]["properties"]
+    await client.answer(request["id"], {"action": "accept", "content": {name: "Ann"}})
+    [message] = await again.rest()
+    assert message["result"]["content"][0]["text"] == "Hello Ann"
+
+
+async def test_an_async_tool_asks_too(client, tools):
+    @tools
+    async def greet(request) -> str:
+        """Greet."""
+        await asyncio.sleep(0)
+        return f"Hello {request.mcp.ask('Who?', str, key='who')}"
+
+    stream = await client.call("greet")
+    request = await stream.message()
+    [name] = request["params"]["requestedSchema"]["properties"]
+    await client.answer(request["id"], {"action": "accept", "content": {name: "Ann"}})
+    [message] = await stream.rest()
+    assert message["result"]["content"][0]["text"] == "Hello Ann"
+
+
+async def test_a_call_is_cancelled_by_its_session(client, tools):
+    started, stopped = threading.Event(), threading.Event()
+
+    @tools
+    def endless(request) -> str:
+        """Endless."""
+        started.set()
+        try:
+            while True:
+                request.mcp.progress(0)
+                stopped.wait(0.01)
+        finally:
+            stopped.set()
+
+    stream = await client.call("endless", progress="p")
+    await stream.message()
+    await client.notify("notifications/cancelled", {"requestId": 2})
+    assert [message for message in await stream.rest() if "result" in message or "error" in message] == []
+    await wait_for(stopped.is_set)
+
+
+async def test_a_call_that_waits_for_an_answer_is_cancelled_too(client, tools):
+    @tools
+    def greet(request) -> str:
+        """Greet."""
+        return request.mcp.ask("Who?", str)
+
+    stream = await client.call("greet")
+    assert (await stream.message())["method"] == "elicitation/create"
+    await client.notify("notifications/cancelled", {"requestId": 2})
+    assert await stream.rest() == []
+
+
+async def test_a_tool_may_close_the_stream_and_its_answer_is_fetched_later(client, tools):
+    release = threading.Event()
+
+    @tools
+    def long(request) -> str:
+        """Long."""
+        request.mcp.close_stream()
+        release.wait(5)
+        return "done"
+
+    stream = await client.call("long")
+    assert (await stream.block())["data"] == ""
+    assert await stream.rest() == []
+    release.set()
+    again = await client.listen(stream.last_id)
+    assert (await again.rest())[-1]["result"]["content"][0]["text"] == "done"
+
+
+@override_settings(MCP_DJANGO=MCP | {"CALL_TIMEOUT": 0.2})
+async def test_a_call_that_takes_too_long_is_answered_so(client, tools):
+    release = threading.Event()
+
+    @tools
+    def long(request) -> str:
+        """Long."""
+        request.mcp.progress(1)
+        release.wait(5)
+        return "done"
+
+    stream = await client.call("long", progress="p")
+    assert "longer than" in (await stream.rest())[-1]["error"]["message"]
+    release.set()
+
+
+async def test_a_quiet_call_becomes_a_stream_and_its_worker_says_that_it_is_alive(client, tools, monkeypatch):
+    monkeypatch.setattr(logged, "STREAM_AFTER", 0.02)
+    release = threading.Event()
+
+    @tools
+    def long(request) -> str:
+        """Long."""
+        release.wait(5)
+        return "done"
+
+    stream = await client.call("long")
+    assert (await stream.block())["data"] == ""
+    release.set()
+    assert (await stream.rest())[-1]["result"]["content"][0]["text"] == "done"
+
+
+async def test_two_calls_at_once_have_streams_of_their_own(client, tools):
+    @tools
+    def echo(request, word: str) -> str:
+        """Echo."""
+        request.mcp.progress(1)
+        return word
+
+    streams = [await client.call("echo", progress=word, word=word) for word in ("a", "b")]
+    for word, stream in zip("ab", streams, strict=True):
+        progress, answer = await stream.rest()
+        assert (progress["params"]["progressToken"], answer["result"]["content"][0]["text"]) == (word, word)
+    assert await Stream.objects.acount() == 2
+
+
+async def test_log_messages_come_at_the_level_of_the_session(client, tools):
+    @tools
+    def talk(request) -> str:
+        """Talk."""
+        request.mcp.log("debug", "quiet")
+        request.mcp.log("warning", {"loud": 1}, "shop")
+        return "done"
+
+    assert (await client.send("tools/call", {"name": "talk", "arguments": {}}))[1]["content-type"] == "application/json"
+    assert await client.result("logging/setLevel", {"level": "info"}) == {}
+    stream = await client.call("talk")
+    messages = await stream.rest()
+    assert messages[0] == {
+        "jsonrpc": "2.0",
+        "method": "notifications/message",
+        "params": {"level": "warning", "logger": "shop", "data": {"loud": 1}},
+    }
+    assert len(messages) == 2
+
+
+async def test_a_confirmed_action_runs_once(client):
+    from tests.factories import make_book
+
+    book = await sync_to_async(make_book)()
+    stream = await client.call("delete_record", model="testapp.book", pk=book.pk)
+    request = await stream.message()
+    assert request["method"] == "elicitation/create"
+    await client.answer(request["id"], {"action": "accept", "content": {}})
+    [message] = await stream.rest()
+    assert not message["result"].get("isError"), message
+    assert not await type(book).objects.filter(pk=book.pk).aexists()
+    assert mcp.site is not None
+
+
+class Outage:
+    """A database that fails whoever writes and reads streams, while it lasts."""
+
+    def __init__(self, monkeypatch, *names):
+        from mcp_django.server import streams
+
+        self.is_on, self.failures = True, 0
+        for name in names:
+            monkeypatch.setattr(streams, name, self.failing(getattr(streams, name)))
+
+    def failing(self, function):
+        def fail(*arguments, **options):
+            if self.is_on:
+                self.failures += 1
+                raise OperationalError("host=db password=secret")
+            return function(*arguments, **options)
+
+        return fail
+
+
+async def test_206_a_database_that_cannot_store_a_stream_costs_no_answer(client, tools, monkeypatch):
+    monkeypatch.setattr(logged, "KEEP_TRYING", 0.2)
+    monkeypatch.setattr(logged, "TRY_EVERY", 0.05)
+    outage = Outage(monkeypatch, "open_stream", "append", "finish", "read_events")
+
+    @tools
+    def slow(request) -> str:
+        """Slow."""
+        request.mcp.progress(1)
+        return "done"
+
+    messages = await (await client.call("slow", progress="p")).rest()
+    assert [message.get("method") for message in messages] == ["notifications/progress", None]
+    assert messages[-1]["result"]["content"][0]["text"] == "done"
+    await wait_for(lambda: outage.failures > 1)
+    assert await Stream.objects.acount() == 0
+
+
+async def test_206_what_was_told_while_the_database_was_away_is_stored_when_it_is_back(client, tools, monkeypatch):
+    monkeypatch.setattr(logged, "TRY_EVERY", 0.05)
+    release = threading.Event()
+
+    @tools
+    def slow(request) -> str:
+        """Slow."""
+        request.mcp.progress(1, 2)
+        release.wait(5)
+        request.mcp.progress(2, 2)
+        return "done"
+
+    stream = await client.call("slow", progress="p")
+    await stream.message()
+    primed = stream.last_id.replace(".1", ".0")
+    outage = Outage(monkeypatch, "append", "finish", "keep_alive")
+    release.set()
+    assert (await stream.rest())[-1]["result"]["content"][0]["text"] == "done"
+    await wait_for(lambda: outage.failures > 2)
+    outage.is_on = False
+    await wait_for(lambda: Stream.objects.get().state == "done")
+    messages = await (await client.listen(primed)).rest()
+    assert [message.get("params", {}).get("progress") for message in messages] == [1, 2, None]
+    assert messages[-1]["result"]["content"][0]["text"] == "done"
+
+
+async def test_206_a_question_waits_for_the_database(client, tools, monkeypatch):
+    monkeypatch.setattr(logged, "TRY_EVERY", 0.05)
+    outage = Outage(monkeypatch, "ask")
+
+    @tools
+    def greet(request) -> str:
+        """Greet."""
+        return f"Hello {request.mcp.ask('Who are you?', str, key='who')}"
+
+    stream = await client.call("greet")
+    await wait_for(lambda: outage.failures > 2)
+    outage.is_on = False
+    request = await stream.message()
+    [name] = request["params"]["requestedSchema"]["properties"]
+    await client.answer(request["id"], {"action": "accept", "content": {name: "Ann"}})
+    assert (await stream.rest())[-1]["result"]["content"][0]["text"] == "Hello Ann"
+
+
+async def test_a_call_that_was_taken_for_dead_is_stopped_and_says_nothing_more(client, tools, monkeypatch):
+    """Its process stood still, another worker told the client that it was interrupted, and now it goes on."""
+    monkeypatch.setattr(streams, "has_one_writer", lambda: False)
+    release, stopped, stores = threading.Event(), threading.Event(), threading.Event()
+
+    @tools
+    def long(request) -> str:
+        """Long."""
+        request.mcp.progress(1)
+        release.wait(5)
+        for number in range(2, 200):
+            stores.wait(0.03)
+            try:
+                request.mcp.progress(number)
+            except BaseException:
+                stopped.set()
+                raise
+        return "done"
+
+    stream = await client.call("long", progress="p")
+    await stream.message()
+    stream_id = stream.last_id.split(".")[0]
+    await Stream.objects.aupdate(alive=timezone.now() - timedelta(seconds=600))
+    found = await sync_to_async(streams.read_events)(stream_id, 1, bury=True)
+    assert found.is_over
+    release.set()
+    await wait_for(stopped.is_set)
+    answers = [message for message in await stream.rest() if "id" in message]
+    assert ["interrupted" in answer["error"]["message"] for answer in answers] == [True]
+    assert await StreamEvent.objects.filter(data__contains="result").acount() == 0
+
+
+async def test_64_equal_ids_and_tokens_of_many_clients_are_never_crossed(token, tools, transactional_db):
+    from django.test import override_settings
+
+    from mcp_django.testing import MCPClient
+    from tests.factories import make_superuser
+
+    @tools
+    async def echo(request, word: str) -> str:
+        """Echo."""
+        request.mcp.progress(1, message=word)
+        await asyncio.sleep(0.001 * (hash(word) % 7))
+        return f"{request.user} {word}"
+
+    @sync_to_async
+    def sign_in(name):
+        return MCPClient(make_superuser(name)).headers["Authorization"]
+
+    async def use(name, header, number):
+        client = SessionClient(header)
+        await client.initialize()
+        for turn in range(3):
+            word = f"{name}-{number}-{turn}"
+            progress, answer = await (await client.call("echo", progress="same", word=word)).rest()
+            assert progress["params"]["message"] == word
+            assert answer["result"]["content"][0]["text"] == f"{name} {word}"
+
+    headers = {name: await sign_in(name) for name in ("ann", "bob", "cyd", "dan")}
+    with override_settings(MCP_DJANGO=MCP | {"MAX_CONCURRENT_CALLS": 100, "CALL_RATE": None}):
+        await asyncio.gather(*(use(name, header, n) for name, header in headers.items() for n in range(8)))
+
+
+async def test_a_call_whose_id_cannot_be_stored_is_refused_before_it_runs(client, tools):
+    done = []
+
+    @tools
+    def act(request) -> str:
+        """Act."""
+        done.append(True)
+        return "done"
+
+    call = {"jsonrpc": "2.0", "id": "a\0", "method": "tools/call", "params": {"name": "act", "arguments": {}}}
+    status, _, body = await client.post(call)
+    assert (status, json.loads(body)["error"]["code"], done) == (400, -32600, [])
+
+
+async def test_an_answer_that_cannot_be_stored_is_refused_and_the_question_stays_open(client, tools):
+    @tools
+    def greet(request) -> str:
+        """Greet."""
+        return f"Hello {request.mcp.ask('Who are you?', str, key='who')}"
+
+    stream = await client.call("greet")
+    request = await stream.message()
+    [name] = request["params"]["requestedSchema"]["properties"]
+    bad = {"jsonrpc": "2.0", "id": request["id"], "result": {"action": "accept", "content": {name: "A\0"}}}
+    assert (await client.post(bad))[0] == 400
+    await client.answer(request["id"], {"action": "accept", "content": {name: "Ann"}})
+    assert (await stream.rest())[-1]["result"]["content"][0]["text"] == "Hello Ann"
