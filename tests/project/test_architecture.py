@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.project.test_trips import BOUNDS
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "mcp_django"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts)
@@ -325,6 +327,23 @@ def name_of_test_module(path: Path) -> str:
 )
 def test_every_module_has_a_test_module(name: str) -> None:
     assert (ROOT / "tests" / "unit" / name).exists()
+
+
+def table_rows(heading: str) -> list[list[str]]:
+    """Return the cells of the first table below a heading of the page on the architecture."""
+    text = (ROOT / "docs" / "architecture.md").read_text().partition(f"## {heading}\n")[2]
+    table = text[text.index("|---") :].partition("\n\n")[0].splitlines()[1:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+
+
+def test_the_documentation_names_the_rooms_in_their_order() -> None:
+    told = [re.findall(r"`(\w+)`", rooms) for rooms, _ in table_rows("Rooms")]
+    assert told == [rooms.split() for rooms in FLOORS.strip().splitlines()]
+
+
+def test_the_documentation_tells_how_long_the_trips_are() -> None:
+    told = {name: tuple(map(int, figures)) for name, *figures in table_rows("The trip of a call")}
+    assert told == BOUNDS
 
 
 def test_the_public_api_is_deliberate() -> None:
