@@ -1,20 +1,24 @@
 """Whom a command acts for, and on what: names of users, scopes and sites from the command line."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
+from django.apps import apps
 from django.contrib.auth import get_user_model
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import FieldError, ImproperlyConfigured
 from django.core.management.base import CommandError
 from django.db import DatabaseError
+from django.db.models import Model
 
+from ..bounds import nearest
 from ..oauth.resource import endpoints, resource_url
 from ..oauth.scopes import default_scopes, join
 from ..routing import mounted_sites
 from ..sites import MCPSite
 from ..sites import site as default_site
 
-__all__ = ["endpoint_url", "find_scopes", "find_site", "find_user"]
+__all__ = ["endpoint_url", "find_model", "find_scopes", "find_site", "find_superuser", "find_user"]
 
 
 def find_user(name: str) -> Any:
@@ -29,10 +33,47 @@ def find_user(name: str) -> Any:
     except model.DoesNotExist:
         raise CommandError(f"There is no user {name!r}.") from None
     except DatabaseError as error:
-        raise CommandError(f"The database says: {error}. If it has no tables yet, run manage.py migrate.") from None
+        raise no_tables(error) from None
     if not person.is_active:
         raise CommandError(f"The user {name!r} is not active.")
     return person
+
+
+def find_superuser() -> Any:
+    """Return the active superuser who was made first.
+
+    Raises:
+        CommandError: there is none, or the project's users are of a kind that has none.
+    """
+    model = get_user_model()
+    found = None
+    with suppress(FieldError):
+        try:
+            found = model._default_manager.filter(is_superuser=True, is_active=True).order_by("pk").first()
+        except DatabaseError as error:
+            raise no_tables(error) from None
+    if found is None:
+        raise CommandError("There is no superuser whose view could be shown: name a user with --user.")
+    return found
+
+
+def no_tables(error: DatabaseError) -> CommandError:
+    """Return what to say of a database that does not answer."""
+    return CommandError(f"The database says: {error}. If it has no tables yet, run manage.py migrate.")
+
+
+def find_model(label: str) -> type[Model]:
+    """Return the model with this label, or with this name where only one has it.
+
+    Raises:
+        CommandError: there is none.
+    """
+    models = {item._meta.label_lower: item for item in apps.get_models()}
+    wanted = label.lower()
+    named = [item for item in models.values() if item._meta.model_name == wanted]
+    if wanted not in models and len(named) != 1:
+        raise CommandError(f"The project has no model {label!r}.{nearest(label, models)}")
+    return models.get(wanted) or named[0]
 
 
 def find_scopes(asked: Iterable[str] | None, known: Iterable[str]) -> list[str]:

@@ -25,7 +25,7 @@ from ..oauth.resource import same_resource
 from ..protocol.modern import client_meta
 from ..protocol.versions import MODERN
 
-__all__ = ["Doctor", "Failed"]
+__all__ = ["CALLBACK", "Doctor", "Failed"]
 
 TIMEOUT: Final = 15
 MOST_BYTES: Final = 2 * 1024 * 1024
@@ -190,10 +190,13 @@ class Doctor:
     """Goes the way to the endpoint at ``url``, as far as it can.
 
     ``sign_in`` gives the cookies of a browser in which a user is signed in; without it the way ends at the login page.
+    ``add_client`` gives the id of a client for :data:`CALLBACK` where none can register itself; without it the way ends
+    there.
     """
 
     url: str
     sign_in: Callable[[], Mapping[str, str]] | None = None
+    add_client: Callable[[], str] | None = None
     agent: Agent = field(default_factory=Agent)
     challenge: str = ""
     server: dict[str, Any] = field(default_factory=dict)
@@ -209,7 +212,7 @@ class Doctor:
             return
         yield "Metadata of the endpoint", self.read_resource
         yield "Metadata of the authorization server", self.read_server
-        if "registration_endpoint" not in self.server:
+        if "registration_endpoint" not in self.server and self.add_client is None:
             return
         yield "Registration", self.register
         yield "Login page", self.open_login
@@ -283,8 +286,8 @@ class Doctor:
                     f"{url} is about {self.server.get('issuer')}, not {issuer}.",
                     'Set MCP_DJANGO["BASE_URL"] and OIDC_ISS_ENDPOINT to the same origin: provider_settings() does.',
                 )
-        closed = "" if "registration_endpoint" in self.server else "; REGISTRATION is off, which ends the way here"
-        return f"{len(urls)} places{closed}"
+        ends = "registration_endpoint" not in self.server and self.add_client is None
+        return f"{len(urls)} places" + ("; REGISTRATION is off, which ends the way here" if ends else "")
 
     def _document(self, url: str) -> dict[str, Any]:
         remedy = (
@@ -294,7 +297,11 @@ class Doctor:
         return self.agent.send("GET", url, headers={"Accept": JSON}).document("a metadata document", remedy)
 
     def register(self) -> str:
-        """Register a client."""
+        """Register a client, or have one added as an administrator would."""
+        if "registration_endpoint" not in self.server:
+            assert self.add_client is not None
+            self.client_id = self.add_client()
+            return f"it is off; client {self.client_id} was added for this"
         body = {
             "client_name": "mcp_doctor",
             "redirect_uris": [CALLBACK],
@@ -302,6 +309,9 @@ class Doctor:
             "token_endpoint_auth_method": "none",
         }
         answer = self.agent.send("POST", self.server["registration_endpoint"], _bytes(body), {"Content-Type": JSON})
+        if answer.status == 401 and self.add_client is not None:
+            self.client_id = self.add_client()
+            return f"it takes a token; client {self.client_id} was added for this"
         remedy = f"It says: {answer.text[:300]}"
         self.client_id = answer.document("a registered client", remedy)["client_id"]
         return f"client {self.client_id}"
@@ -326,9 +336,8 @@ class Doctor:
     def open_login(self) -> str:
         """Open the authorization page without a session, and get to the login page by that."""
         answer = self.agent.page(self._question, "The login page")
-        if "password" not in answer.text:
-            return f"{answer.url} (it asks for no password itself)"
-        return answer.url
+        page = answer.url.partition("?")[0]
+        return page if "password" in answer.text else f"{page} (it asks for no password itself)"
 
     def consent(self) -> str:
         """Open the consent page as a user who is signed in, look for its styles, and allow."""

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from oauth2_provider.models import get_application_model
 
 from ..accounts import endpoint_url, find_user
-from ..doctor import Doctor, Failed
+from ..doctor import CALLBACK, Doctor, Failed
 
 
 class Command(BaseCommand):
@@ -28,10 +28,12 @@ class Command(BaseCommand):
         """Go the way.
 
         Raises:
-            CommandError: a step fails, or there is no such user.
+            CommandError: a step fails, there is no such user, or the URL is none.
         """
         person = find_user(user) if user else None
-        doctor = Doctor((url or endpoint_url()).strip())
+        doctor = Doctor((url or endpoint_url()).strip(), add_client=add_client)
+        if not doctor.url.lower().startswith(("http://", "https://")):
+            raise CommandError(f"{doctor.url!r} is no URL: it begins with http:// or https://.")
         self.stdout.write(f"The way of a client to {doctor.url}\n")
         with signed_in(person) as cookies, cleaning(doctor):
             if cookies is not None:
@@ -46,6 +48,19 @@ class Command(BaseCommand):
             self.stdout.write("\nSo far all is well. --user NAME goes on: consent, token, a call and a stream.")
         else:
             self.stdout.write("\nAll is well.")
+
+
+def add_client() -> str:
+    """Return the id of a new client, as an administrator would add it."""
+    model = get_application_model()
+    client = model(
+        name="mcp_doctor",
+        redirect_uris=CALLBACK,
+        client_type=model.CLIENT_PUBLIC,
+        authorization_grant_type=model.GRANT_AUTHORIZATION_CODE,
+    )
+    client.save()
+    return str(client.client_id)
 
 
 @contextmanager

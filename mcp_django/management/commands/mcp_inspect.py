@@ -11,15 +11,22 @@ from oauth2_provider.settings import oauth2_settings
 
 from ...conf import settings
 from ...context.request import Exposure, MCPRequest
+from ...exposures.admin import AdminExposure
+from ...forms.uploads import upload_storage
 from ...oauth.scopes import HIERARCHY
 from ...orm.access import caller_actions, is_sensitive, related_exposure, visible_exposures, visible_fields
+from ...rest.tools import ViewSetTool
 from ...sites import MCPSite, is_open
+from ...tools.base import Tool
+from ...tools.functions import FunctionTool
 from ...tools.overviews import may_words
+from ...tools.uploads import CreateUpload
 from ...transports.local import LocalClient, Refused
-from ..accounts import find_scopes, find_site, find_user
+from ..accounts import find_model, find_scopes, find_site, find_superuser, find_user
 
 # Characters of JSON to a token, about, with the tokenizers of today.
 CHARS_PER_TOKEN: Final = 4
+LACKS: Final = "the user lacks a permission that it asks for"
 
 
 class Command(BaseCommand):
@@ -30,12 +37,12 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare whom to look at."""
-        parser.add_argument("--user", required=True, help="the name with which the user signs in")
+        parser.add_argument("--user", default=None, help="the name with which the user signs in; default: a superuser")
         parser.add_argument("--scope", nargs="+", default=None, help="default: what clients are asked to request")
         parser.add_argument("--site", default=None, help="name of an MCPSite that urls.py mounts")
         parser.add_argument("--model", default=None, help="only this model, such as shop.order")
 
-    def handle(self, *args: Any, user: str, model: str | None, **options: Any) -> None:
+    def handle(self, *args: Any, user: str | None, model: str | None, **options: Any) -> None:
         """Print the view.
 
         Raises:
@@ -43,14 +50,13 @@ class Command(BaseCommand):
         """
         site = find_site(options["site"])
         scopes = find_scopes(options["scope"], {*oauth2_settings.SCOPES, *HIERARCHY})
-        client = LocalClient(site, find_user(user), scopes)
-        models = [item for item in apps.get_models() if model is None or item._meta.label_lower == model.lower()]
-        if not models:
-            raise CommandError(f"The project has no model {model!r}.")
+        person = find_superuser() if user is None else find_user(user)
+        client = LocalClient(site, person, scopes)
+        models = apps.get_models() if model is None else [find_model(model)]
         try:
             request = client.new_request()
+            self.stdout.write(f"{person.get_username()} with {' '.join(scopes)} at {site.name}")
             if model is None:
-                self.stdout.write(f"{user} with {' '.join(scopes)} at {site.name}")
                 self.show_tools(client, site)
         except Refused as refused:
             raise CommandError(str(refused)) from None
@@ -97,7 +103,7 @@ class Command(BaseCommand):
         if actions:
             self.stdout.write(f"    actions: {', '.join(actions)}")
         for name in sorted(set(exposure.all_action_names()) - set(actions)):
-            self.left_out(f"action {name}", "the user lacks a permission that it asks for", indent=4)
+            self.left_out(f"action {name}", action_reason(request, exposure, name), indent=4)
 
     def heading(self, text: str) -> None:
         """Print the head of a part."""
@@ -115,21 +121,69 @@ def tokens(value: Any) -> int:
 
 def tool_reason(request: MCPRequest, name: str) -> str:
     """Return why a tool of the site is not among the caller's."""
-    site = request.mcp.site
+    site: Any = request.mcp.site
     tool = site.get_tool(request, name)
     if tool is None:
-        return "READ_ONLY is on, or the user lacks the permission that it asks for"
+        if action := site._declared_actions.get(name):
+            return action_reason(request, *action)
+        declared = [*site._own_tools.values(), *site.function_tools()]
+        return forbidden_reason(request, next((item for item in declared if item.name == name), None), name)
     missing = sorted(set(tool.scopes) - request.mcp.scopes)
     if missing:
         return f"the token needs the scope {' '.join(missing)}"
     return f"there are more tools than TOOL_BUDGET ({settings.TOOL_BUDGET}): run_action runs it"
 
 
+def forbidden_reason(request: MCPRequest, tool: Tool | None, name: str) -> str:
+    """Return why the caller may not use a tool, None for one that is known to few."""
+    if isinstance(tool, CreateUpload) and upload_storage() is None:
+        return 'STORAGES has no "mcp_uploads"'
+    if settings.READ_ONLY and tool is not None and not tool.read_only:
+        return "READ_ONLY is on"
+    if isinstance(tool, FunctionTool):
+        missing = [item for item in tool.function.permissions if not request.user.has_perm(item)]
+        return (
+            f"the user lacks the permission {', '.join(missing)}" if missing else "its own permission refuses the user"
+        )
+    if tool is None or isinstance(tool, ViewSetTool):
+        return LACKS
+    if not visible_exposures(request):
+        return "the user sees no model"
+    return f"the user lacks the permission to {name.partition('_')[0]} rows of any model"
+
+
+def action_reason(request: MCPRequest, exposure: Exposure, name: str) -> str:
+    """Return why the caller may not run an action."""
+    if exposure not in visible_exposures(request):
+        return f"the user does not see {exposure.label}"
+    function = getattr(exposure, name, None) or getattr(getattr(exposure, "model_admin", None), name, None)
+    declared = getattr(function, "mcp_action", None)
+    if settings.READ_ONLY and not getattr(declared or function, "read_only" if declared else "mcp_read_only", False):
+        return "READ_ONLY is on"
+    asked = declared.permissions if declared else getattr(function, "allowed_permissions", ("change",))
+    lacks = not any(_has(request, exposure, item) for item in asked)
+    return f"it takes the permission {' or '.join(asked)}, which the user lacks" if lacks else LACKS
+
+
+def _has(request: MCPRequest, exposure: Exposure, permission: str) -> bool:
+    for owner in (exposure, getattr(exposure, "model_admin", None)):
+        check = getattr(owner, f"has_{permission}_permission", None)
+        if check is not None:
+            return bool(check(request))
+    return request.user.has_perm(permission if "." in permission else f"{exposure.opts.app_label}.{permission}")
+
+
 def model_reason(request: MCPRequest, model: type[Model]) -> str:
     """Return why the caller does not see a model."""
     site, opts = request.mcp.site, model._meta
-    if model in site.exposures:
-        return f"the user lacks the permission {opts.app_label}.view_{opts.model_name}, or the admin's hook refuses it"
+    exposure = site.exposures.get(model)
+    if exposure is not None:
+        name = f"{opts.app_label}.view_{opts.model_name}"
+        if isinstance(exposure, AdminExposure) and not exposure.admits(request):
+            return "the admin does not let the user in: is_staff is what it asks for by default"
+        if not request.user.has_perm(name) and not request.user.has_perm(name.replace(".view_", ".change_", 1)):
+            return f"the user lacks the permission {name}"
+        return f"{type(exposure).__name__} or its ModelAdmin refuses it, though the user has {name}"
     model_admin = site.admin_site._registry.get(model) if site.admin_site is not None else None
     if model_admin is None:
         return "it is in neither the admin nor an mcp.py"

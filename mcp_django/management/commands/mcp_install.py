@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,27 +45,27 @@ class Command(BaseCommand):
             raise CommandError("--stdio goes without --url and --token: the client starts the server itself.")
         known = CLIENTS[client]
         if options["stdio"]:
-            connection = Connection(name, command=_command(find_user(options["stdio"]).get_username()))
+            connection = Connection(name, command=_command(find_user(options["stdio"]).get_username(), options))
         else:
             connection = Connection(name, url=options["url"] or endpoint_url(), token=token or "")
         if connection.url and known.remote:
             starts = f"{known.title} starts the servers in its file itself: use --stdio USER."
             raise CommandError(f"{starts} {known.remote.format(url=connection.url)}")
-        self.show(known, connection)
         if write:
             self.write(known, connection)
+        else:
+            self.show(known, connection)
+        self.stdout.write(_afterwards(known, connection))
 
     def show(self, client: Client, connection: Connection) -> None:
-        """Print the command to run, the lines of the file, and what to do afterwards."""
+        """Print the command to run and the lines of the file."""
         shell = client.shell(connection) if client.shell is not None else ""
         if shell:
-            self.stdout.write(f"Run:\n\n  {shell}\n")
+            self.stdout.write(f"Run:\n\n  {shell}\n\n")
         if client.path is not None:
             place = client.path()
             either = "Or put this into" if shell else "Put this into"
             self.stdout.write(f"{either} {place.absolute()}:\n\n{client.text(connection)}")
-        if not connection.token and (connection.url or client.remote):
-            self.stdout.write(client.after.format(name=connection.name, url=connection.url))
 
     def write(self, client: Client, connection: Connection) -> None:
         """Add the server to the client's file.
@@ -73,7 +74,7 @@ class Command(BaseCommand):
             CommandError: the client has no file, or it cannot be changed without loss.
         """
         if client.path is None:
-            raise CommandError(f"{client.title} keeps no file: run the command above.")
+            raise CommandError(f"{client.title} keeps no file: leave --write out and run the command.")
         path = client.path().absolute()
         try:
             before = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -83,6 +84,7 @@ class Command(BaseCommand):
                 return
             _replace(path, after)
         except (SetupError, OSError, UnicodeDecodeError) as error:
+            self.show(client, connection)
             raise CommandError(f"{path} was not changed. {error}") from None
         self.stdout.write(self.style.SUCCESS(f"Written to {path}."))
 
@@ -103,6 +105,18 @@ def _replace(path: Path, text: str) -> None:
         part.unlink(missing_ok=True)
 
 
-def _command(user: str) -> tuple[str, ...]:
-    """Return the command that serves ``user`` over standard input and output, with absolute paths."""
-    return (sys.executable, str(Path(sys.argv[0]).resolve()), "mcp_stdio", "--user", user)
+def _afterwards(client: Client, connection: Connection) -> str:
+    """Return what to do in the client then, "" for nothing."""
+    if connection.token:
+        told = f"Choose Streamable HTTP, enter {connection.url} and, below Authentication, the token as Bearer token."
+        return "" if client.path is not None else told
+    return client.after.format(name=connection.name, url=connection.url) if connection.url or client.remote else ""
+
+
+def _command(user: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the command that serves ``user`` over standard input and output, with absolute paths.
+
+    The client starts it with an environment of its own: what this command was told of the settings goes along.
+    """
+    given = [part for name in ("settings", "pythonpath") if options.get(name) for part in (f"--{name}", options[name])]
+    return (sys.executable, str(Path(sys.argv[0]).resolve()), "mcp_stdio", "--user", user, *given)

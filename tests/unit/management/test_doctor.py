@@ -155,6 +155,21 @@ def test_registration_that_is_off_ends_the_way_in_order(server):
     assert passed[-1] == "Metadata of the authorization server"
 
 
+@pytest.mark.parametrize("mode", ["off", "authenticated"])
+def test_a_client_is_added_where_none_can_register_itself(server, mode):
+    if mode == "authenticated":
+        server.answers["/oauth/register"] = (401, JSON, '{"error": "invalid_token"}', {})
+    else:
+        for name in ("oauth-authorization-server", "openid-configuration"):
+            status, kind, body, headers = server.answers[f"/.well-known/{name}"]
+            server.answers[f"/.well-known/{name}"] = status, kind, body.replace("registration_", "other_"), headers
+    doctor = Doctor(f"{server.origin}/mcp", add_client=lambda: "added")
+    said = {title: step() for title, step in doctor.steps()}
+    assert "client added was added for this" in said["Registration"]
+    assert doctor.client_id == "added"
+    assert said["Login page"] == f"{server.origin}/oauth/authorize"
+
+
 @pytest.mark.parametrize(
     ("place", "answer", "step", "said"),
     [

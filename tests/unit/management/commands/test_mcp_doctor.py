@@ -4,8 +4,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from oauth2_provider.models import Application
 
-from mcp_django.management.commands.mcp_doctor import cleaning, signed_in
-from mcp_django.management.doctor import Doctor
+from mcp_django.management.commands.mcp_doctor import add_client, cleaning, signed_in
+from mcp_django.management.doctor import CALLBACK, Doctor
 from tests.factories import make_superuser
 
 pytestmark = pytest.mark.django_db
@@ -43,3 +43,17 @@ def test_a_server_that_is_not_there_is_said_with_what_to_do(capsys):
 def test_a_user_who_is_not_there_is_said():
     with pytest.raises(CommandError, match="no user 'eve'"):
         call_command("mcp_doctor", user="eve")
+
+
+def test_a_client_that_is_added_is_one_that_can_go_the_way_and_is_deleted():
+    doctor = Doctor("http://testserver/mcp", client_id=add_client())
+    with cleaning(doctor):
+        client = Application.objects.get(client_id=doctor.client_id)
+        assert client.redirect_uri_allowed(CALLBACK)
+        assert (client.client_type, client.authorization_grant_type) == ("public", "authorization-code")
+    assert not Application.objects.exists()
+
+
+def test_what_is_no_url_is_said():
+    with pytest.raises(CommandError, match="'ftp://x' is no URL: it begins with http:// or https://"):
+        call_command("mcp_doctor", "ftp://x")

@@ -2,6 +2,7 @@ import re
 
 import pytest
 from django.contrib import admin
+from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
 
@@ -17,6 +18,7 @@ def people():
     make_superuser("admin")
     reader = make_user("reader")
     reader.user_permissions.add(Permission.objects.get(codename="view_book"))
+    make_user("customer", "testapp.view_book", staff=False)
 
 
 def run(capsys, user="admin", **options):
@@ -55,6 +57,13 @@ def test_a_model_is_shown_with_what_its_hooks_and_the_scopes_allow(capsys, monke
         ({"user": "reader"}, "- testapp.author", "lacks the permission testapp.view_author"),
         ({"user": "reader"}, "- create_record", "lacks the permission"),
         ({"user": "reader"}, "- tags", "does not see testapp.tag"),
+        ({"user": "reader"}, "- publish_testapp_book", "it takes the permission publish, which the user lacks"),
+        ({"user": "reader"}, "- action publish", "it takes the permission publish, which the user lacks"),
+        ({"user": "reader"}, "- create_record", "lacks the permission to create rows of any model"),
+        ({"user": "customer"}, "- query_records", "the user sees no model"),
+        ({"user": "customer"}, "- publish_testapp_book", "the user does not see testapp.book"),
+        ({"user": "customer"}, "- testapp.book", "the admin does not let the user in: is_staff"),
+        ({}, "- create_upload", 'STORAGES has no "mcp_uploads"'),
         ({"scope": ["mcp:read"]}, "- create_record", "needs the scope mcp:write"),
         ({}, "- auth.user", "credentials or plumbing"),
         ({}, "- contenttypes.contenttype", "neither the admin nor"),
@@ -83,3 +92,37 @@ def test_over_the_budget_the_actions_are_reached_through_one_tool(capsys, settin
 def test_a_model_that_is_none_is_an_error(capsys):
     with pytest.raises(CommandError, match=r"no model 'testapp\.nothing'"):
         run(capsys, model="testapp.nothing")
+
+
+def test_without_a_user_it_is_the_first_superuser(capsys):
+    assert run(capsys, user=None).startswith("admin with mcp:read mcp:write at ")
+    get_user_model().objects.update(is_active=False)
+    with pytest.raises(CommandError, match="There is no superuser whose view could be shown: name a user with --user"):
+        run(capsys, user=None)
+
+
+def test_a_tool_of_a_function_names_what_its_user_lacks(capsys, tools):
+    tools(lambda request: "", name="guarded", permissions=["testapp.view_author", "testapp.view_book"])
+    tools(lambda request: "", name="choosy", permission=lambda request: False)
+    out = run(capsys, user="reader")
+    assert line(out, "- guarded").endswith("the user lacks the permission testapp.view_author")
+    assert line(out, "- choosy").endswith("its own permission refuses the user")
+
+
+def test_read_only_is_named_where_it_is_the_reason(capsys, settings):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "READ_ONLY": True}
+    out = run(capsys)
+    assert line(out, "- create_record").endswith("READ_ONLY is on")
+    assert line(out, "- publish_testapp_book").endswith("READ_ONLY is on")
+
+
+def test_a_hook_that_refuses_is_told_from_a_permission_that_is_missing(capsys, monkeypatch):
+    monkeypatch.setattr(site.exposures[Author], "has_view_permission", lambda request, obj=None: False)
+    assert "refuses it, though the user has testapp.view_author" in line(run(capsys), "- testapp.author")
+
+
+def test_a_model_is_found_by_its_name_alone(capsys):
+    out = run(capsys, model="Author")
+    assert line(out, "testapp.author (")
+    with pytest.raises(CommandError, match=r"no model 'testapp\.authors'\. Did you mean 'testapp\.author'\?"):
+        run(capsys, model="testapp.authors")

@@ -120,3 +120,33 @@ def test_the_paths_are_those_of_the_project_whatever_the_directory(home):
     )
     assert f'url = "{URL}"' in done.stdout
     assert str(home / ".codex" / "config.toml") in done.stdout
+
+
+def test_what_was_written_is_not_shown_and_what_could_not_be_is(capsys):
+    out = run(capsys, "claude-code", "--write")
+    assert "claude mcp add" not in out
+    assert out.startswith("Written to ")
+    assert out.endswith("choose django and then Authenticate.\n")
+    Path(".mcp.json").write_text("// no JSON")
+    with pytest.raises(CommandError):
+        run(capsys, "claude-code", "--write")
+    assert URL in capsys.readouterr().out
+
+
+def test_parts_are_apart(capsys):
+    assert f" {URL}\n\nOr put this into " in run(capsys, "claude-code")
+
+
+def test_the_inspector_is_told_where_its_token_goes(capsys):
+    out = run(capsys, "inspector", "--token", "tok-1")
+    assert f"enter {URL} and, below Authentication, the token as Bearer token." in out
+
+
+@pytest.mark.django_db
+def test_the_settings_that_were_named_are_those_that_the_client_starts(capsys):
+    get_user_model().objects.create_user("ada")
+    out = run(capsys, "cursor", "--stdio", "ada", settings="shop.settings", pythonpath="/srv/shop")
+    entry = json.loads(out[out.index("{") :])["mcpServers"]["django"]
+    assert entry["args"][1:] == [
+        *["mcp_stdio", "--user", "ada", "--settings", "shop.settings", "--pythonpath", "/srv/shop"]
+    ]
