@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from oauth2_provider.settings import oauth2_settings
 
+from ...bounds import nearest
 from ...oauth.scopes import HIERARCHY
 from ...transports.local import LocalClient, Refused
 from ..accounts import find_scopes, find_site, find_user
@@ -15,19 +16,19 @@ from ..accounts import find_scopes, find_site, find_user
 class Command(BaseCommand):
     """Print what a model would read of the tool's result."""
 
-    help = "Calls a tool as USER and prints what a model would read. Without --user it says which tools there are."
+    help = "Calls a tool as USER and prints what a model would read. Without a tool it lists those of USER."
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the tool, its arguments and the caller."""
-        parser.add_argument("tool", help="name of the tool, such as query_records")
+        parser.add_argument("tool", nargs="?", help="name of the tool, such as query_records")
         parser.add_argument("arguments", nargs="*", metavar="KEY=VALUE", help="JSON, or plain text where it is none")
         parser.add_argument("--user", required=True, help="the name with which the user signs in")
         parser.add_argument("--scope", nargs="+", default=None, help="default: what clients are asked to request")
         parser.add_argument("--site", default=None, help="name of an MCPSite that urls.py mounts")
 
-    def handle(self, *args: Any, tool: str, arguments: list[str], user: str, **options: Any) -> None:
-        """Call the tool.
+    def handle(self, *args: Any, tool: str | None, arguments: list[str], user: str, **options: Any) -> None:
+        """Call the tool, or list the tools.
 
         Raises:
             CommandError: the user, an argument or the tool is not acceptable, or the tool answers with an error.
@@ -36,8 +37,14 @@ class Command(BaseCommand):
         client = LocalClient(find_site(options["site"]), find_user(user), scopes)
         try:
             tools = {item["name"]: item for item in client.request("tools/list")["tools"]}
+            if tool is None:
+                lines = (f"{name:<40} {first_line(item.get('description', ''))}" for name, item in tools.items())
+                self.stdout.write("\n".join(lines) or f"{user} has no tools.")
+                return
             if tool not in tools:
-                raise CommandError(f"{user} has no tool {tool!r}. There are: {', '.join(tools) or 'none'}.")
+                there = f"There are: {', '.join(tools) or 'none'}."
+                why = f"manage.py mcp_inspect --user {user} gives the reason."
+                raise CommandError(f"{user} has no tool {tool!r}. {there}{nearest(tool, tools)} {why}")
             given = read_arguments(arguments, tools[tool]["inputSchema"].get("properties", {}))
             result = client.request("tools/call", name=tool, arguments=given)
         except Refused as refused:
@@ -46,6 +53,11 @@ class Command(BaseCommand):
         if result.get("isError"):
             raise CommandError(text)
         self.stdout.write(pretty(text))
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a description."""
+    return text.strip().partition("\n")[0]
 
 
 def read_arguments(pairs: Iterable[str], properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -57,3 +57,15 @@ def test_a_user_without_permissions_has_no_tools(capsys):
 def test_the_scopes_bound_it(capsys):
     with pytest.raises(CommandError, match="has no tool 'create_record'"):
         run(capsys, "create_record", "model=testapp.author", 'values={"name": "x"}', scope=["mcp:read"])
+
+
+def test_without_a_tool_those_of_the_user_are_listed(capsys):
+    lines = run(capsys).splitlines()
+    assert lines[0].split()[0] == "list_models"
+    assert any(line.startswith("query_records ") and len(line) > 50 for line in lines)
+    assert run(capsys, user="stranger") == "stranger has no tools.\n"
+
+
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(capsys):
+    with pytest.raises(CommandError, match=r"Did you mean 'query_records'\? manage\.py mcp_inspect --user admin gives"):
+        run(capsys, "query_record")
