@@ -71,4 +71,7 @@ def report(status: int, seen: str, remedy: str) -> None:
         _quiet[cause] = now + PERIOD, 0
     more = f" ({left_out} more of these were not logged.)" if left_out else ""
     level = logging.INFO if remedy in ORDINARY else logging.WARNING
-    logger.log(level, "%s: %s. %s%s", status, plain(seen, MAX_CHARS).rstrip("."), remedy, more)
+    text = plain(seen, MAX_CHARS)
+    logger.log(
+        level, "%s: %s %s%s", status, text if text.endswith(("?", "!")) else f"{text.rstrip('.')}.", remedy, more
+    )

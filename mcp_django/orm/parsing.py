@@ -164,7 +164,10 @@ class _Reader:
         if related is not None and (missing or _is_longer(related.opts.pk, value)):
             try:
                 return parse_condition(path, lookup, _keys(self.request, related, value, missing))
-            except ToolError:
+            except ToolError as refused:
+                if missing and refused.message == missing and isinstance(value, str):
+                    text = f"No {related.label} is named {value[:60]!r}: the{missing.removeprefix('The')}"
+                    raise ToolError(text) from None
                 if missing:
                     raise
         if missing:

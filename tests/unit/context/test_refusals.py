@@ -363,6 +363,9 @@ def test_a_cause_is_logged_once_a_minute_and_then_says_how_often_it_was(ask, log
     clock[0] += 61
     refusals.report(401, "at last", "Mend it.")
     assert log()[3:] == ["401: at last. Mend it."]
+    clock[0] += 61
+    refusals.report(401, "Did you mean this?", "Mend it.")
+    assert log()[4:] == ["401: Did you mean this? Mend it."]
 
 
 def test_a_stranger_neither_floods_the_log_nor_grows_anything(log, token):

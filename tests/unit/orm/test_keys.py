@@ -108,6 +108,9 @@ def test_relations_are_written_and_filtered_by_names(root: MCPRequest) -> None:
     assert "needs an integer. Of testapp.author may be meant by" in refusal(
         QUERY, root, **BOOK, filters={"author": "Guin"}
     )
+    assert refusal(QUERY, root, **BOOK, filters={"author": "Nobody"}) == (
+        "No testapp.author is named 'Nobody': the filter 'author' with exact needs an integer."
+    )
     make_author("Lem")
     several = f"are named 'Lem', by key: {lem.pk}: Lem;"
     assert several in refusal(QUERY, root, **BOOK, filters={"author": "Lem"})
