@@ -26,7 +26,7 @@ __all__ = ["Destination", "destination", "own_view"]
 LIST: Final = "_changelist"
 # The views of the admin itself, which have tools of their own.
 DJANGOS: Final = frozenset({"_add", "_change", "_changelist", "_delete", "_history"})
-ELSEWHERE: Final = "The action leads people on to another page; whatever that page is for has not been done."
+ELSEWHERE: Final = "The action redirected to another admin page; what that page does was not done."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def destination(request: MCPRequest, location: str) -> Destination:
         if match.url_name == f"{page}change":
             return _row(request, exposure, unquote(match.kwargs["object_id"]))
         if match.url_name == f"{page}changelist":
-            return Destination(f"The action leads people on to a list of {exposure.label}.")
+            return Destination(f"The action leads on to a list of {exposure.label}.")
     return Destination(ELSEWHERE)
 
 

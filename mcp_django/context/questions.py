@@ -237,7 +237,7 @@ class Answers:
             return _content_of(question, answer)
         if isinstance(answer, Mapping) and "error" in answer and "action" not in answer:
             # In the older era a question is a request, which may fail.
-            raise ToolError("The client could not answer what this call has to know. Nothing was changed.")
+            raise ToolError("The client returned an error to our question. Nothing was changed.")
         result = read_result(question.method, version, answer, question.params)
         if question.method != ELICITATION:
             return result
@@ -253,7 +253,7 @@ class Answers:
             ToolError: the answers so far are too long to be carried, or the call has asked too often.
         """
         if self._round >= MAX_ROUNDS:
-            raise ToolError(f"This was asked {MAX_ROUNDS} times without an answer that fits. Nothing was changed.")
+            raise ToolError(f"Gave up after {MAX_ROUNDS} invalid answers. Nothing was changed.")
         digests = {question.key: question.digest for question in asked}
         fresh = {}
         for key, answer in ({} if self._direct else self._given).items():

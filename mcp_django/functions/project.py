@@ -125,7 +125,7 @@ def speaking_plainly() -> Iterator[None]:
     except ValidationError as error:
         raise ToolError(f"Invalid: {_validation_text(error)}") from error
     except PermissionDenied as error:
-        raise ToolError(str(error) or "You may not do this.") from error
+        raise ToolError(str(error) or "Permission denied.") from error
     except (ObjectDoesNotExist, Http404) as error:
         raise ToolError(str(error) or "Not found.") from error
 

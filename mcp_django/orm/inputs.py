@@ -36,7 +36,7 @@ logger = logging.getLogger("mcp_django.tools")
 READ_ONLY_STATES: Final = frozenset({"55000", "42809", "0A000", "42501", "25006"})
 REFUSED: Final = "Refused, nothing was changed"
 HALF_DONE: Final = "It stopped half-way, and what it had done before stays"
-UNWRITABLE: Final = "Nothing was changed: the rows of this model cannot be written here; they may be those of a view."
+UNWRITABLE: Final = "Nothing was changed: this model is read-only in the database (it may be backed by a view)."
 
 
 def taken(
@@ -139,7 +139,7 @@ def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: 
     except ValidationError as error:
         raise ToolError(f"{REFUSED if undone else outcome}: {' '.join(error.messages)}") from None
     except PermissionDenied:
-        raise ToolError(f"You may not do this. {outcome}.") from None
+        raise ToolError(f"Permission denied. {outcome}.") from None
     except Http404:
         raise NotFound from None
     except (ProtectedError, RestrictedError):

@@ -177,7 +177,7 @@ def _refuse_costly(execute: Callable[..., Any], sql: str, params: Any, many: boo
     if not many and sql.lstrip("( ")[:6].upper() == "SELECT":
         cost = _estimated(execute, sql, params, context)
         if cost > settings.MAX_QUERY_COST:
-            raise ToolError(f"The database would have too much to do (estimated cost {cost:.0f}). {ADVICE}")
+            raise ToolError(f"The query is too expensive (estimated cost {cost:.0f}). {ADVICE}")
     return execute(sql, params, many, context)
 
 

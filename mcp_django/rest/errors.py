@@ -47,7 +47,7 @@ def refuse(route: Route, response: HttpResponseBase) -> NoReturn:
     if status < 400:
         raise ToolError(ELSEWHERE)
     if status in (401, 403):
-        raise ToolError(f"You may not do this. {text}".strip())
+        raise ToolError(f"Permission denied. {text}".strip())
     if status == 404:
         # One text for rows that are missing, filtered out and forbidden.
         raise NotFound if route.parameters or not text else ToolError(text)

@@ -96,10 +96,10 @@ def _question(request: MCPRequest, exposure: Exposure, given: Mapping[str, Any])
     measures = tuple(measure_of(request, exposure, item, position) for position, item in enumerate(asked))
     terms: list[Group | Measure] = [*groups, *measures]
     if len({term.title for term in terms}) < len(terms):
-        raise ToolError('Two columns have one name: name one of them otherwise, by "as".')
+        raise ToolError('Two columns have the same name; rename one with "as".')
     for name in ("having", "top"):
         if name in given and not groups:
-            raise ToolError(f"{name} is about groups: say in group_by which.")
+            raise ToolError(f'"{name}" needs "group_by".')
     top = limit_argument(given["top"], MAX_TOP, MAX_TOP) if "top" in given else None
     limit = limit_argument(given.get("limit"), DEFAULT_GROUPS if top is None else MAX_GROUPS, MAX_GROUPS)
     order = _order(terms, given.get("ordering"))

@@ -43,9 +43,8 @@ def take_direct_answers(request: MCPRequest, tool: "FunctionTool", arguments: Ma
     token, given = arguments.get("confirm_token"), as_object(arguments.get("answers") or None, "answers")
     if not token:
         if given:
-            raise ToolError(
-                "answers are for its questions: call without them first, then again with them and confirm_token."
-            )
+            then = "the result has the questions and a confirm_token to send with the answers"
+            raise ToolError(f'Call without "answers" first; {then}.')
         return own
     try:
         state = open_state(request, METHOD, {"name": tool.name, "arguments": own}, token)

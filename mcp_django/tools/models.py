@@ -88,7 +88,7 @@ class ListModels(RecordTool):
         if not rows:
             hint = "No model matches: leave query out to see all." if query else "You may not view any model."
         elif hint is None:
-            hint = "describe_model tells the fields, of several models at once."
+            hint = "Next: describe_model (several models in one call)."
         payload: dict[str, Any] = {"returned": len(rows)}
         if hint is not None:
             payload["hint"] = hint

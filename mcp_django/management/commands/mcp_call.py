@@ -42,9 +42,8 @@ class Command(BaseCommand):
                 self.stdout.write("\n".join(lines) or f"{user} has no tools.")
                 return
             if tool not in tools:
-                there = f"There are: {', '.join(tools) or 'none'}."
-                why = f"manage.py mcp_inspect --user {user} gives the reason."
-                raise CommandError(f"{user} has no tool {tool!r}. {there}{nearest(tool, tools)} {why}")
+                more = f"{nearest(tool, tools)} manage.py mcp_inspect --user {user} gives the reason."
+                raise CommandError(f"{user} has no tool {tool!r}. There are: {', '.join(tools) or 'none'}.{more}")
             given = read_arguments(arguments, tools[tool]["inputSchema"].get("properties", {}))
             result = client.request("tools/call", name=tool, arguments=given)
         except Refused as refused:

@@ -17,7 +17,7 @@ from .base import Later, require_scopes
 __all__ = ["complete"]
 
 # One text for what is missing and what is forbidden.
-UNKNOWN: Final = "Nothing to complete: no such prompt, resource template or argument"
+UNKNOWN: Final = "Unknown prompt, resource template or argument"
 
 
 class Source(Protocol):

@@ -125,11 +125,9 @@ def _failure(tool: Tool, error: Exception) -> dict[str, Any]:
     if isinstance(error, NotFound):
         return error_result(ToolError("Not found.")).to_wire()
     if isinstance(error, PermissionDenied):
-        return error_result(ToolError("You may not do this.")).to_wire()
+        return error_result(ToolError("Permission denied.")).to_wire()
     if isinstance(tool, RecordTool) and isinstance(error, (DataError, OverflowError)):
         # A filter or a search of the project's own took a value that its column cannot be compared with.
-        return error_result(
-            ToolError("A value is beyond what the database can compare with. Use another one.")
-        ).to_wire()
+        return error_result(ToolError("A value is out of range for its column.")).to_wire()
     identifier = log_failure(tool.name, error)
     return error_result(ToolError(f"The tool failed. Tell the operator the error id {identifier}.")).to_wire()

@@ -402,7 +402,7 @@ class Exchange:
             description=reason.told,
         )
         headers = {"WWW-Authenticate": header, **self.cors()}
-        return self.refuse(401, reason.told or "Sign in first", remedy, headers, seen=seen)
+        return self.refuse(401, reason.told or "Authentication required", remedy, headers, seen=seen)
 
     def forbidden(self, call: Call, error: InsufficientScope) -> Response:
         granted = self.request.mcp.scopes

@@ -160,7 +160,7 @@ def test_a_token_that_is_not_known_is_told_nothing(unknown, ask, token, log, cap
         'Bearer resource_metadata="http://testserver/.well-known/oauth-protected-resource/mcp", '
         'scope="mcp:read mcp:write", error="invalid_token"'
     )
-    assert message(body) == "Sign in first"
+    assert message(body) == "Authentication required"
     assert log() == [
         "401: the token is not known here. Is it for another site, or from before a database was reset? "
         "The client has to sign in again; a token of mcp_token has to be made anew."
@@ -182,7 +182,7 @@ def test_no_cause_of_one_token_is_told_to_who_presents_another(ask, token):
 
 def test_the_first_request_of_a_client_is_no_warning(ask, log, caplog):
     status, headers, body = ask()
-    assert (status, message(body)) == (401, "Sign in first")
+    assert (status, message(body)) == (401, "Authentication required")
     assert "error" not in headers["www-authenticate"]
     assert log() == ["401: the request has no token. A client signs in next, or needs a token in its configuration."]
     assert [record.levelname for record in caplog.records if record.name == "mcp_django"] == ["INFO"]
@@ -214,7 +214,7 @@ class Strict(BaseAuthentication):
 def test_a_class_of_the_project_that_refuses_is_named_in_the_log_alone(ask, log, settings):
     settings.MCP_DJANGO = {**settings.MCP_DJANGO, "AUTHENTICATION_CLASSES": [Strict]}
     status, headers, body = ask("any")
-    assert (status, message(body)) == (401, "Sign in first")
+    assert (status, message(body)) == (401, "Authentication required")
     assert "error_description" not in headers["www-authenticate"]
     assert log() == [
         "401: Strict refuses the credentials: authentication_failed. That authentication class has the rules."

@@ -69,7 +69,7 @@ async def test_an_async_function_refuses_like_any_other() -> None:
         raise PermissionDenied
 
     outcome: Any = ProjectFunction(refuse).call(request_of(), {}, str)
-    with pytest.raises(ToolError, match="You may not do this"):
+    with pytest.raises(ToolError, match="Permission denied"):
         await outcome
 
 
@@ -79,7 +79,7 @@ async def test_an_async_function_refuses_like_any_other() -> None:
         (ValidationError("Too late."), "Invalid: Too late."),
         (ValidationError({"name": ["Empty.", "Odd."], "age": ["Old."]}), "Invalid: name: Empty. Odd.; age: Old."),
         (ValidationError("%(n)s is odd", params={"n": 3}), "Invalid: 3 is odd"),
-        (PermissionDenied(), "You may not do this."),
+        (PermissionDenied(), "Permission denied."),
         (PermissionDenied("Ask the owner."), "Ask the owner."),
         (Author.DoesNotExist("Author matching query does not exist."), "Author matching query does not exist."),
         (Http404(), "Not found."),

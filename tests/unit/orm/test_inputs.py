@@ -105,7 +105,7 @@ def test_a_transaction_ends_as_a_whole():
     [
         (ValidationError(["One.", "Two."]), "Refused, nothing was changed: One. Two."),
         (ValidationError({"name": "Bad."}), "Refused, nothing was changed: Bad."),
-        (PermissionDenied("42"), "You may not do this. Nothing was changed."),
+        (PermissionDenied("42"), "Permission denied. Nothing was changed."),
         (
             ProtectedError("secret", set()),
             "Nothing was changed: other rows still refer to a row that would be deleted.",

@@ -127,9 +127,7 @@ def test_a_wrong_argument_is_an_error_for_the_client(arguments: dict[str, str], 
     assert "Valid arguments: author (required), since, tone." in caught.value.message
 
 
-@pytest.mark.parametrize(
-    ("error", "message"), [(ToolError("No."), "No."), (PermissionDenied(), "You may not do this.")]
-)
+@pytest.mark.parametrize(("error", "message"), [(ToolError("No."), "No."), (PermissionDenied(), "Permission denied.")])
 def test_a_refusal_of_the_function_is_one_too(error: Exception, message: str) -> None:
     def refuse(request: Any) -> str:
         raise error

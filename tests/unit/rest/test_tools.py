@@ -350,7 +350,7 @@ def test_row_137_a_confirmation_is_for_the_row_that_was_shown_and_counts_once(an
     assert mcp(ann).call("destroy_orders", pk=order.pk, confirm_token=token).text == REFUSED
     Order.objects.filter(pk=order.pk).update(note="", owner=bob)
     refused = mcp(ann).call("destroy_orders", pk=order.pk, confirm_token=token)
-    assert refused.text == "You may not do this. Only its owner may write it."
+    assert refused.text == "Permission denied. Only its owner may write it."
     assert Order.objects.count() == 2
 
 

@@ -17,7 +17,7 @@ ALL = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 MCP = {"BASE_URL": "http://testserver"}
 RECORD = {"type": "ref/resource", "uri": RECORD_TEMPLATE}
 BOOK = {"app_label": "testapp", "model_name": "book"}
-ONE = "Nothing to complete: no such prompt, resource template or argument"
+ONE = "Unknown prompt, resource template or argument"
 
 
 @pytest.fixture(autouse=True)

@@ -83,7 +83,7 @@ def test_an_unknown_tool_is_told_with_the_nearest_that_the_caller_has(version, t
     [
         (ToolError("Give a year."), "Give a year."),
         (NotFound(), "Not found."),
-        (PermissionDenied(), "You may not do this."),
+        (PermissionDenied(), "Permission denied."),
     ],
 )
 def test_R26_what_a_model_can_mend_is_a_result_with_the_flag(error, text, tools):
