@@ -28,12 +28,11 @@ from .sensitive import has_secret_key
 if TYPE_CHECKING:
     from .completions import Completer
     from .context.request import MCPRequest
-    from .exposures.actions import Action
     from .exposures.model import ModelExposure
     from .prompts.base import Prompt
     from .resources.base import FunctionResource
     from .resources.models import ModelResource, ModelResources
-    from .tools.action_tools import ActionTool
+    from .tools.action_tools import ActionTools
     from .tools.base import Tool
 
 __all__ = ["MCPSite", "site"]
@@ -74,8 +73,6 @@ TEMPLATES = (
 )
 MAX_NAMED_MODELS = 60
 MAX_INSTRUCTIONS = 2_000
-# Of an admin that describes its actions in words of their own to each caller.
-MAX_ACTION_TOOLS = 1_000
 
 
 # Every site that there is, to be told when the settings change.
@@ -136,12 +133,10 @@ class MCPSite:
         self._removed: set[type[Model]] = set()
         self._known: tuple[admin.AdminSite, int] | None = None
         self._labels: dict[str, ModelExposure] | None = None
-        self._declared: dict[str, tuple[ModelExposure, str]] | None = None
         # Those that the project registered, and the app's own that it took off.
         self._tools: Declared[Tool] = Declared()
         self._removed_tools: set[str] = set()
         self._resources: Declared[FunctionResource] = Declared()
-        self._action_tools: dict[tuple[Any, ...], ActionTool] = {}
         _sites.add(self)
 
     @property
@@ -252,8 +247,9 @@ class MCPSite:
 
     def _forget(self) -> None:
         self.__dict__.pop("_exposures", None)
-        self._labels = self._declared = None
-        self._action_tools.clear()
+        self._labels = None
+        if "_action_tools" in self.__dict__:
+            self._action_tools.clear()
 
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a tool. Raises ``AlreadyRegistered`` when the name is taken."""
@@ -354,14 +350,14 @@ class MCPSite:
 
     def all_tool_names(self) -> list[str]:
         """Return the name of every tool that any caller may get, for the check that they are unique."""
-        from .tools.action_tools import action_tool_name
-
-        actions = [
-            action_tool_name(name, exposure.opts)
-            for exposure in self.exposures.values()
-            for name in exposure.all_action_names()
-        ]
+        actions = (name for name, _ in self._action_tools.declared())
         return [*self._own_tools, *self._tools, *actions]
+
+    @cached_property
+    def _action_tools(self) -> ActionTools:
+        from .tools.action_tools import ActionTools
+
+        return ActionTools(self)
 
     def unreadable(self) -> list[str]:
         """Return what is wrong with each function that was declared and cannot be read."""
@@ -377,7 +373,7 @@ class MCPSite:
         from .protocol import wire  # noqa: F401
         from .resources import models as orm  # noqa: F401
 
-        self._own_tools, self.exposures  # noqa: B018
+        self._own_tools, self._action_tools, self.exposures  # noqa: B018
         for declared in (self._tools, self.prompts, self._resources):
             declared.values()
 
@@ -385,18 +381,18 @@ class MCPSite:
 
     def get_tools(self, request: MCPRequest) -> list[Tool]:
         """Return the tools that the caller may use, in an order that depends on nothing else."""
-        from .tools.action_tools import told_once
-
         known = self._admitted(request, (*self._own_tools.values(), *self._tools.values()))
         found = [tool for tool in known if tool.has_permission(request)]
         # These are the caller's as they are found.
-        actions = self._admitted(request, self._caller_action_tools(request))
+        actions = self._admitted(request, self._action_tools.of_caller(request))
         # Over the budget no client could hold the list; run_action reaches the same actions.
-        return [*found, *told_once(actions)] if len(found) + len(actions) <= settings.TOOL_BUDGET else found
+        if len(found) + len(actions) > settings.TOOL_BUDGET:
+            return found
+        return [*found, *self._action_tools.listed(actions)]
 
     def get_tool(self, request: MCPRequest, name: str) -> Tool | None:
         """Return the tool if the caller's permissions admit it, whatever scopes the token holds."""
-        tool = self._own_tools.get(name) or self._tools.get(name) or self._caller_action_tool(request, name)
+        tool = self._own_tools.get(name) or self._tools.get(name) or self._action_tools.named(request, name)
         return tool if tool is not None and self._permits(request, tool) else None
 
     def _admitted(self, request: MCPRequest, tools: Iterable[AnyTool]) -> list[AnyTool]:
@@ -406,49 +402,6 @@ class MCPSite:
 
     def _permits(self, request: MCPRequest, tool: Tool) -> bool:
         return (tool.read_only or not settings.READ_ONLY) and tool.has_permission(request)
-
-    def _caller_action_tools(self, request: MCPRequest) -> list[ActionTool]:
-        from .orm.access import caller_actions, visible_exposures
-
-        exposures = visible_exposures(request)
-        return [self._action_tool(a) for exposure in exposures for a in caller_actions(request, exposure).values()]
-
-    def _caller_action_tool(self, request: MCPRequest, name: str) -> ActionTool | None:
-        """Return the tool of this name among those of the caller's actions: most are declared, and known by name."""
-        from .orm.access import caller_actions, may_view
-
-        exposure, action_name = self._declared_actions.get(name, (None, ""))
-        if exposure is not None and may_view(request, exposure):
-            action = caller_actions(request, exposure).get(action_name)
-            if action is not None:
-                return self._action_tool(action)
-        return next((tool for tool in self._caller_action_tools(request) if tool.name == name), None)
-
-    def _action_tool(self, action: Action) -> ActionTool:
-        from .tools.action_tools import ActionTool
-
-        # Whatever the tool says of the action: an admin can describe it to each caller in other words.
-        key = (action.exposure.label, action.name, action.description, action.options)
-        tool = self._action_tools.get(key)
-        if tool is None:
-            if len(self._action_tools) >= MAX_ACTION_TOOLS:
-                self._action_tools.clear()
-            tool = self._action_tools[key] = ActionTool(action)
-        return tool
-
-    @property
-    def _declared_actions(self) -> Mapping[str, tuple[ModelExposure, str]]:
-        """The actions that are declared, by the names of their tools."""
-        from .tools.action_tools import action_tool_name
-
-        exposures, found = self.exposures, self._declared
-        if found is None:
-            found = self._declared = {
-                action_tool_name(name, exposure.opts): (exposure, name)
-                for exposure in exposures.values()
-                for name in exposure.all_action_names()
-            }
-        return found
 
     def get_prompts(self, request: MCPRequest) -> list[Prompt]:
         """Return the prompts that the caller may use."""

@@ -33,6 +33,8 @@ WITHHELD = frozenset({"user", "auser", "session", "_cached_user", "_acached_user
 ASGI_ATTRIBUTES = frozenset({"scope", "environ", "script_name", "headers", "encoding", "urlconf"})
 
 
+# As a number: bytes look for bytes by way of an exception.
+UNDERSCORE = ord("_")
 # Names of headers up to this length are worth keeping.
 USUAL_NAME = 64
 
@@ -73,7 +75,7 @@ def headers_of(scope: Mapping[str, Any]) -> dict[str, list[str]]:
     """
     found: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
-        if b"_" not in name:
+        if UNDERSCORE not in name:
             lower = _lower(name) if len(name) <= USUAL_NAME else name.decode("latin1").lower()
             text = value.decode("latin1").strip()
             if lower in found:

@@ -38,8 +38,8 @@ def load_permissions(user: Any) -> None:
     using = router.db_for_read(type(user))
     if using not in _plans:
         _plans[using] = _compile(using)
-    rows = _plans[using].run(using, [user.pk])
-    user._perm_cache = {f"{app_label}.{codename}" for app_label, codename in rows}
+    names = _plans[using].columns(using, [user.pk])
+    user._perm_cache = {f"{app_label}.{codename}" for app_label, codename in zip(*names, strict=True)}
     model: Any = type(user)
     user._mcp_decides_alone = _is_djangos(model)
 

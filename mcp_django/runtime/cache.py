@@ -44,7 +44,10 @@ class SharedCache:
         setting_changed.connect(self._forget)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *args, **kwargs: self._call(name, args, kwargs)
+        found: Callable[..., Any] = lambda *args, **kwargs: self._call(name, args, kwargs)  # noqa: E731
+        # The next time it is there.
+        self.__dict__[name] = found
+        return found
 
     def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         began = time.monotonic()

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from functools import cached_property
 from typing import Any, Final
@@ -13,7 +13,7 @@ from django.db.models.options import Options
 
 from ..actions.calls import ActionCall
 from ..conf import settings
-from ..context.request import Exposure, MCPRequest
+from ..context.request import Exposure, MCPRequest, Registry
 from ..context.results import ToolResult
 from ..exceptions import ToolError
 from ..exposures.actions import Action
@@ -24,9 +24,11 @@ from ..schema.types import FREE_OBJECT
 from ..writes.selection import EVERYTHING
 from .base import IDEMPOTENCY_KEY, READ, WRITE, Tool
 
-__all__ = ["ActionTool", "RunAction", "action_tool_name", "told_once"]
+__all__ = ["ActionTool", "ActionTools", "RunAction", "action_tool_name"]
 
 MAX_NAME: Final = 40
+# Of an admin that describes its actions in words of their own to each caller.
+MAX_TOOLS: Final = 1_000
 UNSAFE: Final = re.compile(r"[^a-z0-9_]")
 # Characters from which on a parameter's schema is not repeated.
 LONG: Final = 100
@@ -37,18 +39,6 @@ CONFIRM_TOKEN: Final[Mapping[str, Any]] = {
 }
 # No parameter of an action may be named so; one that is named as another way to pick rows is there instead of it.
 RESERVED: Final = frozenset({"pks", "form", "confirm_token"})
-
-
-def told_once(tools: Iterable["ActionTool"]) -> list["ActionTool"]:
-    """Return the tools as they are listed together: a long parameter that several share is told by the first alone."""
-    first: dict[str, str] = {}
-    found = []
-    for tool in tools:
-        told = {name: first[text] for name, text in tool.long_parameters.items() if text in first}
-        for text in tool.long_parameters.values():
-            first.setdefault(text, tool.name)
-        found.append(tool.referring(told) if told else tool)
-    return found
 
 
 def action_tool_name(name: str, opts: "Options[Any]") -> str:
@@ -142,6 +132,66 @@ class ActionTool(Tool):
         action = _find_action(request, self.action.exposure, self.action.name)
         common = {name: given.pop(name, None) for name in (EVERYTHING.keys() | RESERVED) - self.parameters}
         return ActionCall.of(request, action, common, given).run()
+
+
+class ActionTools:
+    """The tools for the actions of a site, each made once."""
+
+    def __init__(self, site: Registry) -> None:
+        self.site = site
+        self._made: dict[tuple[Any, ...], ActionTool] = {}
+        self._by_name: dict[str, tuple[Exposure, str]] | None = None
+
+    def clear(self) -> None:
+        """Forget them: the exposures of the site have changed."""
+        self._made.clear()
+        self._by_name = None
+
+    def declared(self) -> Iterator[tuple[str, tuple[Exposure, str]]]:
+        """Yield the name of each tool that any caller may get, with the exposure and the name of the action."""
+        for exposure in self.site.exposures.values():
+            for name in exposure.all_action_names():
+                yield action_tool_name(name, exposure.opts), (exposure, name)
+
+    def of_caller(self, request: MCPRequest) -> list[ActionTool]:
+        """Return the tools of all actions that the caller may run."""
+        exposures = visible_exposures(request)
+        return [self._tool(action) for exposure in exposures for action in caller_actions(request, exposure).values()]
+
+    def named(self, request: MCPRequest, name: str) -> ActionTool | None:
+        """Return the tool of this name among those of the caller: most actions are declared, and known by name."""
+        # Asked first: exposures that have changed clear what is kept here.
+        self.site.exposures  # noqa: B018
+        if self._by_name is None:
+            self._by_name = dict(self.declared())
+        exposure, action_name = self._by_name.get(name, (None, ""))
+        if exposure is not None and may_view(request, exposure):
+            action = caller_actions(request, exposure).get(action_name)
+            if action is not None:
+                return self._tool(action)
+        return next((tool for tool in self.of_caller(request) if tool.name == name), None)
+
+    def _tool(self, action: Action) -> ActionTool:
+        # Whatever the tool says of the action: an admin can describe it to each caller in other words.
+        key = (action.exposure.label, action.name, action.description, action.options)
+        tool = self._made.get(key)
+        if tool is None:
+            if len(self._made) >= MAX_TOOLS:
+                self._made.clear()
+            tool = self._made[key] = ActionTool(action)
+        return tool
+
+    @staticmethod
+    def listed(tools: Iterable[ActionTool]) -> list[ActionTool]:
+        """Return the tools as they are listed together: a long parameter that several share is told by the first."""
+        first: dict[str, str] = {}
+        found = []
+        for tool in tools:
+            told = {name: first[text] for name, text in tool.long_parameters.items() if text in first}
+            for text in tool.long_parameters.values():
+                first.setdefault(text, tool.name)
+            found.append(tool.referring(told) if told else tool)
+        return found
 
 
 def _find_action(request: MCPRequest, exposure: Exposure, name: Any) -> Action:
