@@ -2,11 +2,11 @@
 
 import itertools
 import re
-import threading
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 from urllib.parse import urlsplit
 
@@ -75,9 +75,15 @@ def _stay_connected() -> None: ...
 
 
 def _no_answers() -> "Answers":
+    return _answers_class()()
+
+
+@cache
+def _answers_class() -> "type[Answers]":
+    # Few of the processes that load this module answer calls.
     from .questions import Answers
 
-    return Answers()
+    return Answers
 
 
 class SessionState(Protocol):
@@ -120,7 +126,7 @@ class MCPContext:
     progress_token: str | int | None = None
     log_level: str | None = None
     notify: Notify | None = None
-    cancelled: threading.Event = field(default_factory=threading.Event)
+    cancelled: bool = False
     last_progress: float | None = None
     told_at: float = 0.0
     trace: Mapping[str, str] = field(default_factory=dict)
@@ -147,7 +153,7 @@ class MCPContext:
         Raises:
             Cancelled: the client has gone; let it pass.
         """
-        if self.cancelled.is_set():
+        if self.cancelled:
             raise Cancelled
         grew = self.last_progress is None or done > self.last_progress
         if self.progress_token is None or self.notify is None or not grew:

@@ -122,7 +122,7 @@ def one_transaction(model: type[Model], request: MCPRequest | None = None) -> It
         for alias in dict.fromkeys(aliases):
             stack.enter_context(write_transaction(alias))
         yield list(dict.fromkeys(aliases))
-        if request is not None and request.mcp.cancelled.is_set():
+        if request is not None and request.mcp.cancelled:
             raise Cancelled
 
 

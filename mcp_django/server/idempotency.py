@@ -167,7 +167,7 @@ class Once:
         """Forget the key where nothing has been done; within a transaction the key goes with all the rest."""
         try:
             yield
-            if self.atomic and self.request.mcp.cancelled.is_set():
+            if self.atomic and self.request.mcp.cancelled:
                 raise Cancelled
         except (ToolError, InputRequired):
             if not self.atomic:

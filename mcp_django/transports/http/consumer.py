@@ -188,7 +188,7 @@ class MCPConsumer(AsyncConsumer):
             found = exchange.busy()
         except TimeoutError:
             # The thread goes no further than to the end of the message that it is at.
-            exchange.request.mcp.cancelled.set()
+            exchange.request.mcp.cancelled = True
             found = exchange.too_long()
         response, resumptions = (found, []) if isinstance(found, Response) else found
         await self.connection.respond(response)

@@ -76,7 +76,7 @@ class DirectCall:
         except TimeoutError:
             reply = timed_out(self.call)
         finally:
-            context.cancelled.set()
+            context.cancelled = True
             for task in (work, watch):
                 task.cancel()
         assert isinstance(reply, Reply)
@@ -86,7 +86,7 @@ class DirectCall:
         """Stop the work when the client goes, in the era in which that is how a call is cancelled."""
         await self.connection.closed()
         if self.call.era.disconnect_cancels:
-            self.exchange.request.mcp.cancelled.set()
+            self.exchange.request.mcp.cancelled = True
             work.cancel()
 
     async def pump(self, work: "asyncio.Future[Any]") -> None:

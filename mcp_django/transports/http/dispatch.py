@@ -279,7 +279,7 @@ def run_batch(exchange: Exchange, batch: Batch) -> tuple[Response, list[Resumpti
     """
     bodies, resumptions = [], []
     for item in batch.items:
-        if exchange.request.mcp.cancelled.is_set():
+        if exchange.request.mcp.cancelled:
             # The client was told that it took too long.
             break
         if isinstance(item, ClientResponse):

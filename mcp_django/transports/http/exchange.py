@@ -9,7 +9,6 @@ host, origin, size; then the token; then method, content type, and the message i
 import json
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
 from django.conf import settings as django_settings
@@ -43,7 +42,7 @@ from ...server.methods.base import log_failure
 from ...server.sessions import ClientSession
 from ...signin import restore
 from ...sites import MCPSite
-from .limits import LimitExceeded, body_room, concurrent, count_call, streaming
+from .limits import Held, LimitExceeded, body_room, concurrent, count_call, streaming
 from .pages import endpoint_page, error_page, wants_page
 
 __all__ = ["DJANGOS_REQUEST", "SHORT_BODY", "Exchange"]
@@ -87,7 +86,8 @@ class Exchange:
         self.original: Any = scope.get(DJANGOS_REQUEST)
         self.session: ClientSession | None = None
         self.began = time.monotonic()
-        self._places: list[AbstractContextManager[None]] = []
+        self._places: list[Held] = []
+        self._is_closed = False
         self._is_admitted = False
         # As far as it has been read.
         self.body = b""
@@ -119,14 +119,27 @@ class Exchange:
 
     def close(self) -> None:
         """Give back the caller's place among those that run at once, or that have a stream."""
+        self._is_closed = True
+        self._give_back()
+
+    def _hold(self, held: Held) -> None:
+        self._places.append(held)
+        # A thread may still be at a request that was given up.
+        if self._is_closed:
+            self._give_back()
+
+    def _give_back(self) -> None:
         while self._places:
-            self._places.pop().__exit__(None, None, None)
+            try:
+                self._places.pop().give_back()
+            except IndexError:
+                return
 
     def change_place(self) -> Response | None:
         """Give up the place of a call for that of an open stream, or return the refusal when there is none."""
-        self.close()
+        self._give_back()
         try:
-            self._take_place(streaming(self.caller))
+            self._hold(streaming(self.caller))
         except LimitExceeded as limit:
             return self._over(limit, "Too many open streams")
         return None
@@ -245,7 +258,7 @@ class Exchange:
         if self.request.method != "POST":
             return self.not_allowed()
         length = self.header("content-length")
-        self._take_place(body_room(self.caller, settings.MAX_BODY_BYTES if length is None else int(length)))
+        self._hold(body_room(self.caller, settings.MAX_BODY_BYTES if length is None else int(length)))
         return self.check_types()
 
     def admit(self) -> None:
@@ -261,11 +274,7 @@ class Exchange:
         self._authenticate()
         count_call(self.caller)
         note_use(self.request.auth)  # type: ignore[attr-defined]
-        self._take_place(concurrent(self.caller))
-
-    def _take_place(self, place: AbstractContextManager[None]) -> None:
-        place.__enter__()
-        self._places.append(place)
+        self._hold(concurrent(self.caller))
 
     def guarded(self, produce: Callable[[], T]) -> T | Response:
         """Return what ``produce`` gives, or the answer that its exception means to the client program."""

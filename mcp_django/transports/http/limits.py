@@ -2,14 +2,12 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from ...conf import settings
 from ...runtime.throttling import hit_if_counted
 
-__all__ = ["LimitExceeded", "body_room", "concurrent", "count_call", "streaming"]
+__all__ = ["Held", "LimitExceeded", "body_room", "concurrent", "count_call", "streaming"]
 
 
 # Seconds after which a caller who has no place left may try again.
@@ -43,26 +41,55 @@ _bodies: Counter[str] = Counter()
 _lock = threading.Lock()
 
 
-def concurrent(who: str) -> AbstractContextManager[None]:
+class Held:
+    """Something of a caller's, held until it is given back, or until the end of the block that it is the context of."""
+
+    __slots__ = ("amount", "held", "who")
+
+    def __init__(self, held: Counter[str], who: str, amount: int = 1) -> None:
+        self.held, self.who, self.amount = held, who, amount
+        held[who] += amount
+
+    def give_back(self) -> None:
+        """Hold it no longer; once."""
+        with _lock:
+            self.held[self.who] -= self.amount
+            if not self.held[self.who]:
+                del self.held[self.who]
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *raised: object) -> None:
+        self.give_back()
+
+
+def concurrent(who: str) -> Held:
     """Hold one of the caller's places for calls in this worker.
 
     Raises:
         LimitExceeded: ``MAX_CONCURRENT_CALLS`` of the caller are running.
     """
-    return _Place(_calls, who, "MAX_CONCURRENT_CALLS")
+    with _lock:
+        if _calls[who] >= settings.MAX_CONCURRENT_CALLS:
+            raise LimitExceeded(RETRY_AFTER, "MAX_CONCURRENT_CALLS")
+        return Held(_calls, who)
 
 
-def streaming(who: str) -> AbstractContextManager[None]:
+def streaming(who: str) -> Held:
     """Hold one of the caller's places for open streams in this worker.
 
     Raises:
         LimitExceeded: the caller has ``MAX_STREAMS``, or all callers have ``MAX_WORKER_STREAMS``.
     """
-    return _Place(_streams, who, "MAX_STREAMS", "MAX_WORKER_STREAMS")
+    with _lock:
+        if _streams[who] >= settings.MAX_STREAMS:
+            raise LimitExceeded(RETRY_AFTER, "MAX_STREAMS")
+        if _streams.total() >= settings.MAX_WORKER_STREAMS:
+            raise LimitExceeded(RETRY_AFTER, "MAX_WORKER_STREAMS")
+        return Held(_streams, who)
 
 
-@contextmanager
-def body_room(who: str, size: int) -> Iterator[None]:
+def body_room(who: str, size: int) -> Held:
     """Hold room for a long body of the caller in this worker.
 
     Raises:
@@ -74,35 +101,4 @@ def body_room(who: str, size: int) -> Iterator[None]:
         own = _bodies[who]
         if _bodies.total() + size > total or (own and own + size > total // 4):
             raise LimitExceeded(RETRY_AFTER, "MAX_WORKER_BODY_BYTES")
-        _bodies[who] += size
-    try:
-        yield
-    finally:
-        with _lock:
-            _bodies[who] -= size
-            if not _bodies[who]:
-                del _bodies[who]
-
-
-class _Place:
-    """A context that holds one of the caller's places."""
-
-    __slots__ = ("limits", "places", "who")
-
-    def __init__(self, places: Counter[str], who: str, own: str, total: str = "") -> None:
-        self.places, self.who, self.limits = places, who, (own, total)
-
-    def __enter__(self) -> None:
-        places, (own, total) = self.places, self.limits
-        with _lock:
-            if places[self.who] >= getattr(settings, own):
-                raise LimitExceeded(RETRY_AFTER, own)
-            if total and places.total() >= getattr(settings, total):
-                raise LimitExceeded(RETRY_AFTER, total)
-            places[self.who] += 1
-
-    def __exit__(self, *raised: object) -> None:
-        with _lock:
-            self.places[self.who] -= 1
-            if not self.places[self.who]:
-                del self.places[self.who]
+        return Held(_bodies, who, size)

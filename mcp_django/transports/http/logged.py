@@ -146,7 +146,7 @@ class LoggedCall:
                 outcome = await self.perform(outcome)
         finally:
             unsubscribe()
-            self.exchange.request.mcp.cancelled.set()
+            self.exchange.request.mcp.cancelled = True
             self.is_worked_out = True
             self.waiting.wake.set()
             self.exchange.close()
@@ -182,12 +182,12 @@ class LoggedCall:
         if isinstance(news, dict) and (
             news.get("ended") or ("cancelled" in news and news["cancelled"] == self.call.id)
         ):
-            self.exchange.request.mcp.cancelled.set()
+            self.exchange.request.mcp.cancelled = True
             self.loop.call_soon_threadsafe(self.cancel)
 
     def cancel(self) -> None:
         """Stop the work."""
-        self.exchange.request.mcp.cancelled.set()
+        self.exchange.request.mcp.cancelled = True
         if self.work is not None:
             self.work.cancel()
 

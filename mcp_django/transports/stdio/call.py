@@ -145,7 +145,7 @@ class StdioCall:
     def give_up(self) -> None:
         """Tell the work to stop, from the event loop; its task is cancelled besides."""
         self.is_over = True
-        self.request.mcp.cancelled.set()
+        self.request.mcp.cancelled = True
 
     def _refusal(self, error: ProtocolError) -> bytes:
         return encode(error_response(self.call.id, error, modern=self.call.era.modern))
@@ -186,7 +186,7 @@ class StdioCall:
             return timed_out(self.call)
         finally:
             # What goes on in a thread all the same stops at its next report.
-            context.cancelled.set()
+            context.cancelled = True
 
     def _begin(self) -> Reply | Later | Asked | Listen:
         self.server.authorize(self.request)

@@ -300,7 +300,7 @@ def test_H154_a_client_that_goes_undoes_all(root):
     pks = authors()
 
     def gone(method, params):
-        root.mcp.cancelled.set()
+        root.mcp.cancelled = True
 
     root.mcp.notify, root.mcp.progress_token = gone, "t"
     with pytest.raises(Cancelled):
@@ -367,7 +367,7 @@ def test_an_action_may_yield_its_progress(root):
 
 def test_H154_an_action_ends_at_the_yield_after_its_client_has_gone_and_is_undone(root):
     pks = authors()
-    root.mcp.notify, root.mcp.progress_token = lambda method, params: root.mcp.cancelled.set(), "t"
+    root.mcp.notify, root.mcp.progress_token = lambda method, params: setattr(root.mcp, "cancelled", True), "t"
     with pytest.raises(Cancelled):
         RUN.call(root, {"model": "testapp.author", "action": "step_by_step", "pks": pks})
     assert names() == ["A1", "A2"]
@@ -376,7 +376,7 @@ def test_H154_an_action_ends_at_the_yield_after_its_client_has_gone_and_is_undon
 
 def test_H154_an_action_that_never_looks_up_is_undone_when_its_time_is_over(root, monkeypatch):
     pks = authors()
-    monkeypatch.setattr(AuthorAdmin, "message_user", lambda *args: root.mcp.cancelled.set())
+    monkeypatch.setattr(AuthorAdmin, "message_user", lambda *args: setattr(root.mcp, "cancelled", True))
     with pytest.raises(Cancelled):
         RUN.call(root, {"model": "testapp.author", "action": "shout", "pks": pks})
     assert names() == ["A1", "A2"]

@@ -106,7 +106,7 @@ def test_a_cancelled_call_is_not_swallowed_by_the_view(ann):
             return Response()
 
     request = request_of(ann)
-    request.mcp.cancelled.set()
+    request.mcp.cancelled = True
     with pytest.raises(Cancelled):
         run(request, route_of(Slow, "wait"), {}, QueryDict(""), None)
 

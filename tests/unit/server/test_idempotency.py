@@ -166,7 +166,7 @@ def test_H143_a_failure_forgets_the_key_with_all_the_rest(root: Any, error: Base
 def test_H154_a_call_whose_time_is_over_is_forgotten_with_all_the_rest(root: Any) -> None:
     def work() -> ToolResult:
         Tag.objects.create(name="x")
-        root.mcp.cancelled.set()
+        root.mcp.cancelled = True
         return ToolResult(structured={})
 
     with pytest.raises(Cancelled):

@@ -323,7 +323,7 @@ def test_H154_a_generator_that_nobody_waits_for_ends() -> None:
         seen.append("went on")
 
     request = request_of(None)
-    request.mcp.cancelled.set()
+    request.mcp.cancelled = True
     with pytest.raises(Cancelled):
         FunctionTool(steps).call(request, {})
     assert seen == []

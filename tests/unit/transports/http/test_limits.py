@@ -1,7 +1,11 @@
 import pytest
 from django.test import override_settings
 
+from mcp_django import site
+from mcp_django.transports.http import limits
+from mcp_django.transports.http.exchange import Exchange
 from mcp_django.transports.http.limits import LimitExceeded, concurrent, count_call, streaming
+from tests.asgi_client import http_scope
 
 
 @override_settings(MCP_DJANGO={"CALL_RATE": "2/h"})
@@ -57,3 +61,10 @@ def test_C44_open_streams_are_capped_for_each_caller_and_for_the_worker():
             pass
     with streaming("user:1"):
         pass
+
+
+def test_a_request_that_was_given_up_keeps_no_place_though_its_thread_goes_on(token):
+    exchange = Exchange(site, http_scope(authorization=token))
+    exchange.close()
+    exchange.admit()
+    assert f"user:{exchange.request.user.pk}" not in limits._calls
