@@ -51,6 +51,12 @@ def test_a_part_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "== Not done after 0.1 s" in outcome.output
 
 
+def test_what_is_compiled_is_kept_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    outcome = parts.run(Part("compiling", program("import sys; print(sys.dont_write_bytecode)")))
+    assert outcome.output == "False\n"
+
+
 @pytest.mark.parametrize("with_django6", [True, False])
 def test_every_file_of_tests_belongs_to_a_part(with_django6: bool) -> None:
     commands = [part.command for part in parts.parts(with_django6)]
