@@ -39,9 +39,9 @@ from tests.parity.outcomes import Outcome, undone
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.parity.urls")]
 
 QUICK = {
-    "DEBUG": True,
     "PASSWORD_HASHERS": ["django.contrib.auth.hashers.MD5PasswordHasher"],
     "STORAGES": settings.STORAGES | {"default": {"BACKEND": "django.core.files.storage.InMemoryStorage"}},
+    "MIDDLEWARE": [*settings.MIDDLEWARE, "tests.parity.adminside.LeaveUnreadPagesBlank"],
     "MCP_DJANGO": settings.MCP_DJANGO | {"BASE_URL": "http://testserver", "CALL_RATE": None},
 }
 # Of 2,000 cases in all.
