@@ -5,6 +5,7 @@ from pathlib import Path
 
 from example_project.databases import database_from
 from mcp_django.oauth.settings import provider_settings
+from tests.tables import UNMIGRATED
 
 BASE_DIR = Path(__file__).resolve().parent
 BASE_URL = "http://testserver"
@@ -67,6 +68,7 @@ if DATABASES["default"]["ENGINE"].endswith("postgresql"):
     INSTALLED_APPS += ["django.contrib.postgres", "tests.postgresapp"]
 # Worker threads outlive the tests, and must not hold on to their database.
 DATABASES["default"]["CONN_MAX_AGE"] = 0
+MIGRATION_MODULES = UNMIGRATED
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}

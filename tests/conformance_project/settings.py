@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from example_project.databases import database_from
+from tests.tables import UNMIGRATED
 
 REDIS_URL = os.environ.get("CONFORMANCE_REDIS")
 
@@ -49,6 +50,7 @@ TEMPLATES = [
     },
 ]
 DATABASES = {"default": database_from(os.environ.get("CONFORMANCE_DATABASE", ":memory:"))}
+MIGRATION_MODULES = UNMIGRATED
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 USE_TZ = True

@@ -24,7 +24,7 @@ PREPARE = """
 import django
 django.setup()
 from django.core.management import call_command
-call_command("migrate", verbosity=0)
+call_command("migrate", run_syncdb=True, verbosity=0)
 call_command("load_places", min_population=2_000_000)
 call_command("load_shop", orders=20)
 call_command("create_accounts")

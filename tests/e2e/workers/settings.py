@@ -6,8 +6,10 @@ from typing import Any
 from example_project.settings import *  # noqa: F403
 from example_project.settings import INSTALLED_APPS as EXAMPLE_APPS
 from example_project.settings import MCP_DJANGO as EXAMPLE_MCP
+from tests.tables import UNMIGRATED
 
 INSTALLED_APPS = [*EXAMPLE_APPS, "tests.e2e.workers"]
+MIGRATION_MODULES = UNMIGRATED
 
 # Servers of several test runs may share one Redis.
 PREFIX = os.environ["WORKERS_PREFIX"]

@@ -12,7 +12,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('contenttypes', '0002_remove_content_type_name'),
+        ('contenttypes', '__first__'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

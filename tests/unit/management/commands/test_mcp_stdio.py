@@ -64,7 +64,7 @@ import django
 django.setup()
 from django.contrib.auth.models import User
 from django.core.management import call_command
-call_command("migrate", verbosity=0)
+call_command("migrate", run_syncdb=True, verbosity=0)
 User.objects.create_superuser("ada")
 """
 HELLO = {
