@@ -1,6 +1,7 @@
 """The scopes of the endpoint and what they imply."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from ..conf import settings
@@ -14,6 +15,12 @@ HIERARCHY: Final = (READ, WRITE, ADMIN)
 
 def expand(scopes: Iterable[str]) -> frozenset[str]:
     """Return the scopes with all that they imply (specification, basic/authorization, Scope Challenge Handling)."""
+    return _expanded(frozenset(scopes))
+
+
+# Most tokens have the same few.
+@lru_cache(maxsize=256)
+def _expanded(scopes: frozenset[str]) -> frozenset[str]:
     granted = set(scopes)
     for rank, scope in enumerate(HIERARCHY):
         if scope in granted:
