@@ -13,8 +13,6 @@ from django.urls import URLPattern, path
 
 from .models import ConnectedApplication
 
-__all__ = ["ConnectedApplicationAdmin"]
-
 
 @admin.register(ConnectedApplication)
 class ConnectedApplicationAdmin(admin.ModelAdmin):  # type: ignore[type-arg]

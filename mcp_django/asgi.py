@@ -14,8 +14,6 @@ from django.urls import ResolverMatch, set_script_prefix
 from .conf import settings
 from .routing import endpoint_match
 
-__all__ = ["get_asgi_application"]
-
 Application = Callable[[Mapping[str, Any], Any, Any], Awaitable[None]]
 
 

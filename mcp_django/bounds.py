@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from django.utils.functional import Promise
 
-__all__ = ["Kind", "choice", "flag", "items", "nearest", "number", "origin", "rate", "text", "times", "whole"]
-
 RATE: Final = re.compile(r"([0-9]+)/([smhd])")
 ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECASE)
 YES: Final = ("true", "yes", "on", "1")

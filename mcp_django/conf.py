@@ -16,8 +16,6 @@ from django.utils.module_loading import import_string
 
 from .bounds import Kind, choice, flag, items, nearest, number, origin, rate, text, times, whole
 
-__all__ = ["DEFAULTS", "SETTINGS", "Fault", "Settings", "faults", "require_apps", "settings"]
-
 # SQLite takes 32,766 parameters, and a composite key is several; results of calls are data of users.
 MOST_ROWS: Final = 10_000
 MOST_SECONDS: Final = 30 * 24 * 3600

@@ -10,8 +10,6 @@ from .exposures.model import ModelExposure
 from .sites import MCPSite
 from .sites import site as default_site
 
-__all__ = ["action", "prompt", "register", "register_viewset", "resource", "tool"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 E = TypeVar("E", bound=type[ModelExposure])
 

@@ -11,20 +11,6 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-__all__ = [
-    "AlreadyRegistered",
-    "AuthenticationFailed",
-    "Cancelled",
-    "Declined",
-    "InputRequired",
-    "InsufficientScope",
-    "NotFound",
-    "NotRegistered",
-    "Reason",
-    "ToolError",
-    "Unreadable",
-]
-
 
 class ToolError(Exception):
     """A failure that the model can act on: one line of cause, the valid alternatives, the next step.

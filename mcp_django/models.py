@@ -11,8 +11,6 @@ from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-__all__ = ["ConnectedApplication", "KeyedCall", "Session", "Stream", "StreamEvent", "TokenFacts"]
-
 
 class Session(models.Model):
     """A session that has something to remember, or that has ended before its id did (basic/transports, Sessions)."""

@@ -21,16 +21,6 @@ from .conf import settings
 if TYPE_CHECKING:
     from .sites import MCPSite
 
-__all__ = [
-    "endpoint_match",
-    "known_urlconfs",
-    "mounted_endpoints",
-    "mounted_prefixes",
-    "mounted_sites",
-    "mounted_sse",
-    "shadowed",
-]
-
 # The attributes of the views, by which they are found.
 ENDPOINT, SSE = "mcp_site", "mcp_sse_site"
 # The parts of a route, from the left, the view's own at the end.

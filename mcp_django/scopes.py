@@ -2,8 +2,6 @@
 
 from typing import Final
 
-__all__ = ["ADMIN", "READ", "WRITE"]
-
 READ: Final = "mcp:read"
 WRITE: Final = "mcp:write"
 ADMIN: Final = "mcp:admin"

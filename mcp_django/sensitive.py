@@ -8,18 +8,6 @@ from typing import Any, Final
 from django.core.exceptions import FieldDoesNotExist
 from django.db.models import BooleanField, CharField, DateField, DurationField, Model, TextField
 
-__all__ = [
-    "HIDDEN",
-    "has_secret_key",
-    "holds_hidden",
-    "is_sensitive",
-    "may_hold_secrets",
-    "members",
-    "secret_columns",
-    "without_new_secrets",
-    "without_secrets",
-]
-
 MAX_NAME: Final = 200
 # What stands in JSON where a secret is.
 HIDDEN: Final = "<hidden>"

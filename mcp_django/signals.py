@@ -2,8 +2,6 @@
 
 from django.dispatch import Signal
 
-__all__ = ["rows_changed"]
-
 # Sent by the app's own tools, with the model as ``sender``, for ``rows`` (instances) that may have been changed in ways
 # that Django sends no signal for.
 rows_changed = Signal()

@@ -20,18 +20,6 @@ from django.utils.module_loading import import_string
 
 from .conf import settings
 
-__all__ = [
-    "CREDENTIAL",
-    "OTPDevice",
-    "SignInFact",
-    "act_as",
-    "credential_of",
-    "is_current",
-    "keep",
-    "restore",
-    "would_admit",
-]
-
 # Where the mark of the password is kept among the facts.
 CREDENTIAL: Final = "credential"
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from .tools.action_tools import ActionTools
     from .tools.base import Tool
 
-__all__ = ["MCPSite", "site"]
-
 T = TypeVar("T")
 AnyTool = TypeVar("AnyTool", bound="Tool")
 # Apps that hold credentials or plumbing: never exposed unless a project registers one of their models itself.

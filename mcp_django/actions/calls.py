@@ -16,8 +16,7 @@ from django.http import HttpResponseBase
 
 from ..conf import settings
 from ..context.admin_page import said
-from ..context.confirmation import issue, redeem
-from ..context.consent import (
+from ..context.confirmation import (
     CHANGED,
     CONFIRM,
     MAX_LABELS,
@@ -25,8 +24,10 @@ from ..context.consent import (
     can_ask,
     can_be_direct,
     confirm,
+    issue,
     listed,
     quoted,
+    redeem,
     rows_question,
     settle,
 )
@@ -42,18 +43,14 @@ from ..forms.html import Pair
 from ..forms.requests import changelist_entries, changelist_request, has_failed
 from ..functions.progress import finished
 from ..orm.inputs import as_object, one_transaction, refusals
-from ..orm.labels import label_of
+from ..orm.relations import label_of
 from ..protocol.content import Content, ResourceLink
 from ..schema.jsonable import to_jsonable
 from ..signals import rows_changed
 from ..writes.selection import EVERYTHING, queryset_of, select_rows
 from ..writes.touched import changes_of, read_stored
-from .page_questions import page_question
-from .pages import page_entries, page_schema
-from .redirects import own_view
-from .responses import Page, read_response
-
-__all__ = ["ActionCall"]
+from .pages import page_entries, page_question, page_schema
+from .responses import Page, own_view, read_response
 
 # Characters of the arguments in a question to the client's user.
 MAX_ARGUMENTS: Final = 1_000

@@ -1,29 +1,94 @@
-"""What an action answered, for a caller who has no browser: a file, a question, or nothing but messages.
-
-Never passed on: HTML with its tokens, cookies, and the addresses of pages.
-"""
+"""What an action answered, for a caller without a browser: a file, a page that asks, a redirect, messages."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from asgiref.sync import async_to_sync
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.forms import BaseForm
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.urls import Resolver404, get_script_prefix, resolve
 
 from ..conf import settings
-from ..context.request import MCPRequest
+from ..context.request import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..forms.html import HtmlForm, read_forms
+from ..orm.access import get_row, visible_exposures
+from ..orm.columns import render
+from ..orm.relations import label_of
+from ..orm.uris import row_uri
 from ..protocol.content import Content, EmbeddedResource
-from .redirects import destination, own_view
 
-__all__ = ["File", "Page", "read_response"]
+LIST: Final = "_changelist"
+# The views of the admin itself, which have tools of their own.
+DJANGOS: Final = frozenset({"_add", "_change", "_changelist", "_delete", "_history"})
+ELSEWHERE: Final = "The action redirected to another admin page; what that page does was not done."
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A row (``model``, ``pk``, ``label``, ``uri``), or a ``note`` on what else it is; "" for the way back."""
+
+    note: str = ""
+    record: Mapping[str, Any] | None = None
+
+
+def own_view(request: MCPRequest, path: str) -> Callable[..., HttpResponseBase] | None:
+    """Return the view at a path if it is one that the model's admin has beside Django's, None for any other.
+
+    ``request`` is the one that the action got: what it was posted to is the list of the model.
+    """
+    here = request.resolver_match
+    if here is None or not (here.url_name or "").endswith(LIST):
+        return None
+    try:
+        match = resolve("/" + path.removeprefix(get_script_prefix()))
+    except Resolver404:
+        return None
+    model, name = (here.url_name or "").removesuffix(LIST), match.url_name or ""
+    own = match.namespaces == here.namespaces and name.startswith(f"{model}_")
+    if not own or match.args or name.removeprefix(model) in DJANGOS:
+        return None
+    return partial(match.func, **match.kwargs)
+
+
+def destination(request: MCPRequest, location: str) -> Destination:
+    """Return where a redirect leads. ``request`` is the one that the action got."""
+    target = urlsplit(urljoin(request.path, location))
+    if target.netloc and target.netloc not in (request.META.get("HTTP_HOST"), urlsplit(settings.BASE_URL or "").netloc):
+        return Destination(ELSEWHERE)
+    if target.path == request.path:
+        return Destination()
+    try:
+        match = resolve("/" + target.path.removeprefix(get_script_prefix()))
+    except Resolver404:
+        return Destination(ELSEWHERE)
+    if "admin" not in match.app_names:
+        return Destination(ELSEWHERE)
+    for exposure in visible_exposures(request):
+        page = f"{exposure.opts.app_label}_{exposure.opts.model_name}_"
+        if match.url_name == f"{page}change":
+            return _row(request, exposure, unquote(match.kwargs["object_id"]))
+        if match.url_name == f"{page}changelist":
+            return Destination(f"The action leads on to a list of {exposure.label}.")
+    return Destination(ELSEWHERE)
+
+
+def _row(request: MCPRequest, exposure: Exposure, pk: str) -> Destination:
+    try:
+        row = get_row(request, exposure, pk)
+    except NotFound:
+        return Destination(ELSEWHERE)
+    uri, label = row_uri(exposure, row.pk), label_of(exposure, row)
+    return Destination(record={"model": exposure.label, "pk": render(row.pk), "label": label, "uri": uri})
+
 
 # Characters of a text file that are repeated in the structured result.
 SHOWN_TEXT: Final = 10_000

@@ -18,13 +18,10 @@ from ..bounds import nearest
 from ..exposures.admin import AdminExposure
 from ..exposures.model import ModelExposure
 from ..orm.access import is_sensitive
-from ..orm.indexes import is_served
 from ..orm.lookups import declared_lookups, resolve_path, usual_lookups
-from ..orm.ordering import declared_ordering
+from ..orm.ordering import declared_ordering, is_served
 from ..routing import mounted_sites
 from ..sites import MCPSite, site
-
-__all__ = ["CHECKS", "after_declarations", "all_sites", "check_orders", "check_ttl", "mounted"]
 
 # Clients refuse or hide what is beyond these (VS Code 128, Cursor 40).
 MANY_TOOLS: Final = 40

@@ -30,8 +30,6 @@ from ..routing import known_urlconfs, mounted_prefixes, shadowed
 from .declarations import CHECKS as DECLARATION_CHECKS
 from .declarations import after_declarations, all_sites, check_orders, check_ttl, mounted
 
-__all__ = ["CHECKS", "DEPLOYMENT_CHECKS"]
-
 Check = Callable[..., list[CheckMessage]]
 # The apps whose `runserver` is Django's.
 WSGI_SERVERS: Final = ("django.core", "django.contrib.staticfiles")

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..context.request import MCPRequest
     from ..orm.lookups import Condition
 
-__all__ = ["Completer", "Hook"]
-
 # Of the caller's request, what was typed, and the arguments that are filled in already, by name.
 Hook = Callable[["MCPRequest", str, Mapping[str, str]], Iterable[Any] | Awaitable[Iterable[Any]]]
 BOOLEANS: Final = (("true", ""), ("false", ""))

@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from ..schema.jsonable import clean_text
 
-__all__ = ["MAX_TEXT", "MAX_VALUES", "NOTHING", "Completion", "capped", "is_usable", "last_member", "ranked"]
-
 # Of one answer (server/utilities/completion, Completion Results).
 MAX_VALUES: Final = 100
 # Characters of what a person typed. Nothing that could be completed is longer.

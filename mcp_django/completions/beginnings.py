@@ -8,8 +8,6 @@ from django.db.models import Q
 
 from ..orm.kinds import kind_of
 
-__all__ = ["beginning"]
-
 # What databases hold in their widest integer column.
 MAX_INTEGER: Final = 2**63 - 1
 MAX_DIGITS: Final = 19

@@ -20,8 +20,6 @@ from .base import NOTHING, Completion, capped, ranked
 from .beginnings import beginning
 from .rows import LIMIT, complete_rows, is_searchable_text
 
-__all__ = ["complete_field"]
-
 
 def complete_field(request: MCPRequest, label: str, name: str, text: str) -> Completion:
     """Return values by which the caller may filter the model's field ``name``.

@@ -14,14 +14,12 @@ from ..exceptions import NotFound, ToolError
 from ..orm.access import parse_pk
 from ..orm.arguments import search_argument
 from ..orm.columns import pk_text
-from ..orm.labels import plain_label
 from ..orm.lookups import Condition
 from ..orm.ordering import default_ordering
 from ..orm.queries import narrowed
+from ..orm.relations import plain_label
 from .base import MAX_TEXT, MAX_VALUES, NOTHING, Completion, capped
 from .beginnings import beginning
-
-__all__ = ["LIMIT", "complete_rows", "is_searchable_text"]
 
 # One more than is shown tells whether there are more.
 LIMIT: Final = MAX_VALUES + 1

@@ -9,15 +9,13 @@ from ..context.request import Exposure, MCPRequest
 from ..exceptions import NotFound
 from ..orm.access import get_exposure, visible_exposures, visible_fields
 from ..orm.columns import is_file
-from ..orm.labels import plain_label
 from ..orm.ordering import client_order_key
+from ..orm.relations import plain_label
 from ..orm.uris import MAX_URI, PAGE_TEMPLATE, SCHEMA, SCHEME
 from ..protocol.uri_templates import UriTemplate, percent_decode
 from .base import NOTHING, Completion, last_member, ranked
 from .fields import complete_field
 from .rows import complete_rows
-
-__all__ = ["ModelTemplate"]
 
 PARTS: Final = ("app_label", "model_name", "pk", "field")
 QUERY: Final = UriTemplate(PAGE_TEMPLATE).query

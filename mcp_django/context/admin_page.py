@@ -17,8 +17,6 @@ from ..sensitive import without_new_secrets
 from .places import PAGE_FIELDS
 from .request import MCPRequest
 
-__all__ = ["MemoryMessages", "MemorySession", "as_page", "said"]
-
 
 class MemoryMessages(BaseStorage):
     """Messages that live as long as the request."""

@@ -13,16 +13,6 @@ from ..conf import settings
 from ..protocol.headers import PARAM_PREFIX
 from .request import MCPContext, MCPRequest, Registry
 
-__all__ = [
-    "RESOURCE",
-    "build_request",
-    "headers_of",
-    "local_request",
-    "middleware_attributes",
-    "scope_from_wsgi",
-    "split_path",
-]
-
 # What stands where HTTP has the URL of the endpoint: no token is for it, and no cursor of another transport fits it.
 RESOURCE: Final = "stdio:"
 # Never given to hooks: no cookie is authority here, and the token belongs to the authenticator alone.

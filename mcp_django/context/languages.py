@@ -12,8 +12,6 @@ from django.conf import settings as django_settings
 from django.http import HttpRequest
 from django.utils import timezone, translation
 
-__all__ = ["in_own_context", "language_of", "own_locale", "page_language", "shown_language"]
-
 T = TypeVar("T")
 
 # Longer ones are no client's wish.

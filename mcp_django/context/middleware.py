@@ -25,8 +25,6 @@ from ..conf import settings
 from ..exceptions import ToolError
 from .request import MCPRequest
 
-__all__ = ["keeps_caller", "load_middleware", "through", "through_async"]
-
 T = TypeVar("T")
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 

@@ -26,8 +26,6 @@ from django.urls import (
 if TYPE_CHECKING:
     from .request import Exposure, MCPRequest
 
-__all__ = ["PAGE_FIELDS", "PageName", "asks_where", "at_page", "go_to", "is_placed", "own_place"]
-
 # The attribute of a request that holds the fields of the pages that it shows.
 PAGE_FIELDS: Final = "_mcp_page_fields"
 PageName = Literal["changelist", "add", "change", "delete"]

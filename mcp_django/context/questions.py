@@ -20,18 +20,7 @@ from ..protocol.client_requests import ELICITATION, ROOTS, SAMPLING, read_result
 from ..protocol.errors import InvalidParams
 from ..runtime.cache import required_cache
 
-__all__ = [
-    "ELICITATION",
-    "ROOTS",
-    "SAMPLING",
-    "STATE_ERROR",
-    "Answers",
-    "Question",
-    "answer_schema",
-    "answered_together",
-    "untangled",
-    "use_up",
-]
+__all__ = ["ELICITATION", "ROOTS", "SAMPLING"]
 
 logger = logging.getLogger("mcp_django")
 

@@ -8,18 +8,6 @@ from typing import Final
 from ..exceptions import Reason
 from .text import plain
 
-__all__ = [
-    "AMBIGUOUS",
-    "IS_IT_RIGHT",
-    "NOT_ACTIVE",
-    "NOT_SAID",
-    "NO_DOCUMENT",
-    "NO_TOKEN",
-    "OTHER_SCHEME",
-    "TWO_TOKENS",
-    "report",
-]
-
 logger = logging.getLogger("mcp_django")
 
 # Seconds for which a cause is not logged again.

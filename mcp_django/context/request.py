@@ -28,17 +28,6 @@ if TYPE_CHECKING:
     from ..schema.sampling import Root, Sampled
     from .questions import Answers
 
-__all__ = [
-    "CONFIRM_BY_TOKEN",
-    "LOG_LEVELS",
-    "Client",
-    "Exposure",
-    "MCPContext",
-    "MCPRequest",
-    "Registry",
-    "SessionState",
-]
-
 # Seconds between two progress reports of one call.
 PROGRESS_INTERVAL: Final = 0.02
 # RFC 5424, section 6.2.1, the least severe first.

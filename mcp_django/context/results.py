@@ -9,8 +9,6 @@ import orjson
 from ..exceptions import ToolError
 from ..protocol.content import Content, Text
 
-__all__ = ["ToolResult", "error_result"]
-
 
 @dataclass(slots=True)
 class ToolResult:

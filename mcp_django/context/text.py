@@ -3,8 +3,6 @@
 import unicodedata
 from typing import Final
 
-__all__ = ["plain"]
-
 # Control, format (bidi and zero-width), surrogate, private, unassigned, and the two separators that break lines.
 UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 # Letters, signs and marks that show as nothing, or as a gap (default ignorable, and blanks of several scripts).

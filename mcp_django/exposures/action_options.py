@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 from django.forms import BaseForm
 
-__all__ = ["ActionOptions", "page_form", "runs_anywhere"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

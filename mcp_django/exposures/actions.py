@@ -29,8 +29,6 @@ from ..schema.problems import is_empty
 from .action_options import ActionOptions, page_form
 from .admin_filters import OfAdmin
 
-__all__ = ["Action", "AdminAction", "FunctionAction", "takes_selection"]
-
 SKIPPED: Final = ("self", "request", "queryset")
 
 

@@ -24,10 +24,8 @@ from .model import ModelExposure
 
 if TYPE_CHECKING:
     from ..context.request import Exposure, MCPRequest, Registry
-    from ..orm.named_filters import NamedFilter
+    from ..orm.lookups import NamedFilter
     from .actions import Action
-
-__all__ = ["AdminExposure"]
 
 # The permissions of which Django's own hooks ask for one, by what is to be done.
 ENOUGH: Final = {"view": ("view", "change"), "add": ("add",), "change": ("change",), "delete": ("delete",)}

@@ -23,10 +23,8 @@ from django.utils.inspect import func_supports_parameter
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..orm.filters import is_offered_path
-from ..orm.named_filters import MAX_CHOICES, NamedFilter, Offer
+from ..orm.lookups import MAX_CHOICES, NamedFilter, Offer
 from ..runtime.hooks import asked, reading
-
-__all__ = ["admin_filters", "allows", "has_code", "listed_rows", "opening_filters"]
 
 logger = logging.getLogger("mcp_django")
 

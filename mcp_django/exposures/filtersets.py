@@ -13,9 +13,7 @@ from django.http import QueryDict
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..orm.access import has_every_row, related_exposure
-from ..orm.named_filters import MAX_CHOICES, NamedFilter, Offer
-
-__all__ = ["FilterSetFilter"]
+from ..orm.lookups import MAX_CHOICES, NamedFilter, Offer
 
 
 class FilterSetFilter(NamedFilter):

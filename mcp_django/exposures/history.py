@@ -19,18 +19,6 @@ from ..orm.access import visible_fields
 from ..orm.rendering import iso_text
 from ..schema.jsonable import clean_text
 
-__all__ = [
-    "author",
-    "has_history",
-    "history_of",
-    "log",
-    "log_action",
-    "log_addition",
-    "log_change",
-    "log_deletion",
-    "log_deletions",
-]
-
 MAX_NAME: Final = 80
 # Entries of one row that are shown, and characters of the message of each.
 MAX_ENTRIES: Final = 20

@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from rest_framework.serializers import BaseSerializer
 
     from ..context.request import MCPRequest, Registry
-    from ..orm.named_filters import NamedFilter
+    from ..orm.lookups import NamedFilter
     from .actions import Action
-
-__all__ = ["ModelExposure"]
 
 
 class ModelExposure:
@@ -218,7 +216,7 @@ class ModelExposure:
         """Return the rows that match and whether they may hold duplicates, by the rules of the admin's search."""
         from django.contrib.admin import ModelAdmin, site
 
-        from ..orm.narrowing import search_paths
+        from ..orm.filters import search_paths
 
         fields = list(self.get_search_fields(request))
         queryset, visible = search_paths(request, queryset, fields)

@@ -13,8 +13,6 @@ from ..context.request import Exposure, MCPRequest
 from ..orm.access import may_view, visible_fields
 from ..orm.columns import pk_text
 
-__all__ = ["broken_constraint", "duplicate_note"]
-
 # How SQLite words what PostgreSQL has names for.
 UNIQUE: Final = re.compile(r"UNIQUE constraint failed: (\w+\.\w+(?:, \w+\.\w+)*)$")
 INDEX: Final = re.compile(r"UNIQUE constraint failed: index '(\w+)'$")

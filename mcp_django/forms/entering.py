@@ -33,8 +33,6 @@ from ..orm.access import has_every_row
 from .filling import Given, compare_whole, entered, field_entries, incoming, keep
 from .html import Pair, as_files, as_query, first_choice, posted
 
-__all__ = ["Entered", "deeper_formsets", "enter", "filled", "impose"]
-
 UNREADABLE: Final = "A value of this field is not written so."
 
 

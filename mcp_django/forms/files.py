@@ -20,8 +20,6 @@ from ..orm.arguments import json_or_text
 from .html import Pair, unwrapped
 from .uploads import open_upload
 
-__all__ = ["BOMB", "FILE_WORDS", "file_entries", "is_bomb", "read_file_value", "safe_name"]
-
 BINARY: Final = "application/octet-stream"
 FILE_WORDS: Final = 'write {"name", "base64"} or {"name", "text"}'
 USAGE: Final = (

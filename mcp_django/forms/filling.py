@@ -50,24 +50,6 @@ from ..sensitive import HIDDEN, holds_hidden
 from .files import BOMB, file_entries, is_bomb
 from .html import Pair, posted
 
-__all__ = [
-    "HIDDEN_ERROR",
-    "Given",
-    "changing_choices",
-    "compare_whole",
-    "entered",
-    "error_lines",
-    "field_entries",
-    "incoming",
-    "keep",
-    "linked_rows",
-    "parse_truth",
-    "prepopulated",
-    "refuse",
-    "visible_choices",
-    "writable_names",
-]
-
 MAX_CHOICES: Final = 20
 # Choices made of rows that a caller is told.
 MAX_ROW_CHOICES: Final = 200

@@ -17,19 +17,6 @@ from django.forms.widgets import ChoiceWidget
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
 
-__all__ = [
-    "Button",
-    "Control",
-    "HtmlForm",
-    "Pair",
-    "as_files",
-    "as_query",
-    "first_choice",
-    "posted",
-    "read_forms",
-    "unwrapped",
-]
-
 # A file is posted as an ``UploadedFile``.
 Pair = tuple[str, Any]
 Attrs = dict[str, str | None]

@@ -12,8 +12,6 @@ from ..context.admin_page import MemoryMessages, MemorySession
 from ..context.request import Exposure, MCPRequest
 from .html import Pair, as_files, as_query
 
-__all__ = ["changelist_entries", "changelist_request", "has_failed"]
-
 # Of the caller's own request: how it arrived, and what could be taken for authority.
 LEFT_OUT: Final = frozenset(
     (

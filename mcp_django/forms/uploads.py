@@ -19,17 +19,6 @@ from django.utils.crypto import salted_hmac
 from ..context.request import MCPRequest
 from ..runtime.cache import cache
 
-__all__ = [
-    "clear_uploads",
-    "name_of_upload",
-    "new_handle",
-    "open_upload",
-    "remember_sent",
-    "upload_storage",
-    "uploads_taken",
-    "was_sent",
-]
-
 logger = logging.getLogger("mcp_django")
 
 ALIAS: Final = "mcp_uploads"

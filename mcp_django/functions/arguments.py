@@ -21,8 +21,6 @@ from .signatures import given_by_name, signature_of
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
 
-__all__ = ["IGNORED", "ArgumentSchema", "raw_schema", "signature_schema"]
-
 # Sent by some clients with every call, whatever the schema says.
 IGNORED: Final = frozenset({"wait_for_previous"})
 SKIPPED: Final = ("self", "request", "queryset")

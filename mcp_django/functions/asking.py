@@ -23,8 +23,6 @@ from .signatures import signature_of
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
 
-__all__ = ["RESERVED", "Ask", "Asked", "Roots", "Sample", "answers_of", "asked_parameters"]
-
 # Arguments of every function that may ask, by which clients answer that cannot ask their user.
 RESERVED: Final[Mapping[str, Any]] = {
     "answers": {**FREE_OBJECT, "description": "Answers to its questions, by name"},

@@ -14,8 +14,6 @@ from django.core.exceptions import ImproperlyConfigured
 
 from ..bounds import nearest
 
-__all__ = ["Declared", "Unread", "look"]
-
 T = TypeVar("T")
 
 ANY: Final = ("name", "title", "description", "permissions", "permission")

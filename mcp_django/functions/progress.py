@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
 
-__all__ = ["finished", "result_annotation"]
-
 
 def finished(request: MCPRequest, value: Any) -> Any:
     """Return what a function returned, or what its generator returns in the end, told of on the way.

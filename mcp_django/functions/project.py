@@ -21,8 +21,6 @@ from .signatures import REQUEST, look_at
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
 
-__all__ = ["ProjectFunction", "speaking_plainly"]
-
 T = TypeVar("T")
 
 

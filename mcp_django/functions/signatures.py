@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
 
-__all__ = ["REQUEST", "check_tool_name", "given_by_name", "look_at", "signature_of"]
-
 REQUEST: Final = ("request",)
 # Some clients cut names at 60 to 64 characters, with the name of the server: a check warns of more than 40.
 TOOL_NAME: Final = re.compile(r"[a-z0-9_]{1,64}")

@@ -18,8 +18,6 @@ from ..routing import mounted_sites
 from ..sites import MCPSite
 from ..sites import site as default_site
 
-__all__ = ["endpoint_url", "find_model", "find_scopes", "find_site", "find_superuser", "find_user"]
-
 
 def find_user(name: str) -> Any:
     """Return the active user who signs in with this name.

@@ -25,8 +25,6 @@ from ..oauth.resource import same_resource
 from ..protocol.modern import client_meta
 from ..protocol.versions import MODERN
 
-__all__ = ["CALLBACK", "Doctor", "Failed"]
-
 TIMEOUT: Final = 15
 MOST_BYTES: Final = 2 * 1024 * 1024
 # Nothing listens there: the answer is read from the redirect itself, as a command-line client's page would.

@@ -16,8 +16,6 @@ from django.utils.translation import gettext_lazy as _
 from oauth2_provider import admin as toolkit
 from oauth2_provider.models import get_access_token_model
 
-__all__ = ["AccessTokenAdmin", "ApplicationAdmin"]
-
 TOKEN: Final = ("user", "application", "scope", "endpoint", "created", "last_use", "ends")
 
 

@@ -22,8 +22,6 @@ from .resource import same_resource
 from .scopes import expand, join
 from .tokenplan import TokenRow, find_token, plannable
 
-__all__ = ["BearerAuthentication", "Token", "challenge", "verify"]
-
 MAX_HEADER: Final = 8192
 # Tokens of one query.
 QUERY: Final = 500

@@ -33,8 +33,6 @@ from ..exposures.admin import AdminExposure
 from ..routing import known_urlconfs, mounted_sites
 from ..signin import CREDENTIAL, OTPDevice, SignInFact, restore
 
-__all__ = ["CHECKS", "DEPLOYMENT_CHECKS"]
-
 AUTHENTICATION: Final = "mcp_django.oauth.bearer.BearerAuthentication"
 METADATA: Final = "mcp_django.oauth.metadata"
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")

@@ -11,16 +11,6 @@ from urllib.parse import urlsplit
 
 from ..context.text import plain
 
-__all__ = [
-    "LOOPBACK",
-    "NEVER",
-    "ClientMetadata",
-    "InvalidMetadata",
-    "is_app_scheme",
-    "is_loopback",
-    "read_metadata",
-]
-
 MAX_URIS: Final = 10
 MAX_URI: Final = 2000
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
-__all__ = ["ALLOW_HEADERS", "EXPOSE_HEADERS", "cors"]
-
 # MCP clients put their protocol headers on every request, so each of these needs leave in the preflight.
 ALLOW_HEADERS: Final = (
     "Authorization, Content-Type, Accept, MCP-Protocol-Version, Mcp-Session-Id, Last-Event-ID, Mcp-Method, Mcp-Name"

@@ -7,10 +7,4 @@ except ImportError:
     from oauth2_provider.views.base import AuthorizationView, RevokeTokenView, TokenView
     from oauth2_provider.views.token import AuthorizedTokenDeleteView, AuthorizedTokensListView
 
-__all__ = [
-    "AuthorizationView",
-    "AuthorizedTokenDeleteView",
-    "AuthorizedTokensListView",
-    "RevokeTokenView",
-    "TokenView",
-]
+__all__ = ["AuthorizationView", "AuthorizedTokenDeleteView", "AuthorizedTokensListView", "RevokeTokenView", "TokenView"]

@@ -14,17 +14,6 @@ from oauth2_provider.models import get_access_token_model, get_refresh_token_mod
 from ..models import TokenFacts
 from ..orm.queries import chunks
 
-__all__ = [
-    "beside_tokens",
-    "checksum_of",
-    "clear_token_facts",
-    "facts_of",
-    "facts_of_family",
-    "facts_of_many",
-    "forget_former",
-    "store_facts",
-]
-
 # A code waits for its token, and a token that was just made for its row.
 YOUNG: Final = timedelta(days=1)
 

@@ -5,8 +5,6 @@ from typing import Any, cast
 from django import forms
 from django.http import QueryDict
 
-__all__ = ["ConsentForm"]
-
 
 def _hidden(**options: Any) -> forms.CharField:
     # Stripping would change the client's state.

@@ -13,8 +13,6 @@ from ..conf import settings
 from ..context.languages import shown_language
 from .styles import stylesheet
 
-__all__ = ["frame", "url_of"]
-
 
 def frame(request: HttpRequest | None = None) -> dict[str, Any]:
     """Return the context that every page needs, in the language that is active.

@@ -20,8 +20,6 @@ from .refusals import SENT, logged, note
 from .resource import endpoints, is_endpoint, issuer, mounted_path, origin, resource_url
 from .scopes import default_scopes, join
 
-__all__ = ["resource_document", "server_document", "well_known"]
-
 # Long enough to spare a client's start the round trips, short enough for a change of settings.
 MAX_AGE: Final = 300
 # A client of 2025-03-26 takes the token endpoint for the issuer.

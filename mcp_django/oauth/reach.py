@@ -27,8 +27,6 @@ from .styles import content_security_policy
 if TYPE_CHECKING:
     from ..sites import MCPSite
 
-__all__ = ["Reach", "access", "reach_of"]
-
 logger = logging.getLogger("mcp_django")
 
 

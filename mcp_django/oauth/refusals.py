@@ -14,8 +14,6 @@ from django.http.multipartparser import MultiPartParserError
 from ..context.refusals import IS_IT_RIGHT, NO_DOCUMENT, report
 from ..exceptions import Reason
 
-__all__ = ["SENT", "begin", "client_id", "log_refusal", "logged", "note"]
-
 # Among the headers that the toolkit makes of Django's request: no client can send one of this name.
 NOTED: Final = "mcp_django.refused"
 SENT: Final = "The client's program sent it."

@@ -29,8 +29,6 @@ from .refusals import logged, note
 from .resource import endpoints, resource_url
 from .secrets import hashed_secret
 
-__all__ = ["register"]
-
 logger = logging.getLogger(__name__)
 
 MAX_BODY: Final = 16 * 1024

@@ -22,21 +22,6 @@ from .clients import LOOPBACK, is_loopback
 if TYPE_CHECKING:
     from ..sites import MCPSite
 
-__all__ = [
-    "came_to",
-    "canonical",
-    "default_resource",
-    "endpoints",
-    "is_endpoint",
-    "issuer",
-    "metadata_url",
-    "mounted_path",
-    "origin",
-    "own_resource",
-    "resource_url",
-    "same_resource",
-]
-
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 # What a path may hold as it is (RFC 3986, section 3.3).
 UNQUOTED: Final = "/:@!$&'()*+,;="

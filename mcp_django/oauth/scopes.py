@@ -7,7 +7,7 @@ from typing import Final
 from ..conf import settings
 from ..scopes import ADMIN, READ, WRITE
 
-__all__ = ["ADMIN", "READ", "WRITE", "default_scopes", "expand", "join"]
+__all__ = ["ADMIN", "READ", "WRITE"]
 
 # Weakest first: each implies those before it.
 HIERARCHY: Final = (READ, WRITE, ADMIN)

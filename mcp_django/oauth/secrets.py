@@ -5,8 +5,6 @@ from typing import Final
 
 from django.utils.crypto import constant_time_compare
 
-__all__ = ["hashed_secret", "is_hashed_here", "same_secret"]
-
 # No secret of another origin begins so: the toolkit's have letters and digits only, and those of Django's hashers a "$"
 # after the name of a hasher.
 PREFIX: Final = "mcp_sha256$"

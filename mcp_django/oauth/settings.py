@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from ..scopes import ADMIN, READ, WRITE
 
-__all__ = ["provider_settings"]
-
 HOUR = 3600
 DAY = 24 * HOUR
 # Marks a text for translation, which the pages do: Django's own mark needs the settings that this is for.

@@ -10,8 +10,6 @@ from django.utils.safestring import SafeString, mark_safe
 
 from ..conf import settings
 
-__all__ = ["content_security_policy", "stylesheet"]
-
 
 def stylesheet() -> SafeString:
     """Return the text of the style element; a project can have its own ``mcp_django/oauth/styles.css``."""

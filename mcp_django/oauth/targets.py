@@ -8,8 +8,6 @@ from urllib.parse import SplitResult, urlsplit
 from ..context.text import plain
 from .clients import is_loopback
 
-__all__ = ["Target", "shown_target", "targets_of"]
-
 # Names under which a country's registry gives out names, as in shop.co.uk: the list of all is not worth its upkeep.
 SECOND_LEVEL: Final = frozenset(
     {"ac", "co", "com", "edu", "gen", "gob", "gouv", "gov", "go", "gub", "id", "ind", "info", "ltd", "me", "mil", "ne"}

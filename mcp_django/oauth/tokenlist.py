@@ -12,8 +12,6 @@ from ..context.text import plain
 from .targets import targets_of
 from .usage import last_uses
 
-__all__ = ["client_name", "describe"]
-
 
 def describe(tokens: Collection[Any]) -> None:
     """Give access tokens what is to be shown of them, whatever their number by one question to the cache.

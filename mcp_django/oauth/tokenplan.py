@@ -25,8 +25,6 @@ from ..orm.plans import Bind, Plan, Slot, compile_plan
 from .facts import beside_tokens, facts_of
 from .validator import MCPValidator
 
-__all__ = ["TokenRow", "find_token", "plannable"]
-
 TOKEN_FIELDS: Final = ("expires", "scope", "resource", "application__client_id")
 # What decides on a token in the toolkit, and the class whose answer the plan reproduces.
 VERDICTS: Final = (

@@ -14,8 +14,6 @@ from ..signin import credential_of
 from .facts import checksum_of, store_facts
 from .scopes import join
 
-__all__ = ["create_token", "issue_token", "own_tokens"]
-
 CLIENT = "mcp_token"
 
 

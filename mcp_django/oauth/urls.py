@@ -14,8 +14,6 @@ from . import registration, views  # noqa: E402
 from .metadata import DOCUMENTS, well_known  # noqa: E402
 from .reach import access  # noqa: E402
 
-__all__ = ["urlpatterns"]
-
 DOCUMENT = "(?P<name>" + "|".join(DOCUMENTS) + ")"
 # A line end too, which would be left to the project's HTML page otherwise.
 ANYTHING = r"[\s\S]"

@@ -10,8 +10,6 @@ from django.conf import settings as django_settings
 
 from ..runtime.cache import cache
 
-__all__ = ["last_uses", "note_use"]
-
 # Seconds within which a worker notes one use of a token, and for which it is known.
 EVERY: Final = 60
 KEPT: Final = 90 * 24 * 3600

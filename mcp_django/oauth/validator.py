@@ -33,8 +33,6 @@ from .refusals import note
 from .scopes import expand
 from .secrets import is_hashed_here, same_secret
 
-__all__ = ["BEGAN", "MCPValidator", "check_challenge", "check_resources"]
-
 # Among the headers that the toolkit makes of Django's request: no client can send one of this name.
 BEGAN: Final = "mcp_django.began"
 GRANT_TYPES: Final = frozenset({"authorization_code", "refresh_token"})

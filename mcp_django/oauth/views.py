@@ -59,16 +59,6 @@ from .targets import shown_target
 from .tokenlist import describe
 from .validator import BEGAN, GRANT_TYPES, check_challenge, check_resources
 
-__all__ = [
-    "ConsentView",
-    "RevokeView",
-    "TokenDeleteView",
-    "TokenListView",
-    "TokenView",
-    "appended_well_known",
-    "sign_out",
-]
-
 if TYPE_CHECKING:
     from ..sites import MCPSite
 

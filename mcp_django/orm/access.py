@@ -16,33 +16,14 @@ from ..context.request import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..runtime.hooks import asked, note_failure
 from ..sensitive import is_sensitive
-from .columns import Column, is_json_field, resolve_column
+from .columns import Column, is_json_field, read_fields, resolve_column
 from .instances import row_by_key
 from .kinds import kind_of, stored_field
 from .managers import leaves_out_nothing
 from .rendering import iso_text
-from .serialized import read_fields
 from .unreadable import all_readable
 
-__all__ = [
-    "caller_actions",
-    "columns_of",
-    "get_exposure",
-    "get_row",
-    "has_every_row",
-    "is_sensitive",
-    "may_view",
-    "page_fields",
-    "page_rows",
-    "parse_pk",
-    "refusal",
-    "related_exposure",
-    "related_to",
-    "sees_any",
-    "sees_every_row",
-    "visible_exposures",
-    "visible_fields",
-]
+__all__ = ["is_sensitive"]
 
 T = TypeVar("T")
 D = TypeVar("D")

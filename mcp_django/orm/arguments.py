@@ -20,22 +20,7 @@ from .queries import check_searchable
 from .spellings import order_meant, order_texts
 from .wording import alternatives, is_short_text, json_or_text
 
-__all__ = [
-    "IGNORED",
-    "RECORD_NOT_FOUND",
-    "alternatives",
-    "check_names",
-    "exposure_argument",
-    "fields_argument",
-    "filters_argument",
-    "flag_argument",
-    "json_or_text",
-    "limit_argument",
-    "limit_hint",
-    "names_argument",
-    "ordering_argument",
-    "search_argument",
-]
+__all__ = ["alternatives", "filters_argument", "json_or_text"]
 
 RECORD_NOT_FOUND: Final = "No such record. Find records with query_records; the first column of its rows is the pk."
 MAX_ORDER: Final = 5

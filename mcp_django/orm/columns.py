@@ -1,8 +1,4 @@
-"""The columns of an exposure, and how their values become JSON.
-
-A value never fails a page: not a number becomes null, text is made valid Unicode, and what has no JSON form becomes
-text. Integers beyond what every client reads exactly (RFC 8259, section 6) are sent as text.
-"""
+"""The columns of an exposure: which there are, and how the values of each become JSON."""
 
 import logging
 import math
@@ -21,30 +17,21 @@ from django.db.models.fields.files import FieldFile
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
+from ..context.request import Exposure, MCPRequest
 from ..schema.jsonable import MAX_SAFE_INTEGER, clean_text
 from ..sensitive import may_hold_secrets, members
 from . import rendering as columns
 from .kinds import kind_of, stored_field
 from .lookups import resolve_path
+from .prefetch import each_row
 from .rendering import iso_text
 from .replaced import is_replaced, linked_reader
-from .serialized import unchanged_fields
+from .unreadable import LOST
 
 if TYPE_CHECKING:
     from ..context.request import Exposure
 
-__all__ = [
-    "Column",
-    "clean_text",
-    "field_renderer",
-    "is_file",
-    "is_generic_key",
-    "is_generic_relation",
-    "is_json_field",
-    "pk_text",
-    "render",
-    "resolve_column",
-]
+__all__ = ["clean_text"]
 
 logger = logging.getLogger("mcp_django")
 
@@ -389,3 +376,80 @@ def _whole(renderer: Callable[[Any], Any], values: Sequence[Any]) -> list[Any] |
         return _any_column(values, renderer.keywords["limit"]) if renderer.func is render else None
     quick = _BY_COLUMN.get(renderer)
     return quick(values) if quick is not None else None
+
+
+logger = logging.getLogger("mcp_django")
+
+
+def _fields(serializer: Any) -> Mapping[str, Any]:
+    fields: Mapping[str, Any] = getattr(serializer, "fields", {})
+    return fields
+
+
+@lru_cache(maxsize=256)
+def read_fields(exposure: Exposure) -> tuple[str, ...]:
+    """Return the names that the exposure's serializer writes out, in its order."""
+    assert exposure.serializer_class is not None
+    fields = _fields(exposure.serializer_class())
+    return tuple(name for name, field in fields.items() if not field.write_only)
+
+
+@lru_cache(maxsize=256)
+def unchanged_fields(exposure: Exposure) -> frozenset[str]:
+    """Return the names whose values DRF writes as they are stored: a class of the project's own may mask its value."""
+    from rest_framework import serializers
+
+    assert exposure.serializer_class is not None
+    known = {*serializers.ModelSerializer.serializer_field_mapping.values(), serializers.ChoiceField}
+    known.add(serializers.PrimaryKeyRelatedField)
+    fields = _fields(exposure.serializer_class())
+    return frozenset(name for name, field in fields.items() if type(field) in known and field.source == name)
+
+
+def represented(
+    request: MCPRequest, exposure: Exposure, rows: Sequence[Any], followed: set[str] | None = None
+) -> list[Mapping[str, Any]]:
+    """Return what the serializer makes of each row, with ``LOST`` for what it fails to make.
+
+    ``followed`` gets the relations that it follows (:func:`~mcp_django.orm.prefetch.each_row`).
+    """
+    assert exposure.serializer_class is not None
+    serializer = exposure.serializer_class(context={"request": request})
+    _name_files(serializer)
+    return each_row(rows, partial(_represented, exposure, serializer), followed)[0]
+
+
+def _name_files(field: Any) -> None:
+    """Let files be written as their names: the URLs of a storage may carry its credentials.
+
+    Not where a field was declared with ``use_url``.
+    """
+    from rest_framework.fields import FileField
+
+    if isinstance(field, FileField) and not hasattr(field, "use_url"):
+        field.use_url = False
+    for inner in (*_fields(field).values(), getattr(field, "child", None)):
+        if inner is not None:
+            _name_files(inner)
+
+
+def _represented(exposure: Exposure, serializer: Any, row: Any) -> Mapping[str, Any]:
+    try:
+        shown: Mapping[str, Any] = serializer.to_representation(row)
+        return shown
+    except Exception:
+        logger.warning("A row of %s could not be serialized", exposure.label, exc_info=True)
+    fields = _fields(serializer)
+    return {name: _value(field, row) for name, field in fields.items() if not field.write_only}
+
+
+def _value(field: Any, row: Any) -> Any:
+    from rest_framework.fields import SkipField
+
+    try:
+        value = field.get_attribute(row)
+        return None if value is None else field.to_representation(value)
+    except SkipField:
+        return None
+    except Exception:
+        return LOST

@@ -14,9 +14,7 @@ from ..context.request import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
 from .access import get_row, may_view
 from .columns import pk_text
-from .labels import label_of
-
-__all__ = ["Deletion", "blockers", "deleted_objects", "plan_deletion"]
+from .relations import label_of
 
 MAX_NAMED: Final = 5
 

@@ -11,8 +11,6 @@ from django.core.exceptions import ValidationError
 
 from .wording import json_or_text
 
-__all__ = ["geometry_text"]
-
 DEGREES: Final = 4326
 # How deep the positions of each type are.
 DEPTHS: Final = {"Point": 0, "LineString": 1, "MultiPoint": 1, "Polygon": 2, "MultiLineString": 2, "MultiPolygon": 3}

@@ -20,16 +20,6 @@ from .queries import chunks
 from .query_limits import write_transaction
 from .unreadable import all_readable
 
-__all__ = [
-    "as_object",
-    "as_pks",
-    "one_transaction",
-    "pick_rows",
-    "refusals",
-    "rows_by_key",
-    "taken",
-]
-
 logger = logging.getLogger("mcp_django.tools")
 
 # PostgreSQL's words for a view, a materialized one, a lock on what groups, a missing privilege, a server that follows.

@@ -20,17 +20,6 @@ from .plans import Bind, Plan, Slot, cached_plan, plan_of, prepare
 from .shapes import Shape, shape_of, with_slots
 from .unreadable import LOST
 
-__all__ = [
-    "InstancePlan",
-    "by_key",
-    "compile_instances",
-    "instances_of",
-    "key_params",
-    "load_related",
-    "row_by_key",
-    "shape_of_instances",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InstancePlan:

@@ -16,13 +16,11 @@ from .access import get_row, parse_pk, visible_fields
 from .columns import pk_text
 from .filters import find_filter
 from .kinds import kind_of, parse_value
-from .labels import MAX_LABEL, label_of, label_relations, plain_label
 from .plans import joined
 from .queries import check_searchable, narrowed
+from .relations import MAX_LABEL, label_of, label_relations, plain_label
 from .unreadable import all_readable
 from .wording import is_short_text
-
-__all__ = ["key_meant", "named_rows", "names_told"]
 
 # Rows whose labels are made to be compared, where no column has them, and rows that an error names.
 MAX_COMPARED: Final = 200

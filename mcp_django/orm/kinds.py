@@ -21,26 +21,6 @@ from django.forms import MultipleChoiceField
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
 
-__all__ = [
-    "EQUAL",
-    "MAX_TEXT",
-    "ORDERED",
-    "TEXTUAL",
-    "Kind",
-    "choice_of",
-    "choices_of",
-    "holds_many",
-    "is_joinable",
-    "key_field",
-    "kind_of",
-    "parse_boolean",
-    "parse_integer",
-    "parse_operand",
-    "parse_text",
-    "parse_value",
-    "stored_field",
-]
-
 MAX_TEXT: Final = 1000
 INTEGER: Final = re.compile(r"-?[0-9]{1,20}")
 MAX_EXPONENT: Final = 300

@@ -1,21 +1,22 @@
-"""Paths from a model to a column, and conditions on them: a closed list of lookups with values that were parsed.
+"""Conditions on columns: paths to a column, lookups with parsed values, named filters; and, or, not."""
 
-A path is resolved to its fields before it is used, and a lookup is one of those that the field's kind or the exposure
-allows: what a client writes never becomes an ORM keyword.
-"""
-
+import logging
 import re
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from django.core.exceptions import FieldDoesNotExist
 from django.db import models, router
+from django.db.models import QuerySet
 
+from ..context.request import Exposure, MCPRequest
 from .kinds import (
     TEXTUAL,
+    choice_of,
     is_joinable,
     key_field,
     kind_of,
@@ -27,17 +28,6 @@ from .kinds import (
 )
 from .patterns import is_pattern_lookup, matches_here
 from .relative_dates import EXAMPLES, PERIODS, Span, just_before, local_now, midnight, read_period, read_span
-
-__all__ = [
-    "MAX_VALUES",
-    "Condition",
-    "Path",
-    "declared_lookups",
-    "is_dated",
-    "parse_condition",
-    "resolve_path",
-    "usual_lookups",
-]
 
 MAX_VALUES: Final = 100
 MAX_REGEX: Final = 100
@@ -298,3 +288,126 @@ def declared_lookups(path: Path, lookups: Sequence[str]) -> tuple[str, ...]:
     if set(MORE_TEXT) <= known and not set(DECLARED_TEXT).isdisjoint(lookups):
         known |= set() if matches_here(router.db_for_read(path.field.model)) else set(DECLARED_TEXT)
     return tuple(lookup for lookup in lookups if lookup in known)
+
+
+logger = logging.getLogger("mcp_django")
+
+MAX_CHOICES: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A name to filter by: its title, and the values with their labels; without choices any text may be tried."""
+
+    name: str
+    title: str
+    choices: tuple[tuple[str, str], ...] = ()
+
+    def value_of(self, text: str) -> str | None:
+        """Return the value that a client means by it or by its label, None if it is none of the choices."""
+        if not self.choices:
+            return text
+        found: str | None = choice_of(self.choices, text)
+        return found
+
+
+class NamedFilter(ABC):
+    """A filter that the project wrote: some names, each of which takes values, and what it makes of a queryset."""
+
+    # Whether it stands before a field of the same name.
+    comes_first = False
+    # Whether a name takes more than one value.
+    takes_lists = True
+
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """Return the names that the filter may have, without asking the database."""
+
+    @abstractmethod
+    def offers(self) -> Sequence[Offer]:
+        """Return what the caller may use of it now; nothing where the filter itself would not be shown."""
+
+    def told(self) -> Sequence[Offer]:
+        """Return what the caller is told of it: the same, with choices made of rows as far as they may see those."""
+        return self.offers()
+
+    def value_of(self, offer: Offer, text: str) -> str | None:
+        """Return the value of an offer that a client means, None if the caller may know of no such choice."""
+        return offer.value_of(text)
+
+    @abstractmethod
+    def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
+        """Return the rows that pass.
+
+        Raises:
+            ToolError: the filter does not take the values.
+        """
+
+
+def named_filters_of(request: MCPRequest, exposure: Exposure, *, told: bool = False) -> list[Offer]:
+    """Return every named filter that the caller may use. One that fails is left out: it is the project's code.
+
+    With ``told`` they have the choices that the caller is told.
+    """
+    found: dict[str, Offer] = {}
+    for item in exposure.get_named_filters(request):
+        try:
+            for offer in item.told() if told else item.offers():
+                found.setdefault(offer.name, offer)
+        except Exception:
+            logger.warning("A filter of %s failed: %s", exposure.label, ", ".join(item.names()), exc_info=True)
+    return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """All of the parts (``and``), any of them (``or``), or not all of them (``not``)."""
+
+    connector: Literal["and", "or", "not"]
+    parts: "tuple[Filter, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A filter of the project's own with the values that the client gave, by their names."""
+
+    source: NamedFilter
+    values: Mapping[str, tuple[str, ...]]
+
+
+Filter = Condition | Applied | Junction
+
+
+def conditions_of(filters: Sequence[Filter]) -> Iterator[Condition | Applied]:
+    """Yield what stands at the ends of the expression."""
+    for item in filters:
+        if isinstance(item, Junction):
+            yield from conditions_of(item.parts)
+        else:
+            yield item
+
+
+def is_moving(filters: Sequence[Filter]) -> bool:
+    """Return whether the filters mean something else at another time, as "last 30 days" does."""
+    return any(isinstance(item, Condition) and item.given is not None for item in conditions_of(filters))
+
+
+def wording(item: Filter) -> list[Any]:
+    """Return the filter as JSON, equal for equal filters, with relative dates as the client wrote them."""
+    if isinstance(item, Junction):
+        return [item.connector, [wording(part) for part in item.parts]]
+    if isinstance(item, Applied):
+        return ["", sorted([name, *values] for name, values in item.values.items())]
+    values = [str(value) for value in item.values] if item.given is None else [item.given]
+    return [item.path.column, item.lookup, values]
+
+
+def in_fixed_order(filters: Sequence[Filter]) -> "tuple[Filter, ...]":
+    """Return the filters in an order that does not depend on how the client wrote them."""
+    return tuple(sorted(filters, key=_sort_key)) if len(filters) > 1 else tuple(filters)
+
+
+def _sort_key(item: Filter) -> tuple[str, ...]:
+    if isinstance(item, Condition):
+        return item.path.column, item.lookup, repr(item.values if item.given is None else item.given)
+    return "", repr(wording(item))

@@ -7,8 +7,6 @@ from django.db.models import Model, QuerySet
 from django.db.models.manager import BaseManager
 from django.db.models.sql.constants import LOUTER
 
-__all__ = ["filterable", "follows_every_row", "gives_every_row", "is_plain", "leaves_out_nothing", "with_loaded"]
-
 # The methods of a queryset by which a class of the project's own could decide which rows there are.
 DECIDING: Final = (
     *("__getitem__", "__init__", "__iter__", "_chain", "_clone", "_fetch_all", "_filter_or_exclude", "_iterator"),

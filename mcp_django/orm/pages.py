@@ -21,10 +21,9 @@ from ..context.request import Exposure, MCPRequest
 from ..runtime.hooks import asked
 from ..schema.jsonable import clean_text
 from .access import has_every_row, is_sensitive, related_exposure, visible_fields
-from .columns import Column, field_renderer, pk_text, render, render_column
+from .columns import Column, field_renderer, pk_text, render, render_column, represented
 from .instances import InstancePlan, compile_instances, instances_of, shape_of_instances
 from .kinds import is_joinable, kind_of
-from .labels import MAX_LABEL, label_of, label_relations
 from .managers import with_loaded
 from .pagination import Segment, segment_values
 from .plans import Plan, cached_plan, compile_plan, condition_shape, is_plannable
@@ -41,10 +40,13 @@ from .queries import (
     using_of,
 )
 from .relations import (
+    MAX_LABEL,
     MAX_RELATED,
     generic_paths,
     generic_values,
     joined_label,
+    label_of,
+    label_relations,
     labels_for,
     linked_values,
     with_labels,
@@ -52,12 +54,9 @@ from .relations import (
 )
 from .rendering import texts
 from .replaced import is_replaced, plain_rows
-from .serialized import represented
 from .shapes import shape_of, with_slots
 from .unreadable import LOST, is_no_value, is_unreadable, salvaged_columns, salvaged_keys, salvaged_rows
 from .uris import row_uri
-
-__all__ = ["Page", "read_instances", "read_page", "show_row", "show_rows"]
 
 logger = logging.getLogger("mcp_django")
 Road = Literal["plan", "tuples", "instances"]

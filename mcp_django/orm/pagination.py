@@ -21,24 +21,10 @@ from django.utils.duration import duration_string
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..context.sealing import SEPARATOR, seal, unseal
+from ..context.signing import SEPARATOR, seal, unseal
 from ..exceptions import ToolError
 from ..protocol.errors import InvalidParams
 from .kinds import stored_field
-
-__all__ = [
-    "CURSOR_ERROR",
-    "OrderKey",
-    "Segment",
-    "list_cursor",
-    "read_cursor",
-    "read_list_cursor",
-    "segment_condition",
-    "segment_order",
-    "segment_values",
-    "segments",
-    "write_cursor",
-]
 
 CURSOR_ERROR: Final = (
     "This cursor is not valid for this request: it is damaged, expired, or belongs to another query. "

@@ -10,16 +10,26 @@ from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from .access import related_exposure
 from .columns import pk_text
-from .expressions import Applied, Filter, Junction, conditions_of, in_fixed_order
 from .filters import filters_of, find_filter
 from .keys import key_meant, named_rows
-from .lookups import MAX_VALUES, Condition, Path, is_dated, parse_condition
-from .named_filters import NamedFilter, Offer, named_filters_of
+from .lookups import (
+    MAX_VALUES,
+    Applied,
+    Condition,
+    Filter,
+    Junction,
+    NamedFilter,
+    Offer,
+    Path,
+    conditions_of,
+    in_fixed_order,
+    is_dated,
+    named_filters_of,
+    parse_condition,
+)
 from .relative_dates import local_now
 from .spellings import MISSPELT, as_conditions, lookup_meant, name_meant
 from .wording import alternatives, is_short_text, json_or_text
-
-__all__ = ["filters_argument", "opening_hint"]
 
 MAX_FILTERS: Final = 20
 MAX_DEPTH: Final = 4

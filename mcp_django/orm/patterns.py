@@ -16,8 +16,6 @@ from django.utils.tree import Node
 
 from ..exceptions import ToolError
 
-__all__ = ["check_patterns", "is_pattern_lookup", "matches_here"]
-
 # Without these an expression has one way to match, and takes linear time.
 _BRANCHING: Final = re.compile(r"[*+?{|]")
 

@@ -18,8 +18,6 @@ from django.db.models.lookups import Exact
 if TYPE_CHECKING:
     from .plans import Plan
 
-__all__ = ["has_perm", "known_permissions", "load_permissions"]
-
 STOCK = ["django.contrib.auth.backends.ModelBackend"]
 LOOKUP = ("has_perm", "get_all_permissions", "get_group_permissions", "get_user_permissions", "_get_permissions")
 _plans: "dict[str, Plan]" = {}

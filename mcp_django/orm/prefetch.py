@@ -15,8 +15,6 @@ from django.db.models import Model, prefetch_related_objects
 from .kinds import is_joinable
 from .managers import follows_every_row
 
-__all__ = ["each_row", "learn", "learned"]
-
 T = TypeVar("T")
 # Rows that are looked at: the first ones may have no value in a relation.
 LOOKS: Final = 3

@@ -11,25 +11,10 @@ from django.db.models import QuerySet
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from .columns import Column
-from .expressions import Filter
-from .narrowing import filtered, searched
+from .filters import filtered, searched
+from .lookups import Filter
 from .pagination import OrderKey, Segment, segment_condition, segment_order, segments
 from .plans import Bind, Slot, condition_values, is_plannable, prepare
-
-__all__ = [
-    "COUNT_CAP",
-    "PageQuery",
-    "chunks",
-    "count_rows",
-    "matching_rows",
-    "narrowed",
-    "params_of",
-    "rows_of",
-    "segment_rows",
-    "segments_of",
-    "slots_of",
-    "sorted_rows",
-]
 
 T = TypeVar("T")
 

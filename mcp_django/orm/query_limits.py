@@ -19,8 +19,6 @@ from django.db import DatabaseError, connections, transaction
 from ..conf import settings
 from ..exceptions import ToolError
 
-__all__ = ["TOO_SLOW", "read_limits", "write_transaction"]
-
 ADVICE: Final = (
     "Ask for less: filter on indexed fields (describe_model), leave out search and ordering, or group by fewer fields."
 )

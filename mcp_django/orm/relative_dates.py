@@ -14,19 +14,6 @@ from typing import Final
 from django.conf import settings as django_settings
 from django.utils import timezone
 
-__all__ = [
-    "EXAMPLES",
-    "PERIODS",
-    "Span",
-    "clock_words",
-    "just_before",
-    "local_now",
-    "midnight",
-    "read_period",
-    "read_span",
-    "seen_from",
-]
-
 PERIODS: Final = "2026-01, 2026-Q1, January 2026"
 EXAMPLES: Final = "today, yesterday, today-30d, now-2h, last month, last 30 days, this year"
 MAX_LENGTH: Final = 40

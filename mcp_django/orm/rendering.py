@@ -16,7 +16,7 @@ import orjson
 from ..schema.jsonable import MAX_SAFE_INTEGER
 from ..sensitive import may_hold_secrets
 
-__all__ = ["MAX_SAFE_INTEGER", "dates", "decimals", "floats", "integers", "iso_text", "plain", "texts"]
+__all__ = ["MAX_SAFE_INTEGER"]
 
 Column = list[Any] | None
 _TRUTH: Final = {bool, type(None)}

@@ -8,8 +8,6 @@ from typing import Any
 from django.db.models import ManyToManyField, Model, QuerySet
 from django.db.models.query_utils import DeferredAttribute
 
-__all__ = ["is_replaced", "linked_reader", "plain_rows"]
-
 
 @lru_cache(maxsize=8192)
 def is_replaced(model: type[Model] | None, field: Any) -> bool:

@@ -20,8 +20,6 @@ from .queries import using_of
 from .relations import joined_label, with_labels
 from .unreadable import is_unreadable, salvaged_rows
 
-__all__ = ["FoundRow", "find_row", "whole_row"]
-
 # Databases bound the number of tables of one query; the labels of further relations are queried by themselves.
 MAX_JOINS: Final = 20
 

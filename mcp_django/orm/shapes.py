@@ -25,8 +25,6 @@ from django.db.models.sql.where import WhereNode
 from .managers import is_plain
 from .plans import Bind, BoundIn, Slot
 
-__all__ = ["Shape", "shape_of", "with_slots"]
-
 # Lookups of Django's that write one placeholder for one value, whichever that is.
 _SINGLE: Final = frozenset(
     {

@@ -10,8 +10,6 @@ from typing import Any, Final
 
 from .wording import json_or_text
 
-__all__ = ["MISSPELT", "OPERATORS", "as_conditions", "lookup_meant", "name_meant", "order_meant", "order_texts"]
-
 OPERATORS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("=", "==", "eq", "equal", "equals", "is"), "exact"),
     **dict.fromkeys((">", "after", "greater_than"), "gt"),

@@ -17,23 +17,6 @@ from django.db.models import Model, QuerySet
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import Unreadable
 
-__all__ = [
-    "LOST",
-    "VALUE_ERRORS",
-    "all_readable",
-    "is_no_value",
-    "is_out_of_range",
-    "is_unreadable",
-    "keep_stored",
-    "lost_row",
-    "salvaged",
-    "salvaged_by_key",
-    "salvaged_columns",
-    "salvaged_keys",
-    "salvaged_rows",
-    "salvaged_tuples",
-]
-
 
 class Lost:
     """What stands for a value that cannot be read. Nothing can be made of it: no text, no number, no verdict."""

@@ -9,28 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ..conf import settings
-from ..context.tickets import can_link, ticket_url
+from ..context.signing import can_link, ticket_url
 from ..exceptions import NotFound
 from ..protocol.uri_templates import UriTemplate, percent_decode, percent_encode
 from .columns import pk_text
 
 if TYPE_CHECKING:
     from ..context.request import Exposure, MCPRequest
-
-__all__ = [
-    "DOWNLOADS",
-    "FILE_TEMPLATE",
-    "PAGE_TEMPLATE",
-    "RECORD_TEMPLATE",
-    "SCHEMA_TEMPLATE",
-    "Address",
-    "download_url",
-    "page_uri",
-    "parse_uri",
-    "row_uri",
-    "row_uri_pattern",
-    "schema_uri",
-]
 
 SCHEME: Final = "django://"
 # The use of the tickets of downloads, and the part of the path.

@@ -9,8 +9,6 @@ from ..protocol.errors import ParseError
 from ..protocol.messages import MAX_DEPTH, MAX_ITEMS, TooMuch, decode_text
 from .kinds import parse_text
 
-__all__ = ["alternatives", "is_short_text", "json_or_text"]
-
 MAX_LISTED: Final = 40
 
 

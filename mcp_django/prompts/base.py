@@ -18,8 +18,6 @@ from ..schema.jsonable import clean_text
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
 
-__all__ = ["Message", "Prompt"]
-
 _BLOCKS = (Text, Image, Audio, EmbeddedResource, ResourceLink)
 
 

@@ -13,17 +13,6 @@ from typing import Any, Final
 from .elicitation import requested_schema, restore
 from .versions import LATEST_LEGACY, is_at_least
 
-__all__ = [
-    "ELICITATION",
-    "ROOTS",
-    "SAMPLING",
-    "method_known",
-    "read_result",
-    "required_capability",
-    "shape",
-    "supports",
-]
-
 ELICITATION: Final = "elicitation/create"
 SAMPLING: Final = "sampling/createMessage"
 ROOTS: Final = "roots/list"

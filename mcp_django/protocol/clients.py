@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["KNOWN", "Limits", "limits_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

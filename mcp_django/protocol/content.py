@@ -8,8 +8,6 @@ import base64
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Audio", "Content", "EmbeddedResource", "Image", "ResourceLink", "Text"]
-
 
 @dataclass(frozen=True, slots=True)
 class Text:

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from .versions import STRUCTURED, is_at_least
 
-__all__ = ["downgraded"]
-
 AUDIO_SINCE: Final = "2025-03-26"
 MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 # Capabilities of servers, by the first revision that knows them; those of the modern era alone are in none.

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from .versions import is_at_least
 
-__all__ = ["requested_schema", "restore"]
-
 # Titled choices as ``oneOf``, several choices, and defaults of all types.
 CHOICES_SINCE: Final = "2025-11-25"
 COMMON: Final = frozenset({"type", "title", "description"})

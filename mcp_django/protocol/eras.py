@@ -12,8 +12,6 @@ from typing import Any, ClassVar, Protocol
 from .errors import InvalidParams, MethodNotFound, ProtocolError
 from .messages import MAX_ID_CHARS, MAX_SAFE_INTEGER, ClientResponse, Id, Message
 
-__all__ = ["Call", "Era", "Headers", "SessionFacts", "progress_token", "validate"]
-
 # Lower-case name to all the values that the request has for it; None on a transport that has no headers.
 Headers = Mapping[str, list[str]] | None
 # More mistakes than this are not spelled out: naming them costs as much again as finding them.

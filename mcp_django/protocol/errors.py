@@ -7,19 +7,6 @@ it is a tool result with ``isError`` (specification, server/tools, Error Handlin
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-__all__ = [
-    "HeaderMismatch",
-    "InternalError",
-    "InvalidParams",
-    "InvalidRequest",
-    "MethodNotFound",
-    "MissingClientCapability",
-    "ParseError",
-    "ProtocolError",
-    "ResourceNotFound",
-    "UnsupportedVersion",
-]
-
 # JSON-RPC 2.0, section 5.1.
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600

@@ -13,17 +13,6 @@ from typing import Any, Final
 
 from .errors import HeaderMismatch
 
-__all__ = [
-    "ANNOTATION",
-    "ParamHeader",
-    "check_mirrored",
-    "check_param_headers",
-    "decode_value",
-    "encode_value",
-    "param_headers",
-    "validate_annotations",
-]
-
 ANNOTATION: Final = "x-mcp-header"
 METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"

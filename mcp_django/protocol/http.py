@@ -11,21 +11,6 @@ from typing import Final
 
 from .versions import MODERN
 
-__all__ = [
-    "ALLOWED_METHODS",
-    "EVENTS",
-    "JSON",
-    "LAST_EVENT_HEADER",
-    "SESSION_HEADER",
-    "SESSION_METHODS",
-    "Response",
-    "accepts",
-    "allowed_methods",
-    "body_length",
-    "is_json",
-    "origin_allowed",
-]
-
 # Values of ``Allow``: of an endpoint without sessions, and of one with them, which has streams to open and sessions to
 # end (2025-11-25, basic/transports).
 ALLOWED_METHODS: Final = "POST"

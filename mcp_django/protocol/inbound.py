@@ -10,8 +10,6 @@ from .messages import ClientResponse, Id, Message, decode, is_response, read_mes
 from .modern import VERSION_HEADER, VERSION_KEY, ModernEra
 from .versions import MODERN
 
-__all__ = ["LEGACY_ERA", "MODERN_ERA", "Batch", "Rejected", "classify"]
-
 LEGACY_ERA: Final = LegacyEra()
 MODERN_ERA: Final = ModernEra()
 # The one revision with batches (2025-03-26, basic, Batching; taken away again by 2025-06-18), and how long one may be.

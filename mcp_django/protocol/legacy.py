@@ -11,8 +11,6 @@ from .modern import VERSION_HEADER
 from .trace import trace_context
 from .versions import ASSUMED, LEGACY, SUPPORTED, negotiate
 
-__all__ = ["LegacyEra"]
-
 
 class LegacyEra(Era):
     """The era of the handshake.

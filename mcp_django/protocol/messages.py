@@ -13,22 +13,6 @@ import orjson
 
 from .errors import InvalidRequest, ParseError, ProtocolError
 
-__all__ = [
-    "ClientResponse",
-    "Message",
-    "TooMuch",
-    "decode",
-    "decode_text",
-    "encode",
-    "error_response",
-    "is_response",
-    "notification",
-    "read_message",
-    "readable_id",
-    "request",
-    "result_response",
-]
-
 MAX_DEPTH: Final = 64
 MAX_ITEMS: Final = 50_000
 MAX_ID_CHARS: Final = 256

@@ -10,8 +10,6 @@ from .messages import ClientResponse, Message, encode
 from .trace import trace_context
 from .versions import MODERN, SUPPORTED
 
-__all__ = ["VERSION_HEADER", "VERSION_KEY", "ModernEra", "client_meta"]
-
 VERSION_HEADER: Final = "mcp-protocol-version"
 # Members of ``_meta`` that the revision itself defines (basic, Reserved keys).
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"

@@ -7,8 +7,6 @@ An event's id says which stream it is of and how far the client has read, so tha
 import re
 from typing import Final
 
-__all__ = ["KEEP_ALIVE", "event", "event_id", "parse_event_id", "priming", "retry"]
-
 # A line that begins with a colon carries nothing and keeps proxies from closing a quiet stream. No empty line follows:
 # some clients take that for an event without data, once they have seen an id.
 KEEP_ALIVE: Final = b":\n"

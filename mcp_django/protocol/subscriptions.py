@@ -10,8 +10,6 @@ from .errors import InvalidParams
 from .messages import Id, notification, result_response
 from .modern import SERVER_KEY
 
-__all__ = ["SUBSCRIPTION_KEY", "acknowledged", "ended", "read_filter", "tagged"]
-
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 # Kinds of lists, by the member of the filter that asks for news of them.
 LISTS: Final[Mapping[str, str]] = {

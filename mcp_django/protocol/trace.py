@@ -4,8 +4,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["trace_context"]
-
 KEYS: Final = ("traceparent", "tracestate", "baggage")
 # W3C Trace Context, 3.2: neither identifier is all zeros, and version ff is none.
 _PARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
-__all__ = ["UriTemplate", "percent_decode", "percent_encode"]
-
 RESERVED: Final = ":/?#[]@!$&'()*+,;="
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{0,63}:")

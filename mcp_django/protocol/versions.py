@@ -2,20 +2,6 @@
 
 from typing import Final
 
-__all__ = [
-    "ASSUMED",
-    "LATEST_LEGACY",
-    "LEGACY",
-    "MIRRORED",
-    "MODERN",
-    "PRIMED",
-    "SESSIONLESS",
-    "STRUCTURED",
-    "SUPPORTED",
-    "is_at_least",
-    "negotiate",
-]
-
 # Named here and not taken from mcp_types: a newer release of it must not make this server claim a newer revision.
 LEGACY: Final[tuple[str, ...]] = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN: Final[tuple[str, ...]] = ("2026-07-28",)

@@ -22,8 +22,6 @@ from ..schema.jsonable import clean_text, to_jsonable
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
 
-__all__ = ["FunctionResource"]
-
 JSON, TEXT, BINARY = "application/json", "text/plain", "application/octet-stream"
 
 

@@ -5,8 +5,6 @@ from typing import Final
 
 from ..conf import settings
 
-__all__ = ["CACHEABLE", "cache_ttl"]
-
 # The methods whose results a client may keep, and what the setting ``CACHE_TTL_MS`` calls them.
 CACHEABLE: Final[Mapping[str, str]] = {
     "server/discover": "discover",

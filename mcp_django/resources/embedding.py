@@ -9,8 +9,6 @@ from ..exceptions import NotFound
 from ..orm.uris import row_uri
 from ..protocol.content import EmbeddedResource
 
-__all__ = ["embed"]
-
 
 def embed(request: MCPRequest, target: Model | str) -> EmbeddedResource:
     """Return a row, or the resource of a URI of this server, with the contents that the caller may see of it.

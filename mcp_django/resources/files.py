@@ -14,7 +14,7 @@ from django.core.files.utils import validate_file_name
 from ..conf import settings
 from ..context.places import go_to
 from ..context.request import MCPRequest
-from ..context.tickets import MAX_AGE
+from ..context.signing import MAX_AGE
 from ..exceptions import NotFound
 from ..orm.access import get_exposure, get_row, visible_fields
 from ..orm.columns import is_file
@@ -24,8 +24,6 @@ from ..protocol.errors import InvalidParams
 if TYPE_CHECKING:
     from django.db.models.fields.files import FieldFile
 
-
-__all__ = ["file_type", "find_file", "open_file", "read_file"]
 
 BINARY: Final = "application/octet-stream"
 # What is shown and not run, by a browser or by the program that a system opens it with. Of the rest, text is handed out

@@ -28,8 +28,6 @@ from ..tools.query import page_payload, read_query
 from ..tools.record import record_payload
 from .files import read_file
 
-__all__ = ["ModelResource", "ModelResources"]
-
 # Models of one page of the list. Clients read all pages when they start, and some stop at 64.
 LIST_PAGE: Final = 100
 JSON: Final = "application/json"

@@ -12,8 +12,6 @@ from ..exceptions import NotFound, ToolError
 from ..schema.jsonable import clean_text
 from .routes import Route
 
-__all__ = ["ELSEWHERE", "is_json", "refuse", "render"]
-
 MAX_LINES: Final = 8
 MAX_LINE: Final = 300
 ELSEWHERE: Final = "The view leads on to another page, which cannot be followed here."

@@ -16,8 +16,6 @@ from ..orm.access import related_to, visible_fields
 from ..orm.columns import is_file, pk_text
 from ..orm.uris import Address, download_url, row_uri
 
-__all__ = ["link_files"]
-
 
 def link_files(request: MCPRequest, data: Any) -> None:
     """Replace the URLs of files in the data that serializers made: by download links, or by the names of the files.

@@ -20,8 +20,6 @@ from .parameters import Schemas, check_ordering, ordering_names, query_parameter
 from .probing import Undecided
 from .routes import Route
 
-__all__ = ["Inputs", "check_unicode", "inputs_of", "path_arguments"]
-
 logger = logging.getLogger("mcp_django")
 
 # The argument that is the body of an action that says nothing of what it takes.

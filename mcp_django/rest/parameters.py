@@ -13,8 +13,6 @@ from ..orm.patterns import is_pattern_lookup, matches_here
 from ..schema.forms import field_schema
 from .routes import Route
 
-__all__ = ["check_ordering", "ordering_names", "query_parameters"]
-
 logger = logging.getLogger("mcp_django")
 
 KINDS: Final = frozenset({"string", "integer", "number", "boolean", "array"})

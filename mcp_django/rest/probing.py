@@ -12,8 +12,6 @@ from ..context.request import MCPRequest
 from .requests import RestRequest, rest_request
 from .routes import Route
 
-__all__ = ["Undecided", "is_permitted", "probe", "view_for"]
-
 logger = logging.getLogger("mcp_django")
 
 

@@ -11,8 +11,6 @@ from .resources import resources_of
 from .routes import Registration, base_name, routes_of
 from .tools import ViewSetTool
 
-__all__ = ["declare"]
-
 
 def declare(
     prefix: str,

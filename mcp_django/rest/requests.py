@@ -15,8 +15,6 @@ from ..context.request import MCPRequest
 from ..forms.requests import LEFT_OUT, LEFT_OUT_META
 from .routes import Route
 
-__all__ = ["RestRequest", "rest_request"]
-
 JSON: Final = "application/json"
 # Headers of the caller's own request that say how it came here, and would mean something else to a view.
 TRANSPORT: Final = (

@@ -17,8 +17,6 @@ from .responses import LINKS
 from .routes import Route
 from .tools import ViewSetTool
 
-__all__ = ["SCHEME", "resources_of"]
-
 logger = logging.getLogger("mcp_django")
 
 SCHEME: Final = "rest://"

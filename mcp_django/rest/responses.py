@@ -1,24 +1,71 @@
-"""What a ViewSet answered, for a model: rows, one row, a file, or why not."""
+"""What a ViewSet answered, for a model: rows, one row, a file, or why not; as much of it as a client shows."""
 
 import json
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+import orjson
 from django.http import HttpResponseBase
 
 from ..actions.responses import read_response
 from ..conf import settings
 from ..context.results import ToolResult
 from ..exceptions import ToolError
-from ..schema.jsonable import to_jsonable
+from ..schema.jsonable import clean_text, to_jsonable
 from .errors import ELSEWHERE, is_json, refuse, render
-from .fitting import fitting
 from .inputs import Inputs
 from .requests import RestRequest
 from .routes import Route
 
-__all__ = ["read_answer", "read_payload"]
+# Characters of one text of an answer that does not fit as it is.
+MAX_TEXT: Final = 300
+# Room for the note that something was cut.
+HEAD: Final = 200
+
+
+def _size(data: Any) -> int:
+    return len(orjson.dumps(data))
+
+
+def fitting(route: Route, payload: dict[str, Any], room: int) -> dict[str, Any]:
+    """Return the answer, its long texts and then its last rows cut off if it does not fit into ``room`` characters."""
+    if _size(payload) <= room:
+        return payload
+    payload = _shortened(payload)
+    head: dict[str, Any] = {"truncated": True, "note": f"Texts are cut after {MAX_TEXT} characters."}
+    lists = {name: value for name, value in payload.items() if isinstance(value, list)}
+    if _size({**head, **payload}) > room and lists:
+        longest = max(lists, key=lambda name: _size(lists[name]))
+        rows = lists[longest]
+        kept = _first_rows(rows, room - HEAD - _size({**payload, longest: []}))
+        head["note"] += f" Only the first {len(kept)} of {len(rows)} rows fit: ask for smaller pages or narrow it."
+        payload = {**payload, longest: kept}
+    if _size({**head, **payload}) <= room:
+        return {**head, **payload}
+    bound = f"The answer has more than {room} characters, which is the most that is sent"
+    if route.method == "get":
+        raise ToolError(f"{bound}: ask for less.")
+    return {"done": True, "note": f"The work is done; do not call it again. {bound}."}
+
+
+def _first_rows(rows: list[Any], room: int) -> list[Any]:
+    kept = []
+    for row in rows:
+        room -= _size(row) + 1
+        if room < 0:
+            break
+        kept.append(row)
+    return kept
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _shortened(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_shortened(member) for member in value]
+    return clean_text(value, MAX_TEXT) if isinstance(value, str) else value
+
 
 ROWS: Final = "results"
 # As paginators of REST framework call them, and what projects have beside them.

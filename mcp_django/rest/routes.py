@@ -15,8 +15,6 @@ from rest_framework.routers import SimpleRouter
 
 from ..exceptions import NotFound
 
-__all__ = ["Registration", "Route", "base_name", "routes_of", "tool_name"]
-
 MAX_NAME: Final = 40
 STANDARD: Final = ("list", "retrieve", "create", "update", "partial_update", "destroy")
 UNSAFE: Final = re.compile(r"[^a-z0-9_]+")

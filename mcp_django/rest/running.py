@@ -22,8 +22,6 @@ from .probing import view_for
 from .requests import RestRequest, rest_request
 from .routes import Route
 
-__all__ = ["check_object", "run", "show_object"]
-
 
 def run(
     request: MCPRequest, route: Route, kwargs: Mapping[str, Any], query: QueryDict, body: Any

@@ -8,8 +8,7 @@ from typing import Any, Final
 import orjson
 
 from ..conf import settings
-from ..context.confirmation import issue, redeem
-from ..context.consent import can_ask, confirm, one_line
+from ..context.confirmation import can_ask, confirm, issue, one_line, redeem
 from ..context.request import MCPRequest
 from ..context.results import ToolResult
 from ..orm.arguments import IGNORED
@@ -21,8 +20,6 @@ from .requests import rest_request
 from .responses import read_answer
 from .routes import Route
 from .running import check_object, run, show_object
-
-__all__ = ["ViewSetTool"]
 
 TITLES: Final[Mapping[str, str]] = {
     "list": "List {many}",

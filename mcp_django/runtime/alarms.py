@@ -8,8 +8,6 @@ import threading
 from collections.abc import Callable
 from typing import Protocol, Self
 
-__all__ = ["Alarm", "within"]
-
 
 class _Bound(Protocol):
     when: float

@@ -12,8 +12,6 @@ from django.core.cache.backends.redis import RedisCache
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-__all__ = ["PATIENCE", "CacheIsAway", "SharedCache", "cache", "required_cache"]
-
 # Seconds that a call waits for the cache, and for which nobody waits for one that took longer.
 PATIENCE: Final = 0.5
 PAUSE: Final = 5.0

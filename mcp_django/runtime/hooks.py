@@ -10,8 +10,6 @@ from django.db import DatabaseError, InterfaceError, connections
 
 from ..exceptions import Cancelled, NotFound, ToolError
 
-__all__ = ["asked", "note_failure", "reading"]
-
 logger = logging.getLogger("mcp_django")
 
 T = TypeVar("T")

@@ -30,8 +30,6 @@ from django.db import connections
 
 from ..conf import settings
 
-__all__ = ["BUSY", "Busy", "Handover", "LaneName", "in_thread", "renew_connections", "run_through", "take_over"]
-
 T = TypeVar("T")
 LaneName = Literal["door", "reads", "queries", "slow", "streams"]
 # Threads beside THREADS: one for the door, two for "reads".

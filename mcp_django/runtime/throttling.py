@@ -12,8 +12,6 @@ from django.http import HttpRequest
 from ..bounds import RATE
 from .cache import cache
 
-__all__ = ["caller_of", "give_back", "hit", "hit_if_counted", "parse_rate"]
-
 logger = logging.getLogger("mcp_django")
 
 PERIODS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -17,8 +17,6 @@ from .docstrings import parse_docstring
 from .jsonable import to_jsonable
 from .types import LIMITS, PARSED, Anything, Boolean, Choice, DecimalNumber, Integer, Number, String, Type
 
-__all__ = ["Header", "Hints", "Param", "compile_annotation", "parameter", "resolve_hint", "unwrap"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limits:

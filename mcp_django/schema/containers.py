@@ -18,8 +18,6 @@ from .types import NULL, Type, any_of, between
 if TYPE_CHECKING:
     from django.http import HttpRequest
 
-__all__ = ["MISSING", "AnyOf", "Array", "Dictionary", "Nullable", "Object", "Parameter", "Row", "Tuple"]
-
 MISSING: Final = object()
 MAX_UNKNOWN: Final = 5
 MAX_NAME: Final = 64

@@ -5,8 +5,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["Docstring", "first_sentence", "parse_docstring"]
-
 _SECTION: Final = re.compile(r"(\w[\w ]{0,30}):")
 _SPHINX: Final = re.compile(r":(\w+)(?:\s+([^:]{0,200}))?:\s*(.*)")
 _ENTRY: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*(?::|--)\s+(.*)")

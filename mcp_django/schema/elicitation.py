@@ -28,8 +28,6 @@ from .jsonable import to_jsonable
 from .problems import Invalid
 from .types import PARSED, Boolean, Choice, DecimalNumber, Integer, Number, Parsed, String, Type
 
-__all__ = ["Blank", "blank"]
-
 # The name of the only field of a question that has no key.
 VALUE: Final = "value"
 # What follows the name of a field where something within it is wrong.

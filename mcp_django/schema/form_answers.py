@@ -13,8 +13,6 @@ from django.utils.dateparse import parse_date
 from .problems import Invalid
 from .types import PARSED
 
-__all__ = ["read_form"]
-
 
 def read_form(form: Any, asked: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
     """Bind the form to the content of an answer, let it validate itself and return its ``cleaned_data``.

@@ -16,17 +16,6 @@ from django.db.models import Model
 
 from ..sensitive import is_sensitive
 
-__all__ = [
-    "MAX_CHOICES",
-    "Choices",
-    "Option",
-    "fields_of",
-    "form_schema",
-    "is_required",
-    "model_of",
-    "options_of",
-]
-
 # Beyond that a person is not shown them all, and enters the value.
 MAX_CHOICES: Final = 100
 

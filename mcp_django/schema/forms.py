@@ -13,8 +13,6 @@ from django.db import models
 from .jsonable import to_jsonable
 from .types import FREE_OBJECT, NULL, any_of, between
 
-__all__ = ["field_schema", "form_schema", "is_geometry"]
-
 # Beyond that the values are left to the form's own error message.
 MAX_CHOICES: Final = 200
 MAX_LABELS: Final = 50

@@ -16,8 +16,6 @@ from django.utils.functional import Promise
 
 from ..sensitive import without_secrets
 
-__all__ = ["MAX_SAFE_INTEGER", "clean_text", "to_jsonable"]
-
 MAX_DEPTH: Final = 64
 MAX_LABEL: Final = 200
 # A decimal with a larger exponent is not written out digit by digit.

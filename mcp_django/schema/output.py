@@ -20,8 +20,6 @@ from .annotations import unwrap
 from .docstrings import parse_docstring
 from .types import FREE_OBJECT, NULL, any_of
 
-__all__ = ["RESULT", "is_wrapped", "output_schema"]
-
 # The member that holds a result which is no object itself.
 RESULT: Final = "result"
 

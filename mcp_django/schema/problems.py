@@ -4,8 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["MAX_SHOWN", "Invalid", "Problems", "is_empty", "json_type", "show"]
-
 MAX_SHOWN: Final = 40
 
 

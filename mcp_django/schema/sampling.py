@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Root", "Sampled", "read_roots", "read_sample", "sampling_params"]
-
 
 @dataclass(frozen=True, slots=True)
 class Sampled:

@@ -13,8 +13,6 @@ from rest_framework.fields import empty
 from .jsonable import to_jsonable
 from .types import FREE_OBJECT, MAX_SAFE_INTEGER, NULL, any_of, between
 
-__all__ = ["field_schema", "row_kind", "writable_fields"]
-
 # Beyond that the values are left to the serializer's own error message.
 MAX_CHOICES: Final = 200
 MAX_LABELS: Final = 50

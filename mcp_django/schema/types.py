@@ -22,23 +22,6 @@ from .problems import MAX_SHOWN, Invalid, json_type, show
 if TYPE_CHECKING:
     from django.http import HttpRequest
 
-__all__ = [
-    "FREE_OBJECT",
-    "PARSED",
-    "Anything",
-    "Boolean",
-    "Choice",
-    "DecimalNumber",
-    "Integer",
-    "Number",
-    "Parsed",
-    "String",
-    "Type",
-    "any_of",
-    "as_text",
-    "types_of",
-]
-
 # An object with whatever members. Without the last keyword strict modes read it as one that has none.
 FREE_OBJECT: Final[Mapping[str, Any]] = {"type": "object", "additionalProperties": True}
 NULL: Final[Mapping[str, Any]] = {"type": "null"}

@@ -27,8 +27,6 @@ from .methods.asking import pause, take_answers
 from .methods.base import Asked, Later, Listen, log_failure
 from .methods.lifecycle import identity
 
-__all__ = ["Reply", "resume", "resume_async", "serve"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reply:

@@ -32,8 +32,6 @@ from ..orm.query_limits import write_transaction
 from ..schema.problems import is_empty
 from ..tools.base import Tool
 
-__all__ = ["Once", "clear_keyed_calls", "take_key"]
-
 ARGUMENT: Final = "idempotency_key"
 MAX_KEY: Final = 100
 # Characters of a result that is kept.

@@ -21,7 +21,7 @@ from django.utils import timezone
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..context.sealing import SEPARATOR, seal, unseal
+from ..context.signing import SEPARATOR, seal, unseal
 from ..exceptions import NotFound
 from ..models import Session, Stream
 from ..protocol.eras import Call
@@ -29,8 +29,6 @@ from ..protocol.errors import InvalidParams
 from ..protocol.versions import LEGACY, negotiate
 from ..runtime.cache import cache
 from ..subscriptions import hub
-
-__all__ = ["ClientSession", "add_uri", "clear_sessions", "find_session", "lease_key", "open_session", "topic"]
 
 logger = logging.getLogger("mcp_django")
 

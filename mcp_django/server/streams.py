@@ -24,27 +24,6 @@ from ..protocol.messages import ClientResponse, Id, encode, error_response, noti
 from ..subscriptions import hub
 from .sessions import ClientSession
 
-__all__ = [
-    "Events",
-    "Resumption",
-    "answer_question",
-    "append",
-    "ask",
-    "cancel",
-    "clear_streams",
-    "discard",
-    "finish",
-    "has_one_writer",
-    "interrupted",
-    "keep_alive",
-    "new_id",
-    "open_stream",
-    "owns",
-    "read_events",
-    "shared_stream",
-    "topic",
-]
-
 # Seconds between two signs of life of a call's worker, and of silence after which it is taken for dead by who looks a
 # second time: the database may have been away for both of them.
 ALIVE_EVERY: Final = 2.0

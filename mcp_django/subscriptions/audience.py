@@ -19,8 +19,6 @@ from .changes import Changes
 from .users import Person, identity
 from .watches import Watch
 
-__all__ = ["Audience", "Caller", "Entries", "Watcher"]
-
 T = TypeVar("T")
 # Headers that differ between requests of one client and say nothing of its authority.
 NOISE: Final = frozenset(

@@ -22,8 +22,6 @@ from .users import Person, identity, reload
 from .watches import Watch, content_digest, is_readable, list_digests
 from .workers import Worker
 
-__all__ = ["Sweep"]
-
 logger = logging.getLogger("mcp_django")
 
 # Seconds between two rounds: what has ended is noticed within five.

@@ -15,8 +15,6 @@ from django.db.transaction import TransactionManagementError
 
 from . import hub
 
-__all__ = ["CHANGES", "LISTS", "Changes", "Outbox", "after_commit"]
-
 # Topics of the hub.
 CHANGES: Final = "changes"
 LISTS: Final = "lists"

@@ -25,8 +25,6 @@ from .users import Person, identity, reload
 from .watches import Rows, Watch, any_visible, content_digest, is_readable, list_digests, shows
 from .workers import Worker
 
-__all__ = ["UPDATED", "Fanout"]
-
 logger = logging.getLogger("mcp_django")
 
 UPDATED: Final = "notifications/resources/updated"

@@ -24,8 +24,6 @@ from django.core.signals import setting_changed
 from ..conf import settings
 from .relay import Relay
 
-__all__ = ["RESYNC", "Hub", "close", "is_idle", "publish", "soon", "subscribe", "wait_ready"]
-
 logger = logging.getLogger("mcp_django")
 
 # What is delivered instead of a payload when news may have been lost: look at everything again.

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 import orjson
 
-__all__ = ["Ledger", "Relay"]
-
 logger = logging.getLogger("mcp_django")
 
 MESSAGE_TYPE: Final = "mcp_django.news"

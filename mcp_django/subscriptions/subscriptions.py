@@ -23,8 +23,6 @@ from .signals import KINDS, connect_models
 from .users import identity, reload
 from .watches import Watch, content_digest, find_watches, list_digests, needs_digest
 
-__all__ = ["Subscription", "check_uris", "open_subscription"]
-
 logger = logging.getLogger("mcp_django")
 
 # Characters of a URI.

@@ -14,8 +14,6 @@ from django.db.models import Model
 from ..orm.permissions import STOCK
 from ..orm.queries import chunks
 
-__all__ = ["Person", "identity", "reload"]
-
 logger = logging.getLogger("mcp_django")
 
 

@@ -24,18 +24,6 @@ from ..protocol.errors import InvalidParams
 from ..tools.models import describe
 from ..tools.query import read_query
 
-__all__ = [
-    "Rows",
-    "Watch",
-    "any_visible",
-    "content_digest",
-    "find_watches",
-    "is_readable",
-    "list_digests",
-    "needs_digest",
-    "shows",
-]
-
 # Rows that are looked at where it is not known which have changed.
 SAMPLE: Final = 20
 

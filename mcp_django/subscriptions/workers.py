@@ -7,8 +7,6 @@ from typing import Final
 
 from django.db import close_old_connections, connections
 
-__all__ = ["Worker"]
-
 logger = logging.getLogger("mcp_django")
 
 # Seconds of rest during which a connection to the database is kept.

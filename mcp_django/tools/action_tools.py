@@ -24,8 +24,6 @@ from ..schema.types import FREE_OBJECT
 from ..writes.selection import EVERYTHING
 from .base import IDEMPOTENCY_KEY, READ, WRITE, Tool
 
-__all__ = ["ActionTool", "ActionTools", "RunAction", "action_tool_name"]
-
 MAX_NAME: Final = 40
 # Of an admin that describes its actions in words of their own to each caller.
 MAX_TOOLS: Final = 1_000

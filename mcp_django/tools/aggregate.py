@@ -22,17 +22,14 @@ from ..orm.arguments import (
     limit_hint,
     search_argument,
 )
-from ..orm.expressions import Filter
+from ..orm.lookups import Filter
 from ..orm.parsing import opening_hint
 from ..orm.queries import narrowed
 from ..orm.spellings import order_meant, order_texts
 from ..orm.unreadable import is_out_of_range, is_unreadable, salvaged_tuples
 from ..schema.types import FREE_OBJECT
+from .aggregation import Group, Measure, find_title, group_of, having_of, measure_of
 from .base import RecordTool
-from .groups import Group, group_of
-from .measures import Measure, find_title, having_of, measure_of
-
-__all__ = ["AggregateRecords"]
 
 MAX_GROUPS: Final = 200
 DEFAULT_GROUPS: Final = 50

@@ -15,7 +15,7 @@ from ..scopes import READ, WRITE
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
 
-__all__ = ["IDEMPOTENCY_KEY", "READ", "WRITE", "RecordTool", "Tool"]
+__all__ = ["READ", "WRITE"]
 
 # The argument under which a client may repeat a call that writes (``mcp_django.server.idempotency``).
 IDEMPOTENCY_KEY: Final[Mapping[str, Any]] = {"type": "string"}

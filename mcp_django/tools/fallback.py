@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ..conf import settings
-from ..context.confirmation import REFUSED, open_state, seal_state
-from ..context.consent import answers_schema, can_be_direct, repeated
+from ..context.confirmation import REFUSED, answers_schema, can_be_direct, open_state, repeated, seal_state
 from ..context.questions import Answers, use_up
 from ..context.request import MCPRequest
 from ..context.results import ToolResult
@@ -23,7 +22,7 @@ from .base import Tool
 if TYPE_CHECKING:
     from .functions import FunctionTool
 
-__all__ = ["RESERVED", "ask_by_result", "take_direct_answers"]
+__all__ = ["RESERVED"]
 
 METHOD: Final = "tools/call"
 NEXT: Final = (

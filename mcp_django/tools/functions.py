@@ -25,8 +25,6 @@ from .base import READ, WRITE, Tool
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
 
-__all__ = ["FunctionTool"]
-
 _BLOCKS: Final = (Text, Image, Audio, EmbeddedResource, ResourceLink)
 
 

@@ -9,8 +9,6 @@ from .record import GetRecord
 from .uploads import CreateUpload
 from .writes import CreateRecord, DeleteRecord, UpdateRecord
 
-__all__ = ["GENERIC_TOOLS", "OWN_TOOLS"]
-
 GENERIC_TOOLS: tuple[type[Tool], ...] = (
     ListModels,
     DescribeModel,

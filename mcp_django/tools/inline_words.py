@@ -13,8 +13,6 @@ from ..runtime.hooks import asked
 from .base import WRITE
 from .type_words import type_words
 
-__all__ = ["inline_lines", "inline_names"]
-
 
 def inline_names(request: MCPRequest, exposure: Exposure) -> str:
     """Return the inlines with the fields of their rows in few words, as :func:`~.overviews.overview` puts them."""

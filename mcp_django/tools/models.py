@@ -22,8 +22,7 @@ from ..orm.arguments import check_names, exposure_argument, flag_argument, json_
 from ..orm.columns import Column, is_file
 from ..orm.filters import filters_of
 from ..orm.kinds import choices_of, holds_many, kind_of
-from ..orm.lookups import usual_lookups
-from ..orm.named_filters import Offer, named_filters_of
+from ..orm.lookups import Offer, named_filters_of, usual_lookups
 from ..orm.ordering import default_ordering
 from ..orm.uris import page_uri, row_uri_pattern
 from ..schema.jsonable import clean_text
@@ -31,8 +30,6 @@ from .base import RecordTool
 from .inline_words import inline_lines
 from .overviews import Use, may_words, may_write, overview, writable_fields, writing_forms
 from .query import ALWAYS_LOAD
-
-__all__ = ["DescribeModel", "ListModels", "describe"]
 
 MAX_LINE: Final = 120
 MAX_CHOICES: Final = 30

@@ -16,7 +16,7 @@ from ..forms.html import first_choice
 from ..orm.access import caller_actions, columns_of, page_rows, visible_fields
 from ..orm.columns import Column
 from ..orm.filters import filters_of
-from ..orm.named_filters import Offer, named_filters_of
+from ..orm.lookups import Offer, named_filters_of
 from ..runtime.hooks import asked
 from ..schema.forms import form_schema
 from ..schema.jsonable import clean_text
@@ -25,8 +25,6 @@ from ..writes.naming import unread_fields
 from .base import WRITE
 from .inline_words import inline_names
 from .type_words import choice_words, type_words
-
-__all__ = ["Use", "Writing", "may_words", "may_write", "overview", "writable_fields", "writing_forms"]
 
 MAX_LINE: Final = 120
 

@@ -28,12 +28,10 @@ from ..orm.arguments import (
     ordering_argument,
     search_argument,
 )
-from ..orm.expressions import is_moving, wording
-from ..orm.indexes import is_served
 from ..orm.keys import names_told
 from ..orm.kinds import kind_of
-from ..orm.lookups import Condition
-from ..orm.ordering import client_order_key, sortable_names
+from ..orm.lookups import Condition, is_moving, wording
+from ..orm.ordering import client_order_key, is_served, sortable_names
 from ..orm.pages import Page, read_page
 from ..orm.pagination import OrderKey, read_cursor, write_cursor
 from ..orm.parsing import opening_hint
@@ -44,8 +42,6 @@ from ..orm.uris import row_uri_pattern
 from ..schema.jsonable import clean_text
 from ..schema.types import FREE_OBJECT
 from .base import RecordTool
-
-__all__ = ["ALWAYS_LOAD", "QueryRecords", "page_payload", "read_query"]
 
 ALWAYS_LOAD: Final = {"anthropic/alwaysLoad": True}
 NAMES: Final = {"type": "array", "items": {"type": "string"}}

@@ -12,11 +12,10 @@ from ..conf import settings
 from ..context.places import go_to
 from ..context.request import Exposure, MCPRequest
 from ..context.results import ToolResult
-from ..context.tickets import MAX_AGE
+from ..context.signing import MAX_AGE
 from ..exceptions import NotFound, ToolError
 from ..exposures.history import history_of
-from ..forms.inline_reading import read_inlines, show_inlines
-from ..forms.inlines import inlines_of
+from ..forms.inlines import inlines_of, read_inlines, show_inlines
 from ..orm.access import columns_of, get_exposure, visible_fields
 from ..orm.arguments import (
     MAX_FIELDS,
@@ -29,16 +28,14 @@ from ..orm.arguments import (
 )
 from ..orm.columns import is_file
 from ..orm.keys import key_meant
-from ..orm.labels import label_of
 from ..orm.pages import show_row
+from ..orm.relations import label_of
 from ..orm.rows import FoundRow, find_row
 from ..orm.uris import download_url, parse_uri, row_uri
 from ..schema.jsonable import clean_text
 from ..writes.versions import version_of
 from .base import RecordTool
 from .query import NAMES
-
-__all__ = ["GetRecord", "full_record", "record_payload"]
 
 
 def record_payload(

@@ -8,8 +8,6 @@ from ..orm.access import related_exposure
 from ..orm.columns import Column
 from ..orm.kinds import choices_of, holds_many, kind_of
 
-__all__ = ["choice_words", "type_words"]
-
 MAX_CHOICES: Final = 12
 # A stored value of as many characters says what it means.
 SPEAKING: Final = 4

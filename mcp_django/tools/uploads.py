@@ -8,13 +8,11 @@ from django.db.models import FileField
 from ..conf import settings
 from ..context.request import Exposure, MCPRequest
 from ..context.results import ToolResult
-from ..context.tickets import MAX_AGE, can_link, ticket_url
+from ..context.signing import MAX_AGE, can_link, ticket_url
 from ..forms.uploads import name_of_upload, new_handle, upload_storage
 from ..orm.access import visible_exposures
 from ..orm.arguments import check_names
 from .base import WRITE, Tool
-
-__all__ = ["UPLOADS", "CreateUpload"]
 
 # The use of its tickets, and the part of the path.
 UPLOADS = "uploads"

@@ -14,8 +14,7 @@ from django.db.models import Model
 
 from ..conf import settings
 from ..context.admin_page import as_page
-from ..context.confirmation import issue, redeem
-from ..context.consent import can_ask, confirm, quoted
+from ..context.confirmation import can_ask, confirm, issue, quoted, redeem
 from ..context.places import PageName, go_to
 from ..context.request import Exposure, MCPRequest
 from ..context.results import ToolResult
@@ -29,7 +28,7 @@ from ..orm.columns import pk_text, render
 from ..orm.deletion import Deletion, plan_deletion
 from ..orm.inputs import as_object, one_transaction, refusals, taken
 from ..orm.keys import key_meant, named_rows
-from ..orm.labels import label_of
+from ..orm.relations import label_of
 from ..orm.rows import find_row, whole_row
 from ..schema.types import FREE_OBJECT
 from ..writes.bulk import delete_rows, picks_many, update_rows
@@ -38,8 +37,6 @@ from ..writes.selection import QUERY
 from ..writes.versions import check_version
 from .base import IDEMPOTENCY_KEY, WRITE, Tool
 from .record import full_record
-
-__all__ = ["CreateRecord", "DeleteRecord", "UpdateRecord"]
 
 MODEL: Final = {"type": "string"}
 PK: Final = {"type": "string"}

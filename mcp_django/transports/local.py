@@ -17,8 +17,6 @@ from ..sites import MCPSite
 from .http.dispatch import begin, conclude
 from .stdio.server import StdioServer
 
-__all__ = ["LocalClient", "Refused"]
-
 # Nobody can be asked: what would ask answers with a confirmation token instead.
 META: Final = client_meta("manage.py")
 

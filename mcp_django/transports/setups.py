@@ -10,9 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["CLIENTS", "Client", "Connection", "SetupError", "merged"]
-
-
 # Marks a text for translation: the command prints it as it is, pages in their own language.
 _ = str
 

@@ -15,8 +15,7 @@ from django.db.models import Model
 
 from ..conf import settings
 from ..context.admin_page import as_page
-from ..context.confirmation import issue, redeem
-from ..context.consent import CHANGED, MAX_LABELS, can_ask, confirm, listed, quoted
+from ..context.confirmation import CHANGED, MAX_LABELS, can_ask, confirm, issue, listed, quoted, redeem
 from ..context.places import go_to
 from ..context.request import Exposure, MCPRequest
 from ..context.results import ToolResult
@@ -27,12 +26,10 @@ from ..forms.html import as_query
 from ..forms.requests import changelist_entries
 from ..orm.deletion import plan_deletion
 from ..orm.inputs import as_object, one_transaction, refusals
-from ..orm.labels import label_of
 from ..orm.queries import chunks
+from ..orm.relations import label_of
 from .saving import NOT_SAVED, check_values, save_row
 from .selection import QUERY, Selection, queryset_of, select_rows
-
-__all__ = ["delete_rows", "picks_many", "update_rows"]
 
 # The action of the admin that deletes rows.
 DELETE: Final = "delete_selected"

@@ -14,12 +14,10 @@ from ..exposures.history import log_change
 from ..forms.constraints import duplicate_note
 from ..forms.entering import enter, impose
 from ..forms.filling import HIDDEN_ERROR, compare_whole, error_lines, keep, refuse
+from ..forms.formsets import management_entries
 from ..forms.html import as_files, as_query
-from ..forms.inline_rows import management_entries
 from ..orm.access import visible_fields
 from .naming import NOT_SAVED
-
-__all__ = ["ListedRow", "listed_fields"]
 
 
 def listed_fields(request: MCPRequest, exposure: Exposure, obj: Model | None, form: Any) -> Mapping[str, Field]:

@@ -10,8 +10,6 @@ from ..exceptions import ToolError
 from ..orm.access import visible_fields
 from ..orm.arguments import alternatives
 
-__all__ = ["NOT_SAVED", "nameable", "named_values", "unread_fields"]
-
 NOT_SAVED: Final = "Nothing was saved:"
 
 

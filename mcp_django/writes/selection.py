@@ -18,8 +18,6 @@ from ..orm.keys import named_rows
 from ..orm.queries import COUNT_CAP, narrowed
 from ..schema.types import FREE_OBJECT
 
-__all__ = ["EVERYTHING", "QUERY", "Selection", "queryset_of", "select_rows"]
-
 PKS: Final[Mapping[str, Any]] = {"type": "array", "items": {"type": "string"}}
 # Properties of the schema of a tool that takes rows, and of one that takes all of them, too.
 QUERY: Final[Mapping[str, Any]] = {

@@ -21,8 +21,6 @@ from ..orm.unreadable import is_unreadable
 from ..schema.jsonable import clean_text
 from ..sensitive import is_sensitive
 
-__all__ = ["Stored", "changes_of", "read_stored"]
-
 # Characters of a value in the history.
 MAX_VALUE: Final = 60
 NOTHING: Final = "-"

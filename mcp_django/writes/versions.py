@@ -18,13 +18,11 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
-from ..forms.inline_reading import InlineRows, read_inlines
+from ..forms.inlines import InlineRows, read_inlines
 from ..orm.access import columns_of, visible_fields
 from ..orm.columns import Column, pk_text
 from ..orm.relations import related_lists
 from ..orm.unreadable import LOST
-
-__all__ = ["check_version", "version_of"]
 
 SALT: Final = "mcp_django.tools.versions"
 LENGTH: Final = 12

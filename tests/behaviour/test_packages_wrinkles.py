@@ -13,7 +13,7 @@ from django.urls import include, path
 from django.utils.translation import gettext_lazy
 
 from mcp_django import MCPSite
-from mcp_django.actions.redirects import own_view
+from mcp_django.actions.responses import own_view
 from mcp_django.exposures.actions import takes_selection
 from mcp_django.oauth.scopes import READ, WRITE
 from mcp_django.subscriptions.signals import connect_models

@@ -11,7 +11,7 @@ from django.test.utils import isolate_apps
 from django.urls import include, path
 
 from mcp_django import MCPSite
-from mcp_django.orm.labels import plain_label
+from mcp_django.orm.relations import plain_label
 from mcp_django.sensitive import (
     HIDDEN,
     has_secret_key,

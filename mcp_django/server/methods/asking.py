@@ -19,8 +19,6 @@ from ...protocol.eras import Call
 from ...protocol.errors import InvalidParams, MissingClientCapability
 from .base import Asked
 
-__all__ = ["pause", "take_answers"]
-
 # The methods that may be answered with a question (basic/patterns/mrtr, Supported Requests).
 ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 

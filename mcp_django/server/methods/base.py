@@ -12,8 +12,6 @@ from ...exceptions import InsufficientScope
 if TYPE_CHECKING:
     from ...context.questions import Question
 
-__all__ = ["Asked", "Handler", "Later", "Listen", "log_failure", "require_scopes"]
-
 logger = logging.getLogger("mcp_django")
 
 

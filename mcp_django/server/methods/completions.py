@@ -14,8 +14,6 @@ from ...runtime.throttling import caller_of, hit_if_counted
 from ...tools.base import READ
 from .base import Later, require_scopes
 
-__all__ = ["complete"]
-
 # One text for what is missing and what is forbidden.
 UNKNOWN: Final = "Unknown prompt, resource template or argument"
 

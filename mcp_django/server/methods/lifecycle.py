@@ -7,8 +7,6 @@ from ...conf import settings
 from ...context.request import MCPRequest
 from ...protocol.versions import SUPPORTED, negotiate
 
-__all__ = ["discover", "initialize", "ping"]
-
 
 def capabilities(request: MCPRequest) -> dict[str, Any]:
     """Return the ``ServerCapabilities``: only what the site has anything to answer with.

@@ -8,8 +8,6 @@ from ...protocol.errors import InvalidParams
 from ...tools.base import READ
 from .base import Later, require_scopes
 
-__all__ = ["get_prompt", "list_prompts"]
-
 
 def list_prompts(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
     """Answer with the prompts that the caller may use, in one page."""

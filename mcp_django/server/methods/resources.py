@@ -11,8 +11,6 @@ from ...resources.base import FunctionResource
 from ...tools.base import READ
 from .base import Later, require_scopes
 
-__all__ = ["list_resources", "list_templates", "read_resource"]
-
 
 def list_resources(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
     """Answer with one page of the resources that the caller may read: models, not rows."""

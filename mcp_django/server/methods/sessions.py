@@ -13,8 +13,6 @@ from ...subscriptions.watches import find_watches
 from ...tools.base import READ
 from .base import Later, require_scopes
 
-__all__ = ["set_log_level", "subscribe", "unsubscribe"]
-
 
 def _session(request: MCPRequest) -> SessionState:
     if request.mcp.session is None:

@@ -9,8 +9,6 @@ from ...protocol.subscriptions import read_filter
 from ...tools.base import READ
 from .base import Listen, require_scopes
 
-__all__ = ["listen"]
-
 
 def listen(request: MCPRequest, params: Mapping[str, Any]) -> Listen:
     """Have the transport open the stream; what of the filter the caller may see is found out there.

@@ -24,8 +24,6 @@ from ...tools.functions import FunctionTool
 from ..idempotency import Once, take_key
 from .base import Later, log_failure, require_scopes
 
-__all__ = ["call_tool", "list_tools"]
-
 # How alike names are that are told instead of an unknown one, between 0 and 1, and characters that are compared.
 NEAR: Final = 0.85
 MAX_TOLD: Final = 100

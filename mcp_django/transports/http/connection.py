@@ -20,8 +20,6 @@ from ...protocol.http import BASE_HEADERS, Response
 from ...protocol.sse import KEEP_ALIVE
 from ...runtime.alarms import within
 
-__all__ = ["KEEP_ALIVE_EVERY", "LARGE", "WRITE_TIMEOUT", "BodyTooLarge", "ClientGone", "Connection", "cut_off"]
-
 # Seconds between the comments that keep a quiet stream open.
 KEEP_ALIVE_EVERY: Final = 15.0
 # Seconds that a client may take to read what was sent before it counts as gone; servers wait for it without end.

@@ -18,15 +18,13 @@ from ...runtime.alarms import Alarm, within
 from ...runtime.threads import Busy, in_thread
 from ...sites import MCPSite
 from . import dispatch
-from .changes import ListenStream, SessionStream
 from .connection import BodyTooLarge, ClientGone, Connection
 from .direct import DirectCall
 from .dispatch import Outcome
 from .exchange import SHORT_BODY, Exchange
 from .logged import LoggedCall, Tail
 from .shutdown import is_closing
-
-__all__ = ["MCPConsumer", "as_application"]
+from .streams import ListenStream, SessionStream
 
 # Seconds after which a read is watched for its client leaving: most are over sooner.
 WATCH_AFTER: Final = 0.5

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ...protocol.eras import Call
     from .exchange import Exchange
 
-__all__ = ["STREAM_AFTER", "DirectCall", "perform", "timed_out"]
-
 # Seconds after which a call that is still running becomes an event stream.
 STREAM_AFTER: Final = 5.0
 

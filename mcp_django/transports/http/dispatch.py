@@ -31,27 +31,6 @@ from ...subscriptions import hub
 from .exchange import Exchange
 from .limits import count_call
 
-__all__ = [
-    "Batched",
-    "Changes",
-    "Following",
-    "Listening",
-    "Outcome",
-    "Pending",
-    "Resumed",
-    "answer",
-    "begin",
-    "conclude",
-    "enter_session",
-    "lane_of",
-    "rerun",
-    "run_batch",
-    "take_delete",
-    "take_get",
-    "take_notification",
-    "take_post",
-]
-
 logger = logging.getLogger("mcp_django")
 
 SESSION: Final = SESSION_HEADER.lower()

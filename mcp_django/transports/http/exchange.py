@@ -45,8 +45,6 @@ from ...sites import MCPSite
 from .limits import Held, LimitExceeded, body_room, concurrent, count_call, streaming
 from .pages import endpoint_page, error_page, wants_page
 
-__all__ = ["DJANGOS_REQUEST", "SHORT_BODY", "Exchange"]
-
 T = TypeVar("T")
 
 # In the scope, the request that Django has made of it.

@@ -7,9 +7,6 @@ from typing import Final
 from ...conf import settings
 from ...runtime.throttling import hit_if_counted
 
-__all__ = ["Held", "LimitExceeded", "body_room", "concurrent", "count_call", "streaming"]
-
-
 # Seconds after which a caller who has no place left may try again.
 RETRY_AFTER: Final = 1
 

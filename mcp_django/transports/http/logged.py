@@ -36,8 +36,6 @@ from .shutdown import register
 if TYPE_CHECKING:
     from .exchange import Exchange
 
-__all__ = ["LoggedCall", "Tail"]
-
 logger = logging.getLogger("mcp_django")
 
 T = TypeVar("T")

@@ -19,8 +19,6 @@ from ...protocol.messages import encode, notification
 from ...server import streams
 from ...subscriptions.workers import Worker
 
-__all__ = ["CallLog", "Waiting", "find_log"]
-
 PROGRESS: Final = "notifications/progress"
 MESSAGE: Final = "notifications/message"
 # Notifications of one call, and bytes of them, that wait to be sent; beyond that the newest progress alone does, and

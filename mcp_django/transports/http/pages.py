@@ -17,8 +17,6 @@ from ...oauth.styles import content_security_policy
 from ...protocol.http import Response
 from ..setups import CLIENTS, Connection
 
-__all__ = ["endpoint_page", "error_page", "wants_page"]
-
 # Browsers name it first; programs that take anything do not name it.
 HTML: Final = re.compile(r"\s*text/html\s*(?:[,;]|$)", re.IGNORECASE)
 

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
-__all__ = ["is_closing", "register"]
-
 # Seconds that streams have to end before the server is told to stop, and between two looks at them.
 PATIENCE: Final = 3.0
 LOOK_EVERY: Final = 0.05

@@ -27,13 +27,11 @@ from ...server.sessions import ClientSession
 from ...sites import MCPSite
 from ...subscriptions import hub
 from ...subscriptions.subscriptions import open_subscription
-from .changes import LISTS, Mailbox
 from .consumer import MCPConsumer
 from .dispatch import begin, enter_session, lane_of, take_notification
 from .exchange import Exchange
 from .logged import LoggedCall, Tail
-
-__all__ = ["SSEConsumer", "as_application"]
+from .streams import LISTS, Mailbox
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ from .dispatch import Batched, Pending, answer, conclude, run_batch
 from .exchange import DJANGOS_REQUEST, Exchange
 from .files import file_urls
 
-__all__ = ["endpoint", "file_urls", "sse_endpoint"]
+__all__ = ["file_urls"]
 
 
 def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:

@@ -22,13 +22,11 @@ from ...server.methods.base import Asked, Later, Listen, log_failure
 from ...server.methods.lifecycle import identity
 from ...server.sessions import add_uri
 from ...subscriptions.subscriptions import Subscription, open_subscription
-from ..http.changes import DELIVER_EVERY, LISTS, Mailbox
 from ..http.direct import perform, timed_out
 from ..http.dispatch import begin, lane_of
 from ..http.limits import LimitExceeded, concurrent, count_call, streaming
+from ..http.streams import DELIVER_EVERY, LISTS, Mailbox
 from .pipes import Output
-
-__all__ = ["MemorySession", "StdioCall", "relay"]
 
 # These read what the session remembers before they write it: one after the other, in the order in which they came.
 IN_TURN: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})

@@ -15,8 +15,6 @@ from functools import cache
 from queue import SimpleQueue
 from typing import Final
 
-__all__ = ["Input", "LineTooLong", "Output", "claim"]
-
 CHUNK: Final = 65_536
 # Lines that are read ahead.
 AHEAD: Final = 16

@@ -29,12 +29,10 @@ from ...server.dispatch import rejection
 from ...server.methods.base import log_failure
 from ...signin import act_as
 from ...sites import MCPSite
-from ..http.changes import Mailbox
 from ..http.limits import LimitExceeded, concurrent
+from ..http.streams import Mailbox
 from .call import MemorySession, StdioCall, relay
 from .pipes import Input, LineTooLong, Output
-
-__all__ = ["StdioServer"]
 
 # Seconds that calls have to end when the client is gone, then streams, then what is left to be written. Clients wait
 # two seconds before they use force.

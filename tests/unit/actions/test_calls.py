@@ -18,8 +18,7 @@ from django.urls import include, path
 from django.utils.html import format_html
 
 from mcp_django import MCPSite, ToolError
-from mcp_django.context.confirmation import REFUSED
-from mcp_django.context.consent import CHANGED
+from mcp_django.context.confirmation import CHANGED, REFUSED
 from mcp_django.context.questions import Answers
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
 from mcp_django.orm.arguments import RECORD_NOT_FOUND

@@ -6,8 +6,7 @@ import pytest
 from django import forms
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.actions.page_questions import page_question
-from mcp_django.actions.pages import page_schema
+from mcp_django.actions.pages import page_question, page_schema
 from mcp_django.actions.responses import Page
 from mcp_django.forms.html import read_forms
 from mcp_django.schema.form_questions import MAX_CHOICES

@@ -1,7 +1,7 @@
 import pytest
 from django.urls import set_script_prefix
 
-from mcp_django.actions.redirects import ELSEWHERE, Destination, destination
+from mcp_django.actions.responses import ELSEWHERE, Destination, destination
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.writing import request_of
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_django.context.consent import can_ask, confirm, listed, quoted, rows_question, settle
+from mcp_django.context.confirmation import can_ask, confirm, listed, quoted, rows_question, settle
 from mcp_django.context.questions import Answers
 from mcp_django.exceptions import Declined, InputRequired
 from tests.answering import DECLINE, ELICITS, accept

@@ -13,7 +13,7 @@ from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import AdminExposure, MCPSite
-from mcp_django.orm.named_filters import named_filters_of
+from mcp_django.orm.lookups import named_filters_of
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords

@@ -56,7 +56,7 @@ def test_a_record_shows_the_rows_of_its_inlines_as_they_are_sent_back(root: Any)
 
 
 def test_only_so_many_rows_are_shown_and_the_rest_is_told_of(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_django.forms.inline_reading.MAX_SHOWN", 2)
+    monkeypatch.setattr("mcp_django.forms.inlines.MAX_SHOWN", 2)
     order = make_order("7", 1, 2, 3)
     found = read(root, order)
     assert [row["quantity"] for row in found["inlines"]["lines"]] == [1, 2]

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection, connections
 from django.db.models import QuerySet
 
-from mcp_django.orm import converters
+from mcp_django.orm import plans as converters
 from mcp_django.orm.plans import compile_plan
 from mcp_django.orm.unreadable import LOST
 from tests.factories import make_book

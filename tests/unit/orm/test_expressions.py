@@ -3,9 +3,18 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from mcp_django.orm.expressions import Applied, Junction, conditions_of, in_fixed_order, is_moving, wording
-from mcp_django.orm.lookups import Condition, parse_condition, resolve_path
-from mcp_django.orm.named_filters import NamedFilter
+from mcp_django.orm.lookups import (
+    Applied,
+    Condition,
+    Junction,
+    NamedFilter,
+    conditions_of,
+    in_fixed_order,
+    is_moving,
+    parse_condition,
+    resolve_path,
+    wording,
+)
 from tests.filterapp.models import Film
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)

@@ -8,8 +8,8 @@ from django.db import models
 from django.db.models.functions import Lower
 from django.test.utils import isolate_apps
 
-from mcp_django.orm.indexes import is_served
 from mcp_django.orm.lookups import resolve_path
+from mcp_django.orm.ordering import is_served
 from mcp_django.orm.pagination import OrderKey
 from tests.testapp.models import AudioBook, Author, Book, Placement, PublishedBook
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.orm.labels import label_of, label_relations, plain_label
+from mcp_django.orm.relations import label_of, label_relations, plain_label
 from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf, Tag
 
 SITE = MCPSite()

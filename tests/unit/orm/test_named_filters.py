@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm.named_filters import NamedFilter, Offer, named_filters_of
+from mcp_django.orm.lookups import NamedFilter, Offer, named_filters_of
 from tests.factories import make_superuser
 from tests.filterapp.models import Film
 from tests.reading import reader

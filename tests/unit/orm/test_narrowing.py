@@ -9,7 +9,7 @@ from django.test import RequestFactory
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm.narrowing import leads_to_hidden_model, leads_to_hidden_rows
+from mcp_django.orm.filters import leads_to_hidden_model, leads_to_hidden_rows
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_superuser, make_user
 from tests.filterapp.admin import FilmAdmin, sidebar

@@ -14,7 +14,7 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
 from mcp_django.orm import plans
-from mcp_django.orm.expressions import Junction
+from mcp_django.orm.lookups import Junction
 from mcp_django.orm.parsing import filters_argument
 from mcp_django.testing import MCPClient
 from mcp_django.tools.aggregate import AggregateRecords

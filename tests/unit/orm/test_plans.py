@@ -10,8 +10,7 @@ from django.test import override_settings
 
 from mcp_django.exceptions import ToolError
 from mcp_django.orm import plans
-from mcp_django.orm.expressions import Junction
-from mcp_django.orm.lookups import parse_condition, resolve_path
+from mcp_django.orm.lookups import Junction, parse_condition, resolve_path
 from mcp_django.orm.plans import (
     MAX_PLANS,
     Bind,

@@ -6,7 +6,7 @@ import pytest
 from rest_framework import serializers
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.orm.serialized import read_fields, represented, unchanged_fields
+from mcp_django.orm.columns import read_fields, represented, unchanged_fields
 from mcp_django.orm.unreadable import LOST
 from tests.testapp.models import Author
 from tests.writing import request_of

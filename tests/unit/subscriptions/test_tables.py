@@ -1,4 +1,4 @@
-from mcp_django.subscriptions.tables import ends_of, relations_of, same_rows
+from mcp_django.subscriptions.signals import ends_of, relations_of, same_rows
 from tests.testapp.models import AudioBook, Author, Book, Placement, PublishedBook, Shelf, Tag
 
 

@@ -4,7 +4,7 @@ import pytest
 from django.contrib import admin
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.context.tickets import read_ticket
+from mcp_django.context.signing import read_ticket
 from mcp_django.exceptions import ToolError
 from mcp_django.forms.uploads import name_of_upload
 from mcp_django.testing import MCPClient

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mcp_django import MCPSite, ModelExposure, site
-from mcp_django.context.consent import CHANGED
+from mcp_django.context.confirmation import CHANGED
 from mcp_django.exceptions import Cancelled
 from mcp_django.orm.arguments import RECORD_NOT_FOUND
 from mcp_django.testing import MCPClient

@@ -12,8 +12,8 @@ from mcp_django import site
 from mcp_django.protocol.sse import KEEP_ALIVE
 from mcp_django.server import sessions
 from mcp_django.subscriptions.subscriptions import Subscription
-from mcp_django.transports.http import changes
 from mcp_django.transports.http import consumer as http
+from mcp_django.transports.http import streams as changes
 from mcp_django.transports.http.consumer import as_application
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_book

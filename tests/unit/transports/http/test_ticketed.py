@@ -13,9 +13,9 @@ from django.test import RequestFactory, override_settings
 from mcp_django import MCPSite
 from mcp_django.context import refusals
 from mcp_django.context.request import MCPRequest
-from mcp_django.context.tickets import ticket_url
+from mcp_django.context.signing import ticket_url
 from mcp_django.exceptions import NotFound, ToolError
-from mcp_django.transports.http.ticketed import Refused, ticketed
+from mcp_django.transports.http.files import Refused, ticketed
 from tests.factories import make_user
 from tests.writing import request_of
 

@@ -284,7 +284,7 @@ def test_G133_a_constraint_that_only_the_database_knows_is_told_without_sql(root
 
 
 def test_an_inline_of_more_rows_than_a_page_holds_stays_untouched(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_django.forms.inline_rows.MAX_ON_PAGE", 2)
+    monkeypatch.setattr("mcp_django.forms.formsets.MAX_ON_PAGE", 2)
     order = make_order("1", 1, 2, 3)
     call(UPDATE, root, **ORDER, pk=order.pk, values={"customer": "Bob"})
     assert Order.objects.get().customer == "Bob"

@@ -1,8 +1,9 @@
-"""What ``aggregate_records`` computes of the rows of a group, and what a group has to reach (``having``)."""
+"""What aggregate_records groups by and computes: fields, also of related models, periods, and measures of groups."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Context, Decimal
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -10,29 +11,260 @@ from typing import Any, Final
 from django.db.models import (
     Avg,
     BigIntegerField,
+    Case,
     Count,
+    DateField,
+    DateTimeField,
     DecimalField,
     DurationField,
     ExpressionWrapper,
+    F,
     FloatField,
     Max,
     Min,
     Q,
     Sum,
     Value,
+    When,
 )
-from django.db.models.functions import Cast, Round
+from django.db.models.functions import (
+    Cast,
+    ExtractIsoWeekDay,
+    Round,
+    TruncDay,
+    TruncHour,
+    TruncMonth,
+    TruncQuarter,
+    TruncWeek,
+    TruncYear,
+)
 
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
-from ..orm.access import MAX_NAME
+from ..orm.access import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
 from ..orm.arguments import alternatives, json_or_text
-from ..orm.columns import Column, render
-from ..orm.kinds import kind_of, parse_operand, parse_value, stored_field
+from ..orm.columns import Column, field_renderer, render, render_column, resolve_column
+from ..orm.kinds import is_joinable, kind_of, parse_operand, parse_value, stored_field
+from ..orm.relations import labels_for
 from ..orm.spellings import OPERATORS
-from .targets import is_comparable, is_countable, is_summable, target_of
 
-__all__ = ["Measure", "find_title", "having_of", "measure_of", "trimmed"]
+# Each hop is a join.
+MAX_HOPS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A column that the caller may read: its ``name``, the ``expression`` of its value, and the column itself.
+
+    ``narrowed`` are the labels of models on the way of which the caller may not see every row. The value is NULL where
+    the way leads through a row that they may not see.
+    """
+
+    name: str
+    column: Column
+    expression: Any
+    narrowed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A way through foreign keys: the fields, the exposure it leads to, and the rows on it that have to be visible."""
+
+    exposure: Exposure
+    names: tuple[str, ...] = ()
+    visible: tuple[Q, ...] = ()
+    narrowed: tuple[str, ...] = ()
+
+
+def is_countable(column: Column) -> bool:
+    """Return whether the column is one of the database, whose values are shown as they are stored."""
+    # What the attribute in place of a column hides is not told by a total of it.
+    return column.is_plain and not column.by_instance and column.kind in ("field", "relation")
+
+
+def is_summable(column: Column) -> bool:
+    """Return whether values can be added."""
+    return is_countable(column) and column.kind == "field" and kind_of(column.field).summable
+
+
+def is_comparable(column: Column) -> bool:
+    """Return whether one value can be the least."""
+    return is_countable(column) and column.kind == "field" and "gt" in kind_of(column.field).lookups
+
+
+def is_groupable(column: Column) -> bool:
+    """Return whether the database can group by the column."""
+    return is_countable(column) and kind_of(column.field).sortable
+
+
+def is_period(column: Column) -> bool:
+    """Return whether the column holds dates."""
+    return is_countable(column) and kind_of(column.field).word in ("date", "datetime")
+
+
+def target_of(
+    request: MCPRequest, exposure: Exposure, text: str, usable: Callable[[Column], bool], *more: str
+) -> Target:
+    """Return the column of a field, or of a path such as ``customer__country``, that is ``usable``.
+
+    The caller has to be able to follow the path by reading: each field on it is visible, and so is the model that it
+    leads to. ``more`` are further valid names for the message.
+
+    Raises:
+        ToolError: there is no such column for this caller.
+    """
+    *hops, last = text.split("__") if len(text) <= MAX_NAME else [text]
+    way = _follow(request, exposure, hops)
+    # The exposure may list a path as a field of its own.
+    ends = [(_Way(exposure), text)] + ([(way, last)] if len(way.names) == len(hops) else [])
+    for end, name in ends:
+        column = _visible_column(request, end.exposure, name)
+        if column is not None and usable(column):
+            return _target(end, column)
+    known = ["__".join([*way.names, name]) for name in visible_fields(request, way.exposure) if _is(way, name, usable)]
+    raise ToolError(f"{exposure.label} has no field {text[:60]!r} for this. {alternatives(text, [*known, *more])}")
+
+
+def _visible_column(request: MCPRequest, exposure: Exposure, text: str) -> Column | None:
+    name = visible_name(request, exposure, text)
+    return resolve_column(exposure, name) if name is not None else None
+
+
+def _is(way: _Way, name: str, usable: Callable[[Column], bool]) -> bool:
+    column = resolve_column(way.exposure, name)
+    return column is not None and usable(column)
+
+
+def _follow(request: MCPRequest, exposure: Exposure, hops: Sequence[str]) -> _Way:
+    """Return the way as far as the caller can follow it."""
+    way = _Way(exposure)
+    for hop in hops[:MAX_HOPS]:
+        column = resolve_column(way.exposure, hop) if hop in visible_fields(request, way.exposure) else None
+        if column is None or column.kind != "relation" or not (column.is_plain and is_joinable(column.field)):
+            break
+        related = related_exposure(request, column.field)
+        if related is None:
+            break
+        names, visible, narrowed = (*way.names, column.field.name), way.visible, way.narrowed
+        if not sees_every_row(request, related):
+            keys = related.get_queryset(request).order_by().values(column.field.target_field.attname)
+            visible = (*visible, Q(("__".join(names) + "__in", keys)))
+            narrowed = (*narrowed, related.label)
+        way = _Way(related, names, visible, narrowed)
+    return way
+
+
+def _target(way: _Way, column: Column) -> Target:
+    value: Any = F("__".join([*way.names, column.path]))
+    if way.narrowed:
+        value = Case(When(Q(*way.visible), then=value))
+    return Target("__".join([*way.names, column.name]), column, value, way.narrowed)
+
+
+WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MAX_TEXT: Final = 200
+
+
+def _quarter(value: date) -> str:
+    return f"{value.isoformat()[:4]}-Q{(value.month + 2) // 3}"
+
+
+def _week(value: date) -> str:
+    year, week, _ = value.isocalendar()
+    return f"{year:04}-W{week:02}"
+
+
+# What computes a period from a column, and how its value is written.
+PERIODS: Final[Mapping[str, tuple[Callable[..., Any], Callable[[Any], str]]]] = {
+    "year": (TruncYear, lambda value: value.isoformat()[:4]),
+    "quarter": (TruncQuarter, _quarter),
+    "month": (TruncMonth, lambda value: value.isoformat()[:7]),
+    "week": (TruncWeek, _week),
+    "day": (TruncDay, lambda value: value.isoformat()[:10]),
+    "hour": (TruncHour, lambda value: value.isoformat()[:13]),
+    "weekday": (ExtractIsoWeekDay, lambda value: WEEKDAYS[value - 1]),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One column that rows are grouped by: its ``title`` for the caller, its ``alias`` in the query.
+
+    The alias is made here: what a client writes is never a name in SQL.
+    """
+
+    title: str
+    alias: str
+    target: Target
+    period: str = ""
+
+    @property
+    def narrowed(self) -> tuple[str, ...]:
+        """See :class:`~mcp_django.tools.aggregation.Target`."""
+        return self.target.narrowed
+
+    @property
+    def expression(self) -> Any:
+        """What the query groups by."""
+        if not self.period:
+            return self.target.expression
+        function, _ = PERIODS[self.period]
+        # As dates, the values of all but hours can be compared without regard to time zones.
+        options = {} if self.period in ("hour", "weekday") else {"output_field": DateField()}
+        return function(self.target.expression, **options)
+
+    def equals(self, value: Any) -> Q:
+        """Return the condition that the group has a value that the query gave."""
+        if value is None:
+            return Q((f"{self.alias}__isnull", True))
+        if isinstance(value, datetime) and self.period:
+            value = TruncHour(Value(value, output_field=DateTimeField()))
+        return Q((self.alias, value))
+
+    def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:
+        """Return the values as JSON; a relation as ``[key, label]``."""
+        if self.period:
+            _, write = PERIODS[self.period]
+            return [None if value is None else write(value) for value in values]
+        column = self.target.column
+        places = getattr(column.field, "decimal_places", None)
+        whole = [trimmed(value, places) for value in values] if places is not None else values
+        keys, _ = render_column(column.name, field_renderer(column.field, MAX_TEXT, ""), whole)
+        if column.kind != "relation":
+            return keys
+        labels = labels_for(request, column.field, values)
+        return [None if key is None else [key, labels.get(value)] for key, value in zip(keys, values, strict=True)]
+
+
+def group_of(request: MCPRequest, exposure: Exposure, given: Any, position: int) -> Group:
+    """Return what ``status``, ``customer__country`` or ``created:month`` groups by.
+
+    Raises:
+        ToolError: the caller cannot group by that.
+    """
+    if not isinstance(given, str):
+        raise ToolError('group_by is a list of fields, a date also as "created:month".')
+    name, _, period = given.partition(":")
+    alias = f"mcp_g{position}"
+    if not period:
+        root, _, last = name.rpartition("__")
+        try:
+            target = target_of(request, exposure, name, is_groupable)
+            return Group(target.name, alias, target)
+        except ToolError:
+            if not root or last not in PERIODS:
+                raise
+            # "created__month"
+            name, period = root, last
+    if period not in PERIODS:
+        raise ToolError(f"Unknown period {period[:40]!r}. {alternatives(period, PERIODS)}")
+    target = target_of(request, exposure, name, is_period)
+    if period == "hour" and kind_of(target.column.field).word == "date":
+        raise ToolError(
+            f"{target.name} has no hours. {alternatives(period, (name for name in PERIODS if name != period))}"
+        )
+    return Group(f"{target.name}:{period}", alias, target, period)
+
 
 MAX_DECIMALS: Final = 6
 MAX_DIGITS: Final = 100

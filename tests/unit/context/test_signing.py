@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from mcp_django.context.sealing import seal, unseal
+from mcp_django.context.signing import seal, unseal
 
 DATA = b'["what a client carries", 1]'
 HOUR = 3600

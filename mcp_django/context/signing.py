@@ -1,21 +1,20 @@
-"""Texts that a client carries for the server: encrypted, signed, dated, and good for one purpose.
-
-A sealed text tells its bearer nothing and cannot be changed. Its ``salt`` is everything that it is bound to; another
-salt makes other keys. Any worker that has ``SECRET_KEY``, or had it as one of ``SECRET_KEY_FALLBACKS``, can open it.
-"""
+"""Texts that a client carries for the server, and URLs that act for a user: encrypted, signed and dated."""
 
 import base64
 import hashlib
 import hmac
 import secrets
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+import orjson
 from django.conf import settings as django_settings
+from django.contrib.auth import get_user_model
 from django.core.signing import BadSignature, TimestampSigner
 from django.utils.encoding import force_bytes
 
-__all__ = ["seal", "unseal"]
+from .request import MCPRequest
 
 SEPARATOR: Final = "\x1f"
 NONCE: Final = 16
@@ -57,3 +56,49 @@ def _stream(key: str | bytes, salt: str, nonce: bytes, data: bytes) -> bytes:
     blocks = range((len(data) + 31) // 32)
     mask = b"".join(hmac.digest(secret, nonce + block.to_bytes(4, "big"), "sha256") for block in blocks)[: len(data)]
     return (int.from_bytes(data, "big") ^ int.from_bytes(mask, "big")).to_bytes(len(data), "big")
+
+
+# Seconds.
+MAX_AGE: Final = 600
+# What a ticket looks like in the pattern of a URL.
+TICKET: Final = r"[\w-]{1,4000}:[\w-]{1,20}:[\w-]{1,100}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What a ticket is for: ``owner`` is the user's primary key as text, None where nobody signs in.
+
+    ``checksum`` is that of the token (hexadecimal), "" for one that is not stored; ``about`` is the use's own.
+    """
+
+    owner: str | None
+    checksum: str
+    about: tuple[str, ...]
+
+
+def can_link(request: MCPRequest) -> bool:
+    """Return whether the caller came over HTTP, as a user who can be found again."""
+    user = request.user
+    return bool(request.mcp.resource) and (user.pk is None or isinstance(user, get_user_model()))
+
+
+def ticket_url(request: MCPRequest, use: str, *about: str) -> str:
+    """Return the URL below the endpoint that is good for this use by the caller, who :func:`can_link`."""
+    owner = None if request.user.pk is None else str(request.user.pk)
+    checksum = bytes.fromhex(getattr(getattr(request, "auth", None), "checksum", ""))
+    data = bytes([len(checksum)]) + checksum + orjson.dumps([owner, *about])
+    return f"{request.mcp.resource.rstrip('/')}/{use}/{seal(_salt(request.mcp.site.name, use), data)}"
+
+
+def read_ticket(site_name: str, use: str, text: str, *, max_age: int = MAX_AGE) -> Ticket | None:
+    """Return what the ticket is for, None for one that was not made for this use of the site, or is too old."""
+    data = unseal(_salt(site_name, use), text, max_age)
+    if data is None:
+        return None
+    checksum, rest = data[1 : 1 + data[0]], data[1 + data[0] :]
+    owner, *about = orjson.loads(rest)
+    return Ticket(owner, checksum.hex(), tuple(about))
+
+
+def _salt(site_name: str, use: str) -> str:
+    return f"mcp_django.context.signing.{use}.{site_name}"

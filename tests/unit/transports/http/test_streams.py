@@ -3,8 +3,8 @@
 import pytest
 from django.core.cache import cache
 
-from mcp_django.transports.http import leases
-from mcp_django.transports.http.leases import Lease
+from mcp_django.transports.http import streams as leases
+from mcp_django.transports.http.streams import Lease
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

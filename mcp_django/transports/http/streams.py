@@ -1,11 +1,9 @@
-"""Streams that tell of changes: ``subscriptions/listen`` of one request, and the GET stream of a session.
-
-An open stream costs a task and a little memory, no thread and no database connection. What it has not sent yet is kept
-once for each thing that changed, so that no burst can make it grow.
-"""
+"""Streams that tell of changes: of subscriptions/listen, and of a session, where one of several has the messages."""
 
 import asyncio
 import contextlib
+import logging
+import secrets
 import threading
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,22 +15,64 @@ from ...protocol.errors import ProtocolError
 from ...protocol.messages import encode, error_response, notification
 from ...protocol.sse import event, event_id, priming
 from ...protocol.versions import PRIMED
+from ...runtime.cache import cache
 from ...runtime.threads import in_thread
 from ...server import sessions
 from ...server.dispatch import Reply
 from ...server.methods.lifecycle import identity
-from ...server.sessions import ClientSession
+from ...server.sessions import ClientSession, lease_key
 from ...subscriptions import hub
 from ...subscriptions.subscriptions import Subscription, open_subscription
 from .connection import KEEP_ALIVE_EVERY, Connection
 from .dispatch import Changes, Listening
-from .leases import Lease
 from .shutdown import register
 
 if TYPE_CHECKING:
     from .exchange import Exchange
 
-__all__ = ["ListenStream", "Mailbox", "SessionStream"]
+logger = logging.getLogger("mcp_django")
+
+# Seconds after which a place that was not renewed is free: twice the time between two signs of life of a stream.
+TTL: Final = 30
+
+
+class Lease:
+    """The place of one stream among those of the same session."""
+
+    def __init__(self, session_id: str) -> None:
+        self.key = lease_key(session_id)
+        self.token = secrets.token_hex(8)
+
+    async def hold(self, *, take_over: bool = False) -> bool:
+        """Return whether the stream has the place: it had it, or it is free, or it takes it over from itself.
+
+        A cache that is out of order gives the place to each.
+        """
+        return await in_thread("reads", lambda: self._hold(take_over))
+
+    def _hold(self, take_over: bool) -> bool:
+        try:
+            if not take_over and cache.add(self.key, self.token, TTL):
+                return True
+            if take_over or cache.get(self.key) == self.token:
+                cache.set(self.key, self.token, TTL)
+                return True
+        except Exception as error:
+            logger.warning("Streams are not told apart, as the cache does not answer: %s", type(error).__name__)
+            return True
+        return False
+
+    async def release(self) -> None:
+        """Give the place up."""
+        await in_thread("reads", self._release)
+
+    def _release(self) -> None:
+        try:
+            if cache.get(self.key) == self.token:
+                cache.delete(self.key)
+        except Exception as error:
+            logger.warning("A stream's place is not given up, as the cache does not answer: %s", type(error).__name__)
+
 
 LISTS: Final = frozenset({"tools", "prompts", "resources"})
 UPDATED: Final = "notifications/resources/updated"

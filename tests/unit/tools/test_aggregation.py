@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django import MCPSite, ModelExposure, ToolError
 from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.aggregation import is_comparable, is_groupable, is_period, is_summable, target_of
 from mcp_django.tools.query import QueryRecords
-from mcp_django.tools.targets import is_comparable, is_groupable, is_period, is_summable, target_of
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import reader, site_with
 from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Section, Shelf
