@@ -442,7 +442,7 @@ class MCPSite:
 
     def read_resource(self, request: MCPRequest, uri: str) -> list[dict[str, Any]]:
         """Return the contents of a model resource. Raises ``NotFound``."""
-        return self.get_model_resource(request, uri).read()
+        return self._model_resources.read(request, uri)
 
     def get_object(self, request: MCPRequest, model: type[Model], pk: Any) -> Model:
         """Return the row with this primary key, or else with this unique value or label, if the caller may view it.

@@ -77,6 +77,10 @@ class ModelResources:
             raise NotFound
         return ModelResource(request, uri, address, get_exposure(request, address.label))
 
+    def read(self, request: MCPRequest, uri: str) -> Objects:
+        """Return the contents of a resource; see :meth:`ModelResource.read`."""
+        return self.find(request, uri).read()
+
 
 @dataclass(frozen=True, slots=True)
 class ModelResource:

@@ -138,8 +138,8 @@ def test_a_project_without_time_zones_has_naive_dates() -> None:
 def films(db: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Films of each of the last hundred days, a day apart, the last one of today; the clock can be moved."""
     clock = {"now": NOW}
-    for module in ("query", "filters"):
-        monkeypatch.setattr(f"mcp_django.tools.{module}.local_now", lambda: timezone.localtime(clock["now"]))
+    for module in ("tools.query", "orm.parsing"):
+        monkeypatch.setattr(f"mcp_django.{module}.local_now", lambda: timezone.localtime(clock["now"]))
     for number in range(100):
         moment = NOW - timedelta(days=number)
         Film.objects.create(title=str(number), year=number, released=moment.date(), shown=moment)
