@@ -22,7 +22,7 @@ MODULES = {
     "unit/completions": "arguments fields rows templates",
     "unit/context": "admin_page languages",
     "unit/exposures": "actions admin admin_filters filtersets history model",
-    "unit/forms": "constraints files filling inline_forms inline_reading inline_rows inlines requests uploads",
+    "unit/forms": "constraints files filling formsets inline_forms inline_reading inlines requests uploads",
     "unit/oauth": "bearer tokenplan validator",
     "unit/orm": "access arguments columns converters deletion expressions filters inputs kinds labels lookups managers "
     "named_filters narrowing ordering pages pagination parsing patterns permissions plans prefetch queries "
@@ -32,7 +32,7 @@ MODULES = {
     "unit/runtime": "threads",
     "unit/server": "idempotency",
     "unit/server/methods": "completions",
-    "unit/tools": "action_tools aggregate groups measures models overviews query record targets writes",
+    "unit/tools": "action_tools aggregate aggregation groups measures models overviews query record writes",
     "unit/transports/http": "files",
     "unit/writes": "bulk saving selection serializers versions",
 }

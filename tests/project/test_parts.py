@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import parts
+from tests import parts, postgresql
 from tests.parts import Part
 
 TESTS = Path(__file__).parents[1]
@@ -67,3 +67,7 @@ def test_every_file_of_tests_belongs_to_a_part(with_django6: bool) -> None:
     named = {Path(word).name for command in commands[1:] for word in command if word.startswith("tests/")}
     assert left_out <= named
     assert any(".venv-django6" in command[0] for command in commands) is with_django6
+
+
+def test_every_file_for_postgresql_is_there() -> None:
+    assert [name for name in postgresql.FILES if not (postgresql.ROOT / name).exists()] == []
