@@ -2,8 +2,12 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
 from django.apps import apps
 from django.core.checks import run_checks
+
+# Django's checks of JSON fields ask the database, once in a process.
+pytestmark = pytest.mark.django_db
 
 
 def ids(**options):

@@ -4,5 +4,5 @@ from mcp_django.oauth.settings import provider_settings
 
 
 def test_every_scope_has_its_place_and_is_offered():
-    named = {getattr(scopes, name) for name in scopes.__all__}
+    named = {value for name, value in vars(scopes).items() if name.isupper()}
     assert named == set(HIERARCHY) == set(provider_settings()["SCOPES"])

@@ -124,7 +124,7 @@ def tool_reason(request: MCPRequest, name: str) -> str:
     site: Any = request.mcp.site
     tool = site.get_tool(request, name)
     if tool is None:
-        if action := site._declared_actions.get(name):
+        if action := dict(site._action_tools.declared()).get(name):
             return action_reason(request, *action)
         declared = [*site._own_tools.values(), *site.function_tools()]
         return forbidden_reason(request, next((item for item in declared if item.name == name), None), name)

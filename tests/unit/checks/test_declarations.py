@@ -20,6 +20,9 @@ from mcp_django.checks.declarations import (
 )
 from tests.testapp.models import Author
 
+# Django's checks of JSON fields ask the database, once in a process.
+pytestmark = pytest.mark.django_db
+
 own = MCPSite("own")
 urlpatterns = [path("mcp", own.urls)]
 

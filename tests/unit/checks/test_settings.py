@@ -33,6 +33,9 @@ from mcp_django.conf import settings as app_settings
 from mcp_django.routing import endpoint_match
 from tests.sitesapp.admin import front_admin
 
+# Django's checks of JSON fields ask the database, once in a process.
+pytestmark = pytest.mark.django_db
+
 MCP = {"BASE_URL": "http://testserver"}
 own = MCPSite("own")
 urlpatterns = [path("mcp/", own.urls)]
