@@ -31,12 +31,13 @@ def test_no_rate_is_no_limit():
 
 @override_settings(MCP_DJANGO={"MAX_CONCURRENT_CALLS": 1})
 def test_C54_calls_at_once_are_capped_for_each_caller_and_places_come_back():
-    with concurrent("user:1"):
-        with pytest.raises(LimitExceeded), concurrent("user:1"):
+    # Callers that no other test of the process has.
+    with concurrent("user:first"):
+        with pytest.raises(LimitExceeded), concurrent("user:first"):
             pass
-        with concurrent("user:2"):
+        with concurrent("user:second"):
             pass
-    with concurrent("user:1"):
+    with concurrent("user:first"):
         pass
 
 
