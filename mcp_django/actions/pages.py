@@ -1,4 +1,7 @@
-"""The page with which an action asks: what it asks, as a question if the client can ask, and what answers post."""
+"""The page with which an action asks, for those who see no page: what it asks for, and what answering it posts.
+
+It is a question to the client's user where the client can ask.
+"""
 
 from collections.abc import Mapping
 from itertools import islice

@@ -1,4 +1,16 @@
-"""Confirmation: tokens of calls that are repeated, and questions to the client's user before something is done."""
+"""Confirmation: tokens with which a call is repeated, and questions to the client's user before rows are changed.
+
+A token holds a nonce and a time; what it stands for (user, client, site, tool, arguments, the exact objects) is only in
+the key of its signature, so it tells nothing and fits nothing else. It is signed with ``SECRET_KEY``, verified with
+``SECRET_KEY_FALLBACKS`` too, expires after ``CONFIRMATION_MAX_AGE`` seconds, and is used up in Django's default cache:
+it is single-use across workers when they share that cache, and within each worker when they do not.
+
+A state (``requestState``; 2026-07-28, basic/patterns/mrtr) goes the same way between the rounds of a call that asks:
+sealed, bound to the user, the client, the site and the call, good for ``QUESTION_TIMEOUT`` seconds. Where one may be
+used only once is for :class:`~mcp_django.context.questions.Answers` to know.
+
+A question names the rows; the answer counts once, and only while what was shown is still what would be done.
+"""
 
 import hashlib
 import json

@@ -1,4 +1,12 @@
-"""Texts that a client carries for the server, and URLs that act for a user: encrypted, signed and dated."""
+"""Texts that a client carries for the server, and URLs that let whoever holds them act for a user.
+
+A sealed text is encrypted, signed and dated: it tells its bearer nothing and cannot be changed. Its ``salt`` is
+everything that it is bound to; another salt makes other keys. Any worker that has ``SECRET_KEY``, or had it as one of
+``SECRET_KEY_FALLBACKS``, can open it.
+
+The ticket in a URL is sealed too, and good for one use at one site, for some minutes. It holds who asked for it and the
+token that they came with, so that it ends with either.
+"""
 
 import base64
 import hashlib

@@ -1,4 +1,9 @@
-"""Rows of inlines, written: what callers give, as the formset of the admin's page has it posted."""
+"""Rows of inlines written as the admin's page writes them: all rows are posted, and those that are not named stay.
+
+Each row is ``{"pk": 17, "quantity": 5}`` to change one, ``{"pk": 17, "delete": true}`` to delete it, or the same
+without ``pk`` to add one. The formset of the inline validates and saves them; errors bear the position of the row in
+the caller's own list.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,8 @@
-"""Inlines: the rows of another model that an admin's page shows and saves together with a row; and reading them."""
+"""Inlines: the rows of another model that an admin's page shows and saves together with a row, and reading them.
+
+Callers know an inline by the name of its relation, as in ``order.lines``. What the inline's class decides is obeyed:
+its permissions, its queryset, its fields.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

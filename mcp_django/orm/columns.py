@@ -1,4 +1,8 @@
-"""The columns of an exposure: which there are, and how the values of each become JSON."""
+"""The columns of an exposure, those of its DRF serializer too, and how their values become JSON.
+
+A value never fails a page: not a number becomes null, text is made valid Unicode, and what has no JSON form becomes
+text. Integers beyond what every client reads exactly (RFC 8259, section 6) are sent as text.
+"""
 
 import logging
 import math

@@ -1,4 +1,8 @@
-"""What a caller may filter by and search in, and what that is on a queryset without telling of hidden related rows."""
+"""What a caller may filter by and search in, and what that is on a queryset.
+
+Names are looked up in allow-lists and lead to columns and lookups. A condition through a relation holds by rows that
+the caller may view, and by no others: what a hidden row holds must not be told by which rows are found.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,9 @@
-"""Conditions on columns: paths to a column, lookups with parsed values, named filters; and, or, not."""
+"""Conditions: paths from a model to a column, lookups with parsed values, named filters, ``and``, ``or`` and ``not``.
+
+A path is resolved to its fields before it is used, and a lookup is one of those that the field's kind or the exposure
+allows: what a client writes never becomes an ORM keyword. Filters that a project wrote itself, such as those of the
+admin's sidebar, are known by their names and run as they are.
+"""
 
 import logging
 import re

@@ -1,4 +1,7 @@
-"""What a caller may sort by, and the order of a page: always total, so that it can be paged by keys."""
+"""What a caller may sort by, and the order of a page: always total, so that it can be paged by keys.
+
+Which orders an index serves is told as far as the model declares its indexes: the database is not asked.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

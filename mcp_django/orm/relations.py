@@ -1,4 +1,9 @@
-"""Labels of rows, and of the rows that those of a page refer to: a fixed number of queries for each relation."""
+"""Labels of rows, and of the rows related to those of a page: a fixed number of queries for each relation.
+
+A label is what ``__str__`` says, from a column alone where that is proven to be the same. That of a related row is
+shown when the related model is exposed, the caller may view it, and the row is among its exposure's rows; otherwise a
+foreign key is its bare key, and a many-to-many relation does not list the row.
+"""
 
 import dis
 import logging

@@ -1,4 +1,9 @@
-"""From the project's models to subscribers: what is saved, deleted or related is told when it is committed."""
+"""From the project's models to subscribers: what is saved, deleted or related is told when it is committed.
+
+Signals say what changed; a queryset that updates rows by itself sends none, which is what :func:`notify_changed` is
+for. Only the models that some site may expose are listened to: a listener costs Django its shortcuts for deletion.
+Rows of proxies, of parents and children, and the two ends of a many-to-many relation are one row.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What aggregate_records groups by and computes: fields, also of related models, periods, and measures of groups."""
+"""What ``aggregate_records`` groups by and computes of a group, and what a group has to reach (``having``).
+
+Columns are those of the model and, through its foreign keys, those of the models that they lead to; dates can be
+grouped by periods and weekdays.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

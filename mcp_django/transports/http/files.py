@@ -1,4 +1,8 @@
-"""Files by URL: what create_upload takes, and what links to files of records give."""
+"""Files by URL: what ``create_upload`` takes, and what links to files of records give.
+
+They are plain views of Django below the endpoint, on either road, that a ticket in the path opens. It is no proof that
+its user may still have what it is for: the user and their token are looked up again.
+"""
 
 import contextlib
 import os

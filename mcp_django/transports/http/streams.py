@@ -1,4 +1,12 @@
-"""Streams that tell of changes: of subscriptions/listen, and of a session, where one of several has the messages."""
+"""Streams that tell of changes: ``subscriptions/listen`` of one request, and the GET stream of a session.
+
+An open stream costs a task and a little memory, no thread and no database connection. What it has not sent yet is kept
+once for each thing that changed, so that no burst can make it grow.
+
+Each message of a session goes out on one of its streams (basic/transports, Multiple Connections). Which of them has
+the place is kept in Django's default cache, for as long as its holder renews it. Where workers do not share a cache,
+each of them lets one stream have it, and a message may reach a client twice.
+"""
 
 import asyncio
 import contextlib
