@@ -18,7 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.db.models import Model
 from django.db.models.base import ModelBase
-from django.urls import URLPattern, re_path
+from django.urls import URLPattern
 
 from .conf import require_apps, settings
 from .exceptions import AlreadyRegistered, NotFound, NotRegistered, ToolError
@@ -499,12 +499,9 @@ class MCPSite:
     def get_urls(self, *, sse: bool = False) -> list[URLPattern]:
         """Return the URL patterns of the endpoint, or of the older transport, relative to where they are mounted."""
         require_apps("The MCP endpoint", "mcp_django", "oauth2_provider")
-        from .transports.http import view
+        from .transports.http.view import url_patterns
 
-        files = view.file_urls(self)
-        if sse:
-            return [re_path(r"^(?:/messages|/)?$", view.sse_endpoint(self), name="sse"), *files]  # type: ignore[arg-type]
-        return [re_path(r"^(?:/)?$", view.endpoint(self), name="endpoint"), *files]  # type: ignore[arg-type]
+        return url_patterns(self, sse=sse)
 
 
 class DefaultMCPSite(MCPSite):

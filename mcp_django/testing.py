@@ -14,11 +14,11 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.test import Client
 
 from .oauth.resource import resource_url
-from .oauth.scopes import READ, WRITE
 from .oauth.tokens import issue_token
 from .protocol.client_requests import ELICITATION
 from .protocol.modern import client_meta
 from .protocol.versions import MODERN
+from .scopes import READ, WRITE
 
 __all__ = ["MCPClient", "MCPError", "ToolCall"]
 

@@ -13,8 +13,8 @@ from django.forms import Field, FileField, ModelChoiceField
 from ..context.request import MCPRequest
 from ..forms.filling import field_entries
 from ..forms.html import Button, Control, Pair, posted
-from ..orm.arguments import alternatives
 from ..orm.columns import pk_text
+from ..orm.wording import alternatives
 from ..schema.form_questions import MAX_CHOICES, Option, fields_of, is_required, model_of, options_of
 from ..schema.forms import form_schema
 from .responses import Page

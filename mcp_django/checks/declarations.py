@@ -17,10 +17,10 @@ from django.db.models import Model
 from ..bounds import nearest
 from ..exposures.admin import AdminExposure
 from ..exposures.model import ModelExposure
-from ..orm.access import is_sensitive
 from ..orm.lookups import declared_lookups, resolve_path, usual_lookups
 from ..orm.ordering import declared_ordering, is_served
 from ..routing import mounted_sites
+from ..sensitive import is_sensitive
 from ..sites import MCPSite, site
 
 # Clients refuse or hide what is beyond these (VS Code 128, Cursor 40).

@@ -27,8 +27,9 @@ from django.db.models import Model
 
 from ..conf import settings
 from ..exceptions import ToolError
+from ..protocol.client_requests import ELICITATION
 from ..protocol.errors import InvalidParams
-from .questions import CLOCK_SKEW, ELICITATION, STATE_ERROR, Question, answer_schema, use_up
+from .questions import CLOCK_SKEW, STATE_ERROR, Question, answer_schema, use_up
 from .request import MCPRequest
 from .signing import seal, unseal
 

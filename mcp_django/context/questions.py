@@ -16,11 +16,9 @@ from typing import Any, Final
 
 from ..conf import settings
 from ..exceptions import Declined, InputRequired, ToolError
-from ..protocol.client_requests import ELICITATION, ROOTS, SAMPLING, read_result, shape
+from ..protocol.client_requests import ELICITATION, read_result, shape
 from ..protocol.errors import InvalidParams
 from ..runtime.cache import required_cache
-
-__all__ = ["ELICITATION", "ROOTS", "SAMPLING"]
 
 logger = logging.getLogger("mcp_django")
 

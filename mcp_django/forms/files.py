@@ -16,7 +16,7 @@ from django.forms import Field
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..orm.arguments import json_or_text
+from ..orm.wording import json_or_text
 from .html import Pair, unwrapped
 from .uploads import open_upload
 

@@ -16,12 +16,13 @@ from django.forms.models import _get_foreign_key
 from ..conf import settings
 from ..context.admin_page import as_page
 from ..context.request import Exposure, MCPRequest
-from ..orm.access import columns_of, has_every_row, is_sensitive, may_view, page_rows, visible_among
+from ..orm.access import columns_of, has_every_row, may_view, page_rows, visible_among
 from ..orm.columns import Column
 from ..orm.pages import show_rows
 from ..orm.unreadable import salvaged_rows
 from ..runtime.hooks import asked
 from ..schema.jsonable import clean_text
+from ..sensitive import is_sensitive
 
 # The methods that decide which fields an inline shows.
 FIELD_HOOKS: Final = (

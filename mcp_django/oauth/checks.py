@@ -179,7 +179,7 @@ def check_toolkit(**kwargs: Any) -> list[CheckMessage]:
         return [finding(104, "oauth2_provider is not installed.", 'Add "oauth2_provider" to INSTALLED_APPS.')]
     from oauth2_provider.settings import oauth2_settings
 
-    from .scopes import READ
+    from ..scopes import READ
     from .validator import MCPValidator
 
     hint = "Build OAUTH2_PROVIDER with mcp_django.oauth.provider_settings()."

@@ -43,6 +43,7 @@ from ..conf import settings
 from ..context.languages import page_language
 from ..context.text import plain
 from ..runtime.throttling import give_back, hit_if_counted
+from ..scopes import ADMIN, WRITE
 from ..signin import keep, would_admit
 from . import dot, refusals
 from .clients import is_app_scheme
@@ -53,7 +54,7 @@ from .metadata import well_known
 from .reach import reach_of
 from .refusals import begin, client_id, log_refusal, logged, note
 from .resource import default_resource, endpoints, issuer, resource_url
-from .scopes import ADMIN, WRITE, expand
+from .scopes import expand
 from .styles import content_security_policy
 from .targets import shown_target
 from .tokenlist import describe

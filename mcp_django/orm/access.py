@@ -15,15 +15,12 @@ from ..context.places import at_page
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..runtime.hooks import asked, note_failure
-from ..sensitive import is_sensitive
 from .columns import Column, is_json_field, read_fields, resolve_column
 from .instances import row_by_key
 from .kinds import kind_of, stored_field
 from .managers import leaves_out_nothing
 from .rendering import iso_text
 from .unreadable import all_readable
-
-__all__ = ["is_sensitive"]
 
 T = TypeVar("T")
 D = TypeVar("D")

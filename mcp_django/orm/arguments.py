@@ -15,12 +15,9 @@ from .access import columns_of, get_exposure, page_fields, visible_exposures, vi
 from .columns import Column
 from .ordering import client_order_key, default_ordering, sortable_names, total_order
 from .pagination import OrderKey
-from .parsing import filters_argument
 from .queries import check_searchable
 from .spellings import order_meant, order_texts
 from .wording import alternatives, is_short_text, json_or_text
-
-__all__ = ["alternatives", "filters_argument", "json_or_text"]
 
 RECORD_NOT_FOUND: Final = "No such record. Find records with query_records; the first column of its rows is the pk."
 MAX_ORDER: Final = 5

@@ -35,8 +35,6 @@ from .unreadable import LOST
 if TYPE_CHECKING:
     from ..context.request import Exposure
 
-__all__ = ["clean_text"]
-
 logger = logging.getLogger("mcp_django")
 
 MAX_DEPTH: Final = 40

@@ -16,15 +16,8 @@ from django.db.models.sql.where import AND
 
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
-from .access import (
-    MAX_NAME,
-    has_every_row,
-    is_sensitive,
-    related_exposure,
-    sees_every_row,
-    visible_fields,
-    visible_name,
-)
+from ..sensitive import is_sensitive
+from .access import MAX_NAME, has_every_row, related_exposure, sees_every_row, visible_fields, visible_name
 from .columns import resolve_column
 from .kinds import is_joinable
 from .lookups import (

@@ -15,10 +15,11 @@ from ..conf import settings
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import Cancelled, NotFound, ToolError
 from .access import parse_pk
-from .arguments import alternatives, check_names, json_or_text
+from .arguments import check_names
 from .queries import chunks
 from .query_limits import write_transaction
 from .unreadable import all_readable
+from .wording import alternatives, json_or_text
 
 logger = logging.getLogger("mcp_django.tools")
 

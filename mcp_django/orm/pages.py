@@ -20,7 +20,8 @@ from django.db.models import F, Model, QuerySet
 from ..context.request import Exposure, MCPRequest
 from ..runtime.hooks import asked
 from ..schema.jsonable import clean_text
-from .access import has_every_row, is_sensitive, related_exposure, visible_fields
+from ..sensitive import is_sensitive
+from .access import has_every_row, related_exposure, visible_fields
 from .columns import Column, field_renderer, pk_text, render, render_column, represented
 from .instances import InstancePlan, compile_instances, instances_of, shape_of_instances
 from .kinds import is_joinable, kind_of

@@ -16,8 +16,6 @@ import orjson
 from ..schema.jsonable import MAX_SAFE_INTEGER
 from ..sensitive import may_hold_secrets
 
-__all__ = ["MAX_SAFE_INTEGER"]
-
 Column = list[Any] | None
 _TRUTH: Final = {bool, type(None)}
 _WHOLE: Final = {int, type(None)}

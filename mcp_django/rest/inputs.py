@@ -12,7 +12,8 @@ from django.http import QueryDict
 from rest_framework.serializers import ListSerializer
 
 from ..exceptions import NotFound, ToolError
-from ..orm.arguments import alternatives, check_names, json_or_text
+from ..orm.arguments import check_names
+from ..orm.wording import alternatives, json_or_text
 from ..schema.problems import is_empty
 from ..schema.serializers import field_schema, row_kind, writable_fields
 from ..schema.types import FREE_OBJECT, types_of

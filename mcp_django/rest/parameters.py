@@ -8,8 +8,8 @@ from typing import Any, Final
 from rest_framework.filters import OrderingFilter, SearchFilter
 
 from ..exceptions import ToolError
-from ..orm.arguments import alternatives
 from ..orm.patterns import is_pattern_lookup, matches_here
+from ..orm.wording import alternatives
 from ..schema.forms import field_schema
 from .routes import Route
 

@@ -13,7 +13,8 @@ from ..context.request import MCPRequest
 from ..context.results import ToolResult
 from ..orm.arguments import IGNORED
 from ..schema.jsonable import clean_text
-from ..tools.base import READ, WRITE, Tool
+from ..scopes import READ, WRITE
+from ..tools.base import Tool
 from .inputs import Inputs, check_unicode, inputs_of, path_arguments
 from .probing import is_permitted, probe, view_for
 from .requests import rest_request

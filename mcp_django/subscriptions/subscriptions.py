@@ -13,7 +13,7 @@ from ..conf import settings
 from ..context.request import MCPRequest
 from ..exceptions import NotFound
 from ..protocol.errors import InvalidParams
-from ..tools.base import READ
+from ..scopes import READ
 from . import hub
 from .audience import Audience, Caller
 from .authority import Sweep

@@ -18,11 +18,13 @@ from ..context.results import ToolResult
 from ..exceptions import ToolError
 from ..exposures.actions import Action
 from ..orm.access import caller_actions, may_view, visible_exposures
-from ..orm.arguments import alternatives, exposure_argument
+from ..orm.arguments import exposure_argument
 from ..orm.inputs import as_object, taken
+from ..orm.wording import alternatives
 from ..schema.types import FREE_OBJECT
+from ..scopes import READ, WRITE
 from ..writes.selection import EVERYTHING
-from .base import IDEMPOTENCY_KEY, READ, WRITE, Tool
+from .base import IDEMPOTENCY_KEY, Tool
 
 MAX_NAME: Final = 40
 # Of an admin that describes its actions in words of their own to each caller.

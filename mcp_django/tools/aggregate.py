@@ -12,21 +12,13 @@ from ..context.places import go_to
 from ..context.request import Exposure, MCPRequest
 from ..context.results import ToolResult
 from ..exceptions import ToolError
-from ..orm.arguments import (
-    alternatives,
-    check_names,
-    exposure_argument,
-    filters_argument,
-    json_or_text,
-    limit_argument,
-    limit_hint,
-    search_argument,
-)
+from ..orm.arguments import check_names, exposure_argument, limit_argument, limit_hint, search_argument
 from ..orm.lookups import Filter
-from ..orm.parsing import opening_hint
+from ..orm.parsing import filters_argument, opening_hint
 from ..orm.queries import narrowed
 from ..orm.spellings import order_meant, order_texts
 from ..orm.unreadable import is_out_of_range, is_unreadable, salvaged_tuples
+from ..orm.wording import alternatives, json_or_text
 from ..schema.types import FREE_OBJECT
 from .aggregation import Group, Measure, find_title, group_of, having_of, measure_of
 from .base import RecordTool

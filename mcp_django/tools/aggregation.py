@@ -46,11 +46,11 @@ from django.db.models.functions import (
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..orm.access import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
-from ..orm.arguments import alternatives, json_or_text
 from ..orm.columns import Column, field_renderer, render, render_column, resolve_column
 from ..orm.kinds import is_joinable, kind_of, parse_operand, parse_value, stored_field
 from ..orm.relations import labels_for
 from ..orm.spellings import OPERATORS
+from ..orm.wording import alternatives, json_or_text
 
 # Each hop is a join.
 MAX_HOPS: Final = 4

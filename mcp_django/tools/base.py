@@ -10,12 +10,10 @@ import orjson
 
 from ..conf import settings
 from ..context.results import ToolResult
-from ..scopes import READ, WRITE
+from ..scopes import READ
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
-
-__all__ = ["READ", "WRITE"]
 
 # The argument under which a client may repeat a call that writes (``mcp_django.server.idempotency``).
 IDEMPOTENCY_KEY: Final[Mapping[str, Any]] = {"type": "string"}

@@ -22,8 +22,6 @@ from .base import Tool
 if TYPE_CHECKING:
     from .functions import FunctionTool
 
-__all__ = ["RESERVED"]
-
 METHOD: Final = "tools/call"
 NEXT: Final = (
     "Nothing has been changed yet. Ask the user; then call again with the same arguments, answers and confirm_token."

@@ -20,7 +20,8 @@ from ..protocol.content import Audio, Content, EmbeddedResource, Image, Resource
 from ..schema.annotations import resolve_hint, unwrap
 from ..schema.jsonable import clean_text, to_jsonable
 from ..schema.output import RESULT, is_wrapped, output_schema
-from .base import READ, WRITE, Tool
+from ..scopes import READ, WRITE
+from .base import Tool
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest

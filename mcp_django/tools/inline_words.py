@@ -10,7 +10,7 @@ from ..context.request import Exposure, MCPRequest
 from ..forms.inlines import Inline, inlines_of_any_row
 from ..orm.access import columns_of
 from ..runtime.hooks import asked
-from .base import WRITE
+from ..scopes import WRITE
 from .type_words import type_words
 
 

@@ -18,13 +18,14 @@ from ..orm.access import (
     visible_exposures,
     visible_fields,
 )
-from ..orm.arguments import check_names, exposure_argument, flag_argument, json_or_text
+from ..orm.arguments import check_names, exposure_argument, flag_argument
 from ..orm.columns import Column, is_file
 from ..orm.filters import filters_of
 from ..orm.kinds import choices_of, holds_many, kind_of
 from ..orm.lookups import Offer, named_filters_of, usual_lookups
 from ..orm.ordering import default_ordering
 from ..orm.uris import page_uri, row_uri_pattern
+from ..orm.wording import json_or_text
 from ..schema.jsonable import clean_text
 from .base import RecordTool
 from .inline_words import inline_lines

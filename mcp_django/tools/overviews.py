@@ -20,9 +20,9 @@ from ..orm.lookups import Offer, named_filters_of
 from ..runtime.hooks import asked
 from ..schema.forms import form_schema
 from ..schema.jsonable import clean_text
+from ..scopes import WRITE
 from ..writes.list_editing import listed_fields
 from ..writes.naming import unread_fields
-from .base import WRITE
 from .inline_words import inline_names
 from .type_words import choice_words, type_words
 

@@ -21,7 +21,6 @@ from ..orm.arguments import (
     check_names,
     exposure_argument,
     fields_argument,
-    filters_argument,
     flag_argument,
     limit_argument,
     limit_hint,
@@ -34,7 +33,7 @@ from ..orm.lookups import Condition, is_moving, wording
 from ..orm.ordering import client_order_key, is_served, sortable_names
 from ..orm.pages import Page, read_page
 from ..orm.pagination import OrderKey, read_cursor, write_cursor
-from ..orm.parsing import opening_hint
+from ..orm.parsing import filters_argument, opening_hint
 from ..orm.queries import COUNT_CAP, PageQuery, count_rows
 from ..orm.query_limits import read_limits
 from ..orm.relative_dates import local_now, seen_from

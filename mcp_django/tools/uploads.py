@@ -12,7 +12,8 @@ from ..context.signing import MAX_AGE, can_link, ticket_url
 from ..forms.uploads import name_of_upload, new_handle, upload_storage
 from ..orm.access import visible_exposures
 from ..orm.arguments import check_names
-from .base import WRITE, Tool
+from ..scopes import WRITE
+from .base import Tool
 
 # The use of its tickets, and the part of the path.
 UPLOADS = "uploads"

@@ -31,11 +31,12 @@ from ..orm.keys import key_meant, named_rows
 from ..orm.relations import label_of
 from ..orm.rows import find_row, whole_row
 from ..schema.types import FREE_OBJECT
+from ..scopes import WRITE
 from ..writes.bulk import delete_rows, picks_many, update_rows
 from ..writes.saving import save_row
 from ..writes.selection import QUERY
 from ..writes.versions import check_version
-from .base import IDEMPOTENCY_KEY, WRITE, Tool
+from .base import IDEMPOTENCY_KEY, Tool
 from .record import full_record
 
 MODEL: Final = {"type": "string"}

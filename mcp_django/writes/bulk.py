@@ -28,7 +28,8 @@ from ..orm.deletion import plan_deletion
 from ..orm.inputs import as_object, one_transaction, refusals
 from ..orm.queries import chunks
 from ..orm.relations import label_of
-from .saving import NOT_SAVED, check_values, save_row
+from .naming import NOT_SAVED
+from .saving import check_values, save_row
 from .selection import QUERY, Selection, queryset_of, select_rows
 
 # The action of the admin that deletes rows.

@@ -8,7 +8,7 @@ from django.db.models import Model
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..orm.access import visible_fields
-from ..orm.arguments import alternatives
+from ..orm.wording import alternatives
 
 NOT_SAVED: Final = "Nothing was saved:"
 

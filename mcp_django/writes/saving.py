@@ -31,8 +31,6 @@ from ..orm.unreadable import keep_stored
 from .list_editing import ListedRow, listed_fields
 from .naming import NOT_SAVED, nameable, named_values
 
-__all__ = ["NOT_SAVED"]
-
 
 def save_with_serializer(
     request: MCPRequest, exposure: Exposure, obj: Model | None, values: Mapping[str, Any], tool: str

@@ -12,9 +12,10 @@ from django.db.models import Model, QuerySet
 from ..conf import settings
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
-from ..orm.arguments import RECORD_NOT_FOUND, filters_argument, flag_argument, search_argument
+from ..orm.arguments import RECORD_NOT_FOUND, flag_argument, search_argument
 from ..orm.inputs import as_pks, pick_rows, rows_by_key
 from ..orm.keys import named_rows
+from ..orm.parsing import filters_argument
 from ..orm.queries import COUNT_CAP, narrowed
 from ..schema.types import FREE_OBJECT
 

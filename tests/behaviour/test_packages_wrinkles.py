@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 from mcp_django import MCPSite
 from mcp_django.actions.responses import own_view
 from mcp_django.exposures.actions import takes_selection
-from mcp_django.oauth.scopes import READ, WRITE
+from mcp_django.scopes import READ, WRITE
 from mcp_django.subscriptions.signals import connect_models
 from mcp_django.tools.action_tools import RunAction
 from mcp_django.tools.models import DescribeModel

@@ -14,8 +14,9 @@ from ...context.request import Exposure, MCPRequest
 from ...exposures.admin import AdminExposure
 from ...forms.uploads import upload_storage
 from ...oauth.scopes import HIERARCHY
-from ...orm.access import caller_actions, is_sensitive, related_exposure, visible_exposures, visible_fields
+from ...orm.access import caller_actions, related_exposure, visible_exposures, visible_fields
 from ...rest.tools import ViewSetTool
+from ...sensitive import is_sensitive
 from ...sites import MCPSite, is_open
 from ...tools.base import Tool
 from ...tools.functions import FunctionTool

@@ -11,7 +11,7 @@ from ...orm.access import visible_exposures
 from ...orm.query_limits import read_limits
 from ...protocol.errors import InternalError, InvalidParams
 from ...runtime.throttling import caller_of, hit_if_counted
-from ...tools.base import READ
+from ...scopes import READ
 from .base import Later, require_scopes
 
 # One text for what is missing and what is forbidden.

@@ -5,7 +5,7 @@ from typing import Any
 
 from ...context.request import MCPRequest
 from ...protocol.errors import InvalidParams
-from ...tools.base import READ
+from ...scopes import READ
 from .base import Later, require_scopes
 
 

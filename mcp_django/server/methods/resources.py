@@ -8,7 +8,7 @@ from ...exceptions import NotFound
 from ...orm.query_limits import read_limits
 from ...protocol.errors import InvalidParams, ResourceNotFound
 from ...resources.base import FunctionResource
-from ...tools.base import READ
+from ...scopes import READ
 from .base import Later, require_scopes
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from ...context.request import MCPRequest, SessionState
 from ...protocol.errors import InvalidParams, ResourceNotFound
+from ...scopes import READ
 from ...subscriptions.subscriptions import check_uris
 from ...subscriptions.watches import find_watches
-from ...tools.base import READ
 from .base import Later, require_scopes
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from ...conf import settings
 from ...context.request import MCPRequest
 from ...protocol.subscriptions import read_filter
-from ...tools.base import READ
+from ...scopes import READ
 from .base import Listen, require_scopes
 
 

@@ -14,12 +14,13 @@ from ...context.questions import untangled
 from ...context.request import MCPRequest
 from ...context.results import ToolResult, error_result
 from ...exceptions import InputRequired, NotFound, ToolError
+from ...functions.asking import RESERVED
 from ...orm.query_limits import read_limits
 from ...protocol.errors import InvalidParams, ProtocolError
 from ...protocol.headers import check_param_headers, param_headers
 from ...protocol.versions import MIRRORED, STRUCTURED
 from ...tools.base import RecordTool, Tool
-from ...tools.fallback import RESERVED, ask_by_result, take_direct_answers
+from ...tools.fallback import ask_by_result, take_direct_answers
 from ...tools.functions import FunctionTool
 from ..idempotency import Once, take_key
 from .base import Later, log_failure, require_scopes

@@ -27,7 +27,7 @@ from ...exceptions import AuthenticationFailed, InsufficientScope, Reason
 from ...forms.uploads import upload_storage
 from ...oauth.bearer import challenge
 from ...oauth.resource import came_to, metadata_url, origin, own_resource
-from ...oauth.scopes import ADMIN, default_scopes, expand, join
+from ...oauth.scopes import default_scopes, expand, join
 from ...oauth.usage import note_use
 from ...protocol.eras import Call
 from ...protocol.errors import InternalError, InvalidRequest, ProtocolError
@@ -37,6 +37,7 @@ from ...protocol.messages import Id, decode, encode, error_response, readable_id
 from ...protocol.modern import VERSION_HEADER
 from ...runtime.threads import BUSY, Busy, renew_connections
 from ...runtime.throttling import caller_of
+from ...scopes import ADMIN
 from ...server.dispatch import Reply, rejection
 from ...server.methods.base import log_failure
 from ...server.sessions import ClientSession

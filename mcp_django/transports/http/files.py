@@ -33,12 +33,13 @@ from ...forms.uploads import remember_sent, upload_storage, was_sent
 from ...oauth.bearer import Token
 from ...oauth.facts import facts_of
 from ...oauth.resource import resource_url
-from ...oauth.scopes import READ, WRITE, expand
+from ...oauth.scopes import expand
 from ...orm.query_limits import read_limits
 from ...orm.uris import DOWNLOADS, Address
 from ...protocol.http import body_length
 from ...resources.files import file_type, find_file, open_file
 from ...runtime.throttling import caller_of, hit
+from ...scopes import READ, WRITE
 from ...server.methods.base import log_failure
 from ...signin import is_current, restore
 from ...sites import MCPSite

@@ -13,6 +13,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.core.handlers.asgi import ASGIRequest
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.urls import URLPattern, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 from ...conf import settings
@@ -21,14 +22,19 @@ from ...protocol.http import Response
 from ...runtime.threads import run_through
 from ...server.methods.base import Later
 from ...sites import MCPSite
-from . import sse as legacy_sse
+from . import sse
 from .connection import LARGE, WRITE_TIMEOUT, cut_off
 from .consumer import as_application
 from .dispatch import Batched, Pending, answer, conclude, run_batch
 from .exchange import DJANGOS_REQUEST, Exchange
 from .files import file_urls
 
-__all__ = ["file_urls"]
+
+def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
+    """Return the URL patterns of the endpoint, or of the older transport, relative to where the site is mounted."""
+    if sse:
+        return [re_path(r"^(?:/messages|/)?$", sse_endpoint(site), name="sse"), *file_urls(site)]  # type: ignore[arg-type]
+    return [re_path(r"^(?:/)?$", endpoint(site), name="endpoint"), *file_urls(site)]  # type: ignore[arg-type]
 
 
 def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:
@@ -49,7 +55,7 @@ def sse_endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpRespons
 
     async def view(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
         if isinstance(request, ASGIRequest):
-            return await run_consumer(legacy_sse.as_application(site, hook_attributes(request)), request)
+            return await run_consumer(sse.as_application(site, hook_attributes(request)), request)
         return HttpResponse("This server cannot stream.", status=405, content_type="text/plain")
 
     view.mcp_sse_site = site  # type: ignore[attr-defined]

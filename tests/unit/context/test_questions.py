@@ -6,9 +6,6 @@ import pytest
 from django.core.cache import cache
 
 from mcp_django.context.questions import (
-    ELICITATION,
-    ROOTS,
-    SAMPLING,
     STATE_ERROR,
     Answers,
     Question,
@@ -18,6 +15,7 @@ from mcp_django.context.questions import (
     use_up,
 )
 from mcp_django.exceptions import Declined, InputRequired, ToolError
+from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING
 from mcp_django.protocol.errors import InvalidParams
 
 VERSION = "2026-07-28"

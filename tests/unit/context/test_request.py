@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from mcp_django.context.questions import ELICITATION, ROOTS, SAMPLING, Answers
+from mcp_django.context.questions import Answers
 from mcp_django.context.request import CAPABILITIES, LOG_LEVELS, MCPContext, MCPRequest
 from mcp_django.exceptions import Cancelled, Declined, InputRequired
+from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING
 from mcp_django.sites import MCPSite
 from tests.answering import EVERYTHING, accept, sampled
 

@@ -15,7 +15,6 @@ from mcp_django.orm.access import (
     get_exposure,
     get_row,
     has_every_row,
-    is_sensitive,
     page_fields,
     parse_pk,
     related_exposure,
@@ -24,6 +23,7 @@ from mcp_django.orm.access import (
 )
 from mcp_django.orm.filters import filters_of, find_filter
 from mcp_django.orm.ordering import client_order_key
+from mcp_django.sensitive import is_sensitive
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, PublishedBook, Section, Shelf, Tag
 from tests.writing import request_of, site_with

@@ -9,7 +9,7 @@ from django.forms import BaseModelFormSet, ModelForm
 
 from mcp_django import MCPSite
 from mcp_django.context.request import MCPRequest
-from mcp_django.tools.base import READ, WRITE
+from mcp_django.scopes import READ, WRITE
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_superuser

@@ -14,10 +14,11 @@ from django.test import override_settings
 from mcp_types import InputRequiredResult
 
 from mcp_django import MCPSite, site
-from mcp_django.context.questions import ELICITATION, ROOTS, SAMPLING, STATE_ERROR, Answers, Question
+from mcp_django.context.questions import STATE_ERROR, Answers, Question
 from mcp_django.context.request import MCPContext, MCPRequest
 from mcp_django.exceptions import InputRequired
 from mcp_django.functions.asking import Ask, Roots, Sample
+from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING
 from mcp_django.protocol.eras import Call
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.legacy import LegacyEra
