@@ -15,8 +15,7 @@ from ..forms.filling import field_entries
 from ..forms.html import Button, Control, Pair, posted
 from ..orm.columns import pk_text
 from ..orm.wording import alternatives
-from ..schema.form_questions import MAX_CHOICES, Option, fields_of, is_required, model_of, options_of
-from ..schema.forms import form_schema
+from ..schema.forms import MAX_CHOICES, Option, fields_of, form_schema, is_required, model_of, options_of
 from .responses import Page
 
 BUTTON: Final = "_button"

@@ -13,7 +13,7 @@ from django.db import models
 
 from ..exceptions import NotFound
 from .problems import Invalid, Problems, is_empty, json_type, show
-from .types import NULL, Type, any_of, between
+from .types import NULL, Type, any_of, between, described, key_type, present
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -61,9 +61,7 @@ class Array(Type):
 
     def schema(self) -> dict[str, Any]:
         """Return the schema; ``items`` is always there."""
-        limits = {"minItems": self.min_items, "maxItems": self.most}
-        known = {key: value for key, value in limits.items() if value is not None}
-        return {"type": "array", "items": self.item.schema(), **known}
+        return {"type": "array", "items": self.item.schema(), **present(minItems=self.min_items, maxItems=self.most)}
 
     def words(self) -> str:
         """Return the number of items, and the constraints of each."""
@@ -178,10 +176,7 @@ class Parameter:
         if self.default is not MISSING and self.default not in (None, ""):
             schema["default"] = self.default
             notes.append(f"default {show(self.default)}")
-        note = ", ".join(filter(None, notes))
-        if text := " ".join(filter(None, [self.description, note and f"({note})"])):
-            schema["description"] = text
-        return schema
+        return described(schema, [self.description], notes)
 
 
 @dataclass(frozen=True)
@@ -346,10 +341,7 @@ class Row(Type):
     @property
     def json_types(self) -> tuple[str, ...]:
         """The JSON type of the primary key."""
-        pk: Any = self.model._meta.pk
-        while pk.is_relation:
-            pk = pk.target_field
-        return ("integer",) if isinstance(pk, models.IntegerField) else ("string",)
+        return (key_type(self.model._meta.pk),)
 
     def words(self) -> str:
         """Return what the value is."""

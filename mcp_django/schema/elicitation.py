@@ -10,7 +10,6 @@ import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
@@ -22,17 +21,16 @@ from ..protocol.elicitation import requested_schema
 from ..protocol.versions import MODERN
 from .annotations import members_of, parameter, unwrap
 from .containers import MISSING, Array, Nullable, Object, Parameter
-from .form_answers import read_form
-from .form_questions import form_schema
+from .fields import plain_number
+from .forms import question_schema, read_form
 from .jsonable import to_jsonable
 from .problems import Invalid
-from .types import PARSED, Boolean, Choice, DecimalNumber, Integer, Number, Parsed, String, Type
+from .types import Boolean, Choice, DecimalNumber, Integer, Number, Parsed, String, Type, described, present
 
 # The name of the only field of a question that has no key.
 VALUE: Final = "value"
 # What follows the name of a field where something within it is wrong.
 PLACE: Final = re.compile(r"[.\[]")
-FORMATS: Final = ((PARSED[date], "date"), (PARSED[datetime], "date-time"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ def blank(kind: Any, key: str = "", default: Any = MISSING) -> Blank:
 
 
 def _of_form(form: BaseForm) -> Blank:
-    schema = form_schema(form)
+    schema = question_schema(form)
     return Blank(schema, lambda content: read_form(form, schema["properties"], content))
 
 
@@ -147,9 +145,8 @@ def _field(parameter: Parameter) -> dict[str, Any]:
     title = "Answer" if parameter.name == VALUE else parameter.name.replace("_", " ").strip().capitalize()
     schema = {**_primitive(kind, parameter.name), "title": title}
     # Choices have their labels, and numbers their limits; only a notation has to be told in words.
-    words = kind.words() if isinstance(kind, Parsed) and "format" not in schema else ""
-    if text := " ".join(filter(None, [parameter.description, words and f"({words})"])):
-        schema["description"] = text
+    words = [kind.words()] if isinstance(kind, Parsed) and not kind.format else []
+    schema = described(schema, [parameter.description], words)
     if parameter.default is not MISSING and parameter.default is not None:
         schema["default"] = _default(schema, parameter.default)
     return schema
@@ -160,25 +157,18 @@ def _primitive(kind: Type, name: str) -> dict[str, Any]:
         case Boolean() | String():
             return kind.schema()
         case Integer() | Number() | DecimalNumber():
-            limits = {"minimum": kind.minimum, "maximum": kind.maximum}
-            given = {key: _number(value) for key, value in limits.items() if value is not None}
-            return {"type": "integer" if isinstance(kind, Integer) else "number", **given}
+            limits = present(minimum=plain_number(kind.minimum), maximum=plain_number(kind.maximum))
+            return {"type": "integer" if isinstance(kind, Integer) else "number", **limits}
         case Parsed():
-            formats = [word for known, word in FORMATS if known == kind]
-            return {"type": "string", **({"format": formats[0]} if formats else {})}
+            return {"type": "string", **({"format": kind.format} if kind.format else {})}
         case Choice():
             titled = _titles(kind)
             return {"type": "string", **({"oneOf": titled} if kind.labels else {"enum": _values(titled)})}
         case Array(item=Choice() as item):
             titled = _titles(item)
             options = {"anyOf": titled} if item.labels else {"type": "string", "enum": _values(titled)}
-            sizes = {"minItems": kind.min_items, "maxItems": kind.max_items}
-            return {"type": "array", "items": options, **{key: size for key, size in sizes.items() if size is not None}}
+            return {"type": "array", "items": options, **present(minItems=kind.min_items, maxItems=kind.max_items)}
     raise ImproperlyConfigured(f"{name} is {kind.noun}, and a form has plain fields alone")
-
-
-def _number(value: Any) -> int | float:
-    return value if isinstance(value, int) else float(value)
 
 
 def _titles(kind: Choice) -> list[dict[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.db import models
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
 
@@ -44,17 +45,35 @@ def any_of(*shapes: Mapping[str, Any]) -> dict[str, Any]:
     return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
 
 
+def present(**keywords: Any) -> dict[str, Any]:
+    """Return the keywords that have a value."""
+    return {keyword: value for keyword, value in keywords.items() if value is not None}
+
+
+def described(schema: dict[str, Any], texts: Iterable[str], words: Iterable[str]) -> dict[str, Any]:
+    """Return the schema with a description: the texts, and then its constraints in words."""
+    note = ", ".join(filter(None, words))
+    description = " ".join(filter(None, [*texts, note and f"({note})"]))
+    return {**schema, "description": description} if description else schema
+
+
 def as_text(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of an object's text where the schema is that of a free object, else the schema itself."""
     if any(schema.get(keyword) != value for keyword, value in FREE_OBJECT.items()) or "properties" in schema:
         return dict(schema)
-    told = " ".join(filter(None, ["JSON object as text.", schema.get("description")]))
-    return {"type": "string", "description": told}
+    return described({"type": "string"}, ["JSON object as text.", schema.get("description", "")], ())
 
 
 def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
     """Return the JSON types that a schema admits, an empty set where it admits them all."""
     return frozenset(shape["type"] for shape in schema.get("anyOf", [schema]) if "type" in shape)
+
+
+def key_type(field: Any) -> str:
+    """Return the JSON type of a model field's values as keys of rows and in URLs."""
+    while field is not None and field.is_relation:
+        field = field.target_field
+    return "integer" if isinstance(field, models.IntegerField) else "string"
 
 
 class Type:
@@ -147,8 +166,7 @@ class String(Type):
 
     def schema(self) -> dict[str, Any]:
         """Return the schema with its lengths."""
-        limits = {"minLength": self.min_length, "maxLength": self.max_length}
-        return {"type": "string", **{key: value for key, value in limits.items() if value is not None}}
+        return {"type": "string", **present(minLength=self.min_length, maxLength=self.max_length)}
 
     def words(self) -> str:
         """Return the lengths in words."""
@@ -171,8 +189,7 @@ class _Ranged(Type):
     maximum: Any = None
 
     def schema(self) -> dict[str, Any]:
-        limits = {"minimum": self.minimum, "maximum": self.maximum}
-        return {"type": self.json_types[0], **{key: value for key, value in limits.items() if value is not None}}
+        return {"type": self.json_types[0], **present(minimum=self.minimum, maximum=self.maximum)}
 
     def words(self) -> str:
         return between(self.minimum, self.maximum)
@@ -282,11 +299,15 @@ class Boolean(Type):
 
 @dataclass(frozen=True)
 class Parsed(Type):
-    """Text in a notation: ``parse`` gives the value, or None or ``ValueError`` for any other."""
+    """Text in a notation: ``parse`` gives the value, or None or ``ValueError`` for any other.
+
+    ``format`` is the one that says so in a client's form.
+    """
 
     notation: str
     example: str
     parse: Callable[[str], Any]
+    format: str = ""
     json_types: ClassVar[tuple[str, ...]] = ("string",)
 
     @property
@@ -324,8 +345,8 @@ def _uuid(text: str) -> UUID | None:
 
 
 PARSED: Final[Mapping[type, Parsed]] = {
-    date: Parsed("an ISO 8601 date", "2026-07-28", parse_date),
-    datetime: Parsed("an ISO 8601 date and time", "2026-07-28T14:30:00Z", _datetime),
+    date: Parsed("an ISO 8601 date", "2026-07-28", parse_date, "date"),
+    datetime: Parsed("an ISO 8601 date and time", "2026-07-28T14:30:00Z", _datetime, "date-time"),
     time: Parsed("a time of day", "14:30:00", parse_time),
     timedelta: Parsed("a duration", "1 12:30:00 (days, hours, minutes, seconds) or PT12H30M", parse_duration),
     UUID: Parsed("a UUID", "123e4567-e89b-12d3-a456-426614174000", _uuid),

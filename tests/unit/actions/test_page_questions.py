@@ -9,7 +9,7 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.actions.pages import page_question, page_schema
 from mcp_django.actions.responses import Page
 from mcp_django.forms.html import read_forms
-from mcp_django.schema.form_questions import MAX_CHOICES
+from mcp_django.schema.forms import MAX_CHOICES
 from tests.factories import make_author, make_superuser, make_user
 from tests.testapp.models import Author, Tag
 from tests.writing import request_of
