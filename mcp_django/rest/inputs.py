@@ -15,8 +15,8 @@ from ..exceptions import NotFound, ToolError
 from ..orm.arguments import check_names
 from ..orm.wording import alternatives, json_or_text
 from ..schema.problems import is_empty
-from ..schema.serializers import field_schema, row_kind, writable_fields
-from ..schema.types import FREE_OBJECT, types_of
+from ..schema.serializers import field_schema, writable_fields
+from ..schema.types import FREE_OBJECT, key_type, types_of
 from .parameters import Schemas, check_ordering, ordering_names, query_parameters
 from .probing import Undecided
 from .routes import Route
@@ -185,7 +185,7 @@ def _path_schema(view: Any, name: str) -> dict[str, Any]:
         except FieldDoesNotExist:
             found = None
         shown = "primary key" if lookup == "pk" else lookup
-        return {"type": row_kind(found), "description": f"{shown} of the {model._meta.verbose_name}"}
+        return {"type": key_type(found), "description": f"{shown} of the {model._meta.verbose_name}"}
     return {"type": "string", "description": "Part of the URL"}
 
 

@@ -6,20 +6,13 @@ A serializer validates what it is given itself; nothing here looks at values, an
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from django.db import models
 from rest_framework import relations, serializers
-from rest_framework.fields import empty
 
-from .jsonable import to_jsonable
-from .types import FREE_OBJECT, MAX_SAFE_INTEGER, NULL, any_of, between
+from .fields import Shape, bounds, choice, decimal, lengths, notation, number, text, with_default
+from .types import FREE_OBJECT, MAX_SAFE_INTEGER, NULL, any_of, between, key_type
 
-# Beyond that the values are left to the serializer's own error message.
-MAX_CHOICES: Final = 200
-MAX_LABELS: Final = 50
 # Levels of serializers within serializers.
 MAX_DEPTH: Final = 4
-
-Shape = tuple[dict[str, Any], list[str]]
 
 
 def writable_fields(serializer: Any) -> dict[str, Any]:
@@ -36,34 +29,20 @@ def field_schema(field: Any, depth: int = MAX_DEPTH) -> dict[str, Any]:
     """Return the JSON Schema of a serializer's field, its constraints in its description too."""
     schema, words = _shape(field, depth)
     if field.allow_null:
-        schema = _nullable(schema)
-    default = field.default
-    if default is not empty and default is not None and default != "" and not callable(default):
-        schema["default"] = to_jsonable(default)
-        words = [*words, f"default {schema['default']}"]
-    text = str(field.help_text or "").strip()
-    label = "" if text or field.label is None else str(field.label)
+        schema = any_of(schema, NULL)
+    about = str(field.help_text or "").strip()
+    label = "" if about or field.label is None else str(field.label)
     label = "" if label.lower().replace(" ", "_") == field.field_name else label
-    note = ", ".join(filter(None, words))
-    description = " ".join(filter(None, [label and f"{label.rstrip('.')}.", text, note and f"({note})"]))
-    return {**schema, "description": description} if description else schema
-
-
-def row_kind(field: Any) -> str:
-    """Return the JSON type of a model field's values in a URL or as a key."""
-    while field is not None and field.is_relation:
-        field = field.target_field
-    return "integer" if isinstance(field, models.IntegerField) else "string"
-
-
-def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
-    return any_of(schema, NULL)
+    return with_default((schema, words), field.default, [label and f"{label.rstrip('.')}.", about])
 
 
 def _shape(field: Any, depth: int) -> Shape:
-    for kinds, shape in _SHAPES:
-        if isinstance(field, kinds):
+    for kind, shape in _KINDS:
+        if isinstance(field, kind):
             return shape(field)
+    words, _ = notation(field, serializers)
+    if words or isinstance(field, serializers.CharField):
+        return text(field, words)
     if isinstance(field, serializers.ListSerializer | serializers.ListField | relations.ManyRelatedField):
         return _many(field, depth)
     if isinstance(field, serializers.DictField):
@@ -75,11 +54,10 @@ def _shape(field: Any, depth: int) -> Shape:
 
 def _many(field: Any, depth: int) -> Shape:
     child = field.child_relation if isinstance(field, relations.ManyRelatedField) else field.child
-    low, high = getattr(field, "min_length", None), getattr(field, "max_length", None)
     item = field_schema(child, depth)
-    items = {name: value for name, value in item.items() if name != "description"}
-    note = item.get("description", "")
-    return {"type": "array", "items": items}, [f"each: {note.strip('()')}" if note else "", between(low, high, "items")]
+    note = item.pop("description", "")
+    words = [f"each: {note.strip('()')}" if note else "", between(*lengths(field), "items")]
+    return {"type": "array", "items": item}, words
 
 
 def _object(serializer: Any, depth: int) -> dict[str, Any]:
@@ -95,52 +73,18 @@ def _object(serializer: Any, depth: int) -> dict[str, Any]:
     return schema
 
 
-def _text(field: Any, notation: str = "") -> Shape:
-    low, high = getattr(field, "min_length", None), getattr(field, "max_length", None)
-    limits = {"minLength": low, "maxLength": high}
-    schema = {"type": "string", **{name: value for name, value in limits.items() if value is not None}}
-    return schema, [notation, between(low, high, "characters")]
-
-
-def _noted(notation: str) -> Callable[[Any], Shape]:
-    return lambda field: _text(field, notation)
-
-
 def _number(kind: str) -> Callable[[Any], Shape]:
     def shape(field: Any) -> Shape:
         # The widest integers of a database are no limit that a client had to know of.
-        low, high = (
-            bound if bound is not None and abs(bound) <= MAX_SAFE_INTEGER else None
-            for bound in (field.min_value, field.max_value)
-        )
-        limits = {"minimum": low, "maximum": high}
-        return {"type": kind, **{name: value for name, value in limits.items() if value is not None}}, [
-            between(low, high)
-        ]
+        low, high = (bound if bound is not None and abs(bound) <= MAX_SAFE_INTEGER else None for bound in bounds(field))
+        return number(kind, low, high)
 
     return shape
 
 
-def _decimal(field: Any) -> Shape:
-    digits = f"at most {field.max_digits} digits" if field.max_digits is not None else ""
-    places = f"at most {field.decimal_places} decimal places" if field.decimal_places is not None else ""
-    limits = between(field.min_value, field.max_value)
-    return {"type": "string"}, ["decimal number as text, such as 12.50", digits, places, limits]
-
-
 def _choice(field: Any) -> Shape:
     options = [(value, str(label)) for value, label in field.choices.items() if value not in ("", None)]
-    if not options or len(options) > MAX_CHOICES:
-        return {"type": "string"}, [f"one of {len(options)} values"]
-    same = "integer" if all(type(value) is int for value, _ in options) else "string"
-    values = [value if same == "integer" else str(value) for value, _ in options]
-    named = [
-        f"{value} = {label}"
-        for value, (_, label) in zip(values, options, strict=True)
-        if str(value).replace("_", " ").lower() != label.lower()
-    ]
-    blank = [""] if same == "string" and getattr(field, "allow_blank", False) else []
-    return {"type": same, "enum": [*values, *blank]}, [", ".join(named) if len(named) <= MAX_LABELS else ""]
+    return choice(options, *([""] if getattr(field, "allow_blank", False) else []))
 
 
 def _choices(field: Any) -> Shape:
@@ -152,7 +96,7 @@ def _row(field: Any) -> Shape:
     model = getattr(field.queryset, "model", None)
     if model is None:
         return {"type": "string"}, []
-    return {"type": row_kind(model._meta.pk)}, [f"primary key of {model._meta.label_lower}"]
+    return {"type": key_type(model._meta.pk)}, [f"primary key of {model._meta.label_lower}"]
 
 
 def _slug(field: Any) -> Shape:
@@ -161,25 +105,16 @@ def _slug(field: Any) -> Shape:
 
 
 # A field may be a subclass of another kind: the first that fits is the most special one.
-_SHAPES: Final[tuple[tuple[Any, Callable[[Any], Shape]], ...]] = (
+_KINDS: Final[tuple[tuple[Any, Callable[[Any], Shape]], ...]] = (
     (relations.PrimaryKeyRelatedField, _row),
     (relations.SlugRelatedField, _slug),
-    (relations.HyperlinkedRelatedField, _noted("URL of the row, as the API shows it")),
+    (relations.HyperlinkedRelatedField, lambda field: text(field, "URL of the row, as the API shows it")),
     (serializers.MultipleChoiceField, _choices),
     # Its choices are files of the server.
-    (serializers.FilePathField, _text),
+    (serializers.FilePathField, text),
     (serializers.ChoiceField, _choice),
     (serializers.BooleanField, lambda field: ({"type": "boolean"}, [])),
     (serializers.IntegerField, _number("integer")),
     (serializers.FloatField, _number("number")),
-    (serializers.DecimalField, _decimal),
-    (serializers.DateTimeField, _noted("ISO 8601 date and time, such as 2026-07-28T14:30:00Z")),
-    (serializers.DateField, _noted("ISO 8601 date, such as 2026-07-28")),
-    (serializers.TimeField, _noted("time of day, such as 14:30:00")),
-    (serializers.DurationField, _noted("duration, such as 1 12:30:00")),
-    (serializers.UUIDField, _noted("UUID")),
-    (serializers.EmailField, _noted("email address")),
-    (serializers.URLField, _noted("URL")),
-    (serializers.IPAddressField, _noted("IP address")),
-    (serializers.CharField, _text),
+    (serializers.DecimalField, decimal),
 )
