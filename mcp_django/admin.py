@@ -1,4 +1,4 @@
-"""The way from the admin to the page on which people see and end the access of applications.
+"""The link from the admin to the page on which people see and end the access of applications.
 
 It is an entry in the list of apps, as every admin shows that, whatever its templates.
 """

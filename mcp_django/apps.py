@@ -1,4 +1,4 @@
-"""The app: it finds every ``mcp.py`` of the project, registers the system checks and listens to the models.
+"""The app: imports every ``mcp.py`` of the project, registers the system checks and connects the signals.
 
 Every command and every worker of the project pays for what is imported here, so it is as little as can be.
 """

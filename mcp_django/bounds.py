@@ -1,4 +1,4 @@
-"""What a setting can be: the kinds of values, each with its words, its test, and what a near miss was meant to be.
+"""Kinds of values for settings: each has a description, a test, and a guess at what a wrong value was meant to be.
 
 :data:`~mcp_django.conf.SETTINGS` names one for each setting. Nothing here needs Django to be set up.
 """

@@ -1,4 +1,4 @@
-"""What the server remembers between requests: sessions of the handshake era, the streams of their calls, and results.
+"""The server's memory between requests: sessions of the handshake era, the streams of their calls, and results.
 
 Nothing of it is authority: every request is checked by its own token, and a session belongs to one user. Rows are
 written by whichever worker has something to say and read by whichever worker the client is connected to. What is known

@@ -1,4 +1,4 @@
-"""Where the URLconf mounts endpoints, and whose they are.
+"""Find the endpoints that a URLconf mounts, and their sites.
 
 The URLconf is that of the request where middleware chose one, such as by its host, and ``ROOT_URLCONF`` otherwise.
 Paths are what it matches: a script prefix, below which the whole project may be, is no part of them.

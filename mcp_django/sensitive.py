@@ -1,4 +1,4 @@
-"""Which names say that what they name is a credential. It is shown to nobody, unless an exposure names it itself."""
+"""Recognise names of credentials. Their values are shown to nobody, unless an exposure names the field itself."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What the sign-in at the consent page leaves with the tokens: facts about it, and the password that it was made with.
+"""Facts about the sign-in at the consent page that are kept with the tokens, and the password that was used.
 
 A token has no session. What hooks would look up there, such as a second factor, is kept with the token when its user
 agrees, and put where hooks look for it with each call, checked anew.

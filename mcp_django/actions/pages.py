@@ -1,4 +1,4 @@
-"""The page with which an action asks, for those who see no page: what it asks for, and what answering it posts.
+"""Intermediate pages of actions for callers without a browser: what a page asks, and what an answer to it posts.
 
 It is a question to the client's user where the client can ask.
 """

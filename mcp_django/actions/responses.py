@@ -1,4 +1,4 @@
-"""What an action answered, for a caller who has no browser: a file, a question, a redirect, or nothing but messages.
+"""Translate an action's HTTP response for a caller without a browser: a file, a question, a redirect, messages.
 
 Never passed on: HTML with its tokens, cookies, and the addresses of pages. What a redirect leads to and the caller may
 not see is told like any other page.

@@ -1,4 +1,4 @@
-"""What a completion is, and in which order its values stand."""
+"""The interface of completions, and the order of their values."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a value in a column begins with, as conditions that an index can answer."""
+"""Prefix conditions on a column that an index can answer."""
 
 import re
 from typing import Any, Final

@@ -1,1 +1,1 @@
-"""What travels with a call: its request, its questions and answers, its confirmation, its result."""
+"""The context of a call: its request, questions and answers, confirmation and result."""

@@ -1,4 +1,4 @@
-"""Where a request is, for hooks of the admin that ask: on the admin's own page of what the call does.
+"""Give requests the path of the admin page that matches the call, for admin hooks that look at it.
 
 A hook reads ``request.path`` and ``request.resolver_match``; at the endpoint they would say nothing of the operation.
 """

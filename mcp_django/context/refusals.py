@@ -1,4 +1,4 @@
-"""What the log says of requests that are refused: cause and remedy, at most once a minute for each cause."""
+"""Log refused requests with cause and remedy, at most once a minute for each cause."""
 
 import logging
 import threading

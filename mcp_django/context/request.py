@@ -1,4 +1,4 @@
-"""What a hook finds at ``request.mcp``."""
+"""The request that hooks get, and its context at ``request.mcp``."""
 
 import itertools
 import re

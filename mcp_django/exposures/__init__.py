@@ -1,1 +1,1 @@
-"""What a project declares: models, the admins that speak for them, actions, history."""
+"""Declarations of a project: exposed models, admins that stand for them, actions, history."""

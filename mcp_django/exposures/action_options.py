@@ -1,4 +1,4 @@
-"""What a project declares of an action, and how its method runs."""
+"""The options that a project declares for an action, and running its method."""
 
 import functools
 import inspect

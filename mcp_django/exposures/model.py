@@ -1,4 +1,4 @@
-"""``ModelExposure``: which part of a model callers may see and change, in the vocabulary of ``ModelAdmin``.
+"""``ModelExposure``: the part of a model that callers can see and change, in the vocabulary of ``ModelAdmin``.
 
 An attribute serves the common case and the hook of the same name with ``get_`` the dynamic one; the app always calls
 the hook. Every hook takes the caller's request, an :class:`~mcp_django.context.request.MCPRequest`.

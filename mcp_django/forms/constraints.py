@@ -1,4 +1,4 @@
-"""What a broken constraint tells a caller: which of the fields that they see, and the row that they see in the way."""
+"""Explain a broken database constraint with only the fields and the conflicting row that the caller can see."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a browser would post: the controls of an HTML form, and the names and values of a form field's widget.
+"""The entries that a browser would post: from the controls of an HTML form, or from the widget of a form field.
 
 Pages and widgets are the project's own, so that their HTML is read rather than guessed at (HTML, section 4.10.22.4,
 "Constructing the entry list").

@@ -1,4 +1,4 @@
-"""Generators that report progress: the plainest way for a tool or an action to say how far it is.
+"""Progress from generator functions: the simplest way for a tool or an action to report it.
 
 Each ``yield`` is a report, and the place where a call that nobody waits for any more ends: ``yield done, total``,
 ``yield done, total, "message"``, ``yield done``, ``yield "message"``, or a bare ``yield``. What the generator returns

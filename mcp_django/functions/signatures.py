@@ -1,4 +1,4 @@
-"""What a project's function takes, as far as that is known without reading its annotations.
+"""Parameters of a project's function, as far as they are known without evaluating its annotations.
 
 It is looked at when the function is declared: nothing is loaded for it that only a call needs.
 """

@@ -1,4 +1,4 @@
-"""Whom a command acts for, and on what: names of users, scopes and sites from the command line."""
+"""Look up the users, scopes and sites that are named on the command line."""
 
 from collections.abc import Iterable
 from contextlib import suppress

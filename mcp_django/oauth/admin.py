@@ -1,4 +1,4 @@
-"""The toolkit's lists of applications and tokens in the admin, with what matters of them here.
+"""The toolkit's lists of applications and tokens in the admin, with the columns that matter for MCP.
 
 ``provider_settings`` names these classes. They are the toolkit's own, which registers them, with other columns.
 """

@@ -1,4 +1,4 @@
-"""What is kept with a token: written when the user agrees, and handed on from token to token of one grant."""
+"""Facts kept with a token: written when the user consents, and passed on from token to token of one grant."""
 
 import hashlib
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What stands around each page that people see: whose site it is, who is signed in, and the ways on and back."""
+"""The frame of the pages for people: the site, the signed-in user, and the links onwards and back."""
 
 from typing import Any
 from urllib.parse import urlsplit

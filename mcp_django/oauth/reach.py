@@ -1,4 +1,4 @@
-"""What a model would reach as the user who is signed in: told by the consent page, and by a page of its own."""
+"""Summarise what a model can reach as the signed-in user, for the consent page and a page of its own."""
 
 import logging
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""How pages look. The styles stand in the page, so that it is right under every server, static files or not."""
+"""Styles of the pages. They are inlined, so that pages look right under every server, with or without static files."""
 
 import base64
 import hashlib

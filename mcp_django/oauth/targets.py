@@ -1,4 +1,4 @@
-"""Where an application lives, as people are shown it: the part of the host that somebody owns is set apart."""
+"""The address of an application as people see it: the registrable part of the host stands out."""
 
 import ipaddress
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What people are shown of tokens, on their own page and in the admin: never the token itself."""
+"""Tokens as people see them, on their own page and in the admin: never the token itself."""
 
 from collections.abc import Collection
 from datetime import datetime

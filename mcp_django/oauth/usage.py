@@ -1,4 +1,4 @@
-"""When a token was last used, for people to see: in the shared cache, to the minute, and never a reason to wait."""
+"""The last use of a token, for people to see: kept in the shared cache, to the minute, without delaying a call."""
 
 import time
 from collections.abc import Iterable

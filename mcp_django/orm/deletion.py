@@ -1,4 +1,4 @@
-"""What deleting a row takes with it, by the rules and in the words of the admin's own deletion page."""
+"""Collect what a deletion would delete too, by the rules and in the words of the admin's deletion page."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

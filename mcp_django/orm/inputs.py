@@ -1,4 +1,4 @@
-"""What tools that write read of their arguments, the rows that primary keys stand for, and how databases refuse."""
+"""Arguments of tools that write: values, the rows that primary keys stand for, and database errors."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a project's managers give: whether it is every row of the table, and rows that take filters and an order."""
+"""Default managers of a project: whether they return every row, and querysets that accept filters and an order."""
 
 from functools import lru_cache
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Work on the rows of a page, one after the other, whose queries do not grow with the rows.
+"""Run per-row code over a page without one query for each row.
 
 A method of the project's own may follow a relation of its row, which is a query for each row. What the first rows were
 seen to follow is loaded for all that come after them, by one query for each relation; foreign keys are remembered, and

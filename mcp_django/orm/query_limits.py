@@ -1,5 +1,5 @@
-"""What one call may cost: the time of a read's queries, and on PostgreSQL the cost that is estimated before they run
-and the time for which a write waits for locks.
+"""Limits of one call: the time of a read's queries, and on PostgreSQL the cost that is estimated before they run and
+the time for which a write waits for locks.
 
 A watching thread interrupts the queries of a call that is over its time, from outside: no statement is sent for it and
 the connection keeps no setting, so that a connection which others share (the project's own code, a pooler) is left as

@@ -1,4 +1,4 @@
-"""Dates that are said by their distance from now (``today-30d``, ``last month``), and stretches of the calendar.
+"""Relative dates (``today-30d``, ``last month``) and calendar periods.
 
 Days, weeks (from Monday), months, quarters and years are those of the current time zone. What is read here is plain
 text of a client: it becomes two points in time and nothing else.

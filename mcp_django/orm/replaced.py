@@ -1,4 +1,4 @@
-"""What packages put in the place of Django's own: attributes, relations and querysets whose values no column tells."""
+"""Detect attributes, relations and querysets that packages override: no column tells their values."""
 
 import inspect
 from collections.abc import Callable

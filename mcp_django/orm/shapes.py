@@ -1,4 +1,4 @@
-"""What the SQL of a project's own query depends on, and the values in it.
+"""Separate the structure of a project's own query from its values.
 
 A ``get_queryset`` of the project's own is asked for each call. Mostly it gives a query of the same structure with other
 values: the rows of this user, the rows since a moment. The structure is the key by which its plan is kept

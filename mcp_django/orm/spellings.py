@@ -1,4 +1,4 @@
-"""Other spellings of filters and orders, as models know them from SQL, MongoDB, Prisma or the ORM's own objects.
+"""Other spellings of filters and orders, which models know from SQL, MongoDB, Prisma or the ORM's own objects.
 
 They are looked up where a spelling of this app did not fit, so that a call which is right the first time pays nothing.
 What comes out is a spelling of this app, and is looked up like any other: nothing here decides what a caller may ask.

@@ -1,4 +1,4 @@
-"""Rows that hold a value which cannot be read: the value is lost, and the rest of the page is not.
+"""Recover a page when some values cannot be decoded: only those values are lost.
 
 SQLite keeps what a column cannot hold (``0000-00-00`` as a date, bytes that are no UTF-8 as a text), PostgreSQL what
 Python cannot (``infinity`` as a time), and a field of the project's own may fail as it likes. Where a driver or a

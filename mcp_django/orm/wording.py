@@ -1,4 +1,4 @@
-"""How the tools read and name what a client wrote: objects sent as text, and the names that would have been valid."""
+"""Read what a client wrote: objects sent as text, and the valid names nearest to a wrong one."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -1,4 +1,4 @@
-"""What the server asks the client for: elicitation, sampling, roots; wire forms by revision, and the answers.
+"""Requests to the client (elicitation, sampling, roots): wire forms by revision, and the answers.
 
 ``method`` and ``params`` are those of the newest revision, whatever the client's is (2026-07-28, client/elicitation,
 client/sampling, client/roots). On 2026-07-28 the wire forms are values of ``inputRequests`` (basic/patterns/mrtr);

@@ -1,4 +1,4 @@
-"""What known client programs cannot show, by the name that they give themselves in ``clientInfo``.
+"""Limitations of known client programs, by the name that they give themselves in ``clientInfo``.
 
 A name proves nothing and decides nothing about rights: it only spares a client what it would lose.
 """

@@ -1,4 +1,4 @@
-"""What differs between the two eras, as one object for each: handlers never see it.
+"""The differences between the two eras, as one object for each: handlers never see them.
 
 An era reads a message into a neutral :class:`Call` and shapes the neutral result for the wire.
 """

@@ -1,4 +1,4 @@
-"""JSON-RPC errors: what a client program got wrong.
+"""JSON-RPC errors: mistakes of a client program.
 
 One class for each code, the code and the HTTP status being class attributes. Whatever a model could mend is not here:
 it is a tool result with ``isError`` (specification, server/tools, Error Handling).

@@ -1,4 +1,4 @@
-"""How long clients may keep what they were answered (2026-07-28, server/utilities/caching)."""
+"""Cache hints for clients (2026-07-28, server/utilities/caching)."""
 
 from collections.abc import Mapping
 from typing import Final

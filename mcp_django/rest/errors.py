@@ -1,4 +1,4 @@
-"""Why a ViewSet refused, in words that a model can act on."""
+"""Explain a ViewSet's refusal in words that a model can act on."""
 
 import json
 import math

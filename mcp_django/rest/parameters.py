@@ -1,4 +1,4 @@
-"""What may be asked of a list: the query parameters of a ViewSet's filter backends and of its paginator."""
+"""Query parameters of a list: those of a ViewSet's filter backends and of its paginator."""
 
 import inspect
 import logging

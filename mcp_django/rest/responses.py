@@ -1,4 +1,4 @@
-"""What a ViewSet answered, for a model: rows, one row, a file, or why not, cut to ``RESULT_CHARS``."""
+"""Translate a ViewSet's response for a model: rows, one row, a file or a refusal, cut to ``RESULT_CHARS``."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Bounds of time that are hardly ever reached: one timer of the loop for all of them, as a timer each costs more.
+"""Timeouts that are hardly ever reached: one timer of the loop for all of them, because a timer each costs more.
 
 Two or three stand around every request. ``asyncio.timeout`` is for those around work that takes its time.
 """

@@ -1,4 +1,4 @@
-"""Django's default cache, for calls that cannot wait for it: it answers soon or not at all."""
+"""Django's default cache with a short timeout, for calls that cannot wait for it."""
 
 import threading
 import time

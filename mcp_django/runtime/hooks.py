@@ -1,4 +1,4 @@
-"""Hooks of the project that fail: they cost what depends on them, and are logged once."""
+"""Contain hooks of the project that fail: only what depends on them is missing, and each failure is logged once."""
 
 import logging
 from collections.abc import Callable, Iterator

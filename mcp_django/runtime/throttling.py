@@ -1,4 +1,4 @@
-"""Counting in the shared cache: so many in a period, whichever worker is asked."""
+"""Fixed-window rate limits in the shared cache, for all workers together."""
 
 import hashlib
 import logging

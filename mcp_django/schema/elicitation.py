@@ -1,4 +1,4 @@
-"""What a question leaves to be filled in: a flat form, and how what was entered becomes a Python value.
+"""Build the flat form of a question, and convert what was entered to a Python value.
 
 Clients show forms of plain fields only: texts, numbers, yes or no, one of some choices, several of them
 (client/elicitation, Requested Schema).

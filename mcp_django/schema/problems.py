@@ -1,4 +1,4 @@
-"""What is wrong with a value, and how it is quoted."""
+"""Say what is wrong with a value, and quote it."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the client's model and the client itself are asked for, and what they answer (client/sampling, client/roots)."""
+"""Questions to the client's model and to the client itself, and their answers (client/sampling, client/roots)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Who in this process watches what, found by what has changed: callers, each with its subscriptions.
+"""Find the callers in this process, with their subscriptions, that a change concerns.
 
 Subscriptions of one user with one authority are one caller: what they may see is worked out once for all of them.
 """

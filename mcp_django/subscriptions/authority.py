@@ -1,4 +1,4 @@
-"""The end of what was granted: every few seconds, the tokens, users and permissions behind open streams are looked at.
+"""Re-check the tokens, users and permissions behind open streams every few seconds.
 
 A stream has no requests of its own, so nothing else would notice. It takes a few queries for hundreds of streams and
 holds no database connection meanwhile.

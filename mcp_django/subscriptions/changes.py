@@ -1,4 +1,4 @@
-"""What has changed, put together until it is told: within a transaction, within a moment, within this process.
+"""Collect changes until they are sent: within a transaction, within a moment, within this process.
 
 However much happens, it stays small: many rows of one model become "some rows of the model".
 """

@@ -1,4 +1,4 @@
-"""Changes on their way to subscribers: what has changed, who watches it, who of them may know of it now.
+"""Deliver changes to the subscribers who can know of them now.
 
 All of it happens in one thread of the process, at most ten times a second. Who may know is worked out anew each time,
 for each caller once, from the user's row and permissions as they are by then.

@@ -1,4 +1,4 @@
-"""News between threads and processes: topics, who listens to them in this process, and one road to the others.
+"""Publish/subscribe within this process, with one bridge to the other processes.
 
 One thread with an event loop of its own serves the whole process. It is started by the first use and ends with the
 process; a fork starts without it. Publishing puts the news into a bounded queue and returns: neither a slow listener

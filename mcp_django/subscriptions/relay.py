@@ -1,4 +1,4 @@
-"""The road between processes: one subscription of this process to the channel layer, and one sender.
+"""The bridge between processes: one subscription of this process to the channel layer, and one sender.
 
 Layers deliver at most once, and drop without a word what a channel has no room for. So each message carries its
 publisher and a number; a number that is missing means that something got lost, and whoever listens here is told to

@@ -1,4 +1,4 @@
-"""From the project's models to subscribers: what is saved, deleted or related is told when it is committed.
+"""Receivers of the ORM's signals: report saved, deleted and related rows when the transaction is committed.
 
 Signals say what changed; a queryset that updates rows by itself sends none, which is what :func:`notify_changed` is
 for. Only the models that some site may expose are listened to: a listener costs Django its shortcuts for deletion.

@@ -1,4 +1,4 @@
-"""Subscriptions: which resources and lists a stream is told of, for as long as its caller may know of them."""
+"""Subscriptions: the resources and lists of a stream, for as long as its caller can know of them."""
 
 import logging
 import os

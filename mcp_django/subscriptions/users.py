@@ -1,4 +1,4 @@
-"""Users as the database has them now, many at once: their rows, their permissions, and whether either has changed."""
+"""Reload many users with their permissions in a fixed number of queries, and tell whether either has changed."""
 
 import logging
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What of a URI a caller may watch, and whether a change of rows is one that the caller may know of.
+"""Decide what a caller can watch of a URI, and whether they can know of a change to its rows.
 
 The answers are those of the one gate: a row counts where reading it would give it, a page where its rows do. A row that
 left the caller's rows is not there any more, and says nothing.

@@ -1,4 +1,4 @@
-"""A background thread that does one kind of work, when it is woken or when it is time, and sleeps otherwise."""
+"""A background thread that does one kind of work, when it is woken or at intervals, and sleeps otherwise."""
 
 import logging
 import threading

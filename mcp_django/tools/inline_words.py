@@ -1,4 +1,4 @@
-"""What callers are told of inlines before they read or write their rows."""
+"""Describe inlines to callers before they read or write their rows."""
 
 from collections.abc import Mapping
 from typing import Any

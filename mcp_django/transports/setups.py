@@ -1,4 +1,4 @@
-"""How each client is told of the server: a command to run, the file that holds it, or where to click."""
+"""The set-up of each client: a command to run, a file to edit, or where to click."""
 
 import json
 import os

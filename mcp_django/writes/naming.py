@@ -1,4 +1,4 @@
-"""Which fields of a row a caller may name in a write."""
+"""Fields of a row that a caller can name in a write."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final

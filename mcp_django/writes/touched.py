@@ -1,4 +1,4 @@
-"""What an action did to the rows that it ran on: which of them differ afterwards, and in what.
+"""Detect which of its rows an action changed, and in which fields.
 
 Rows are read from the database before and after, in the transaction of the action: it may have written them by its
 queryset, by other instances or by SQL of its own.

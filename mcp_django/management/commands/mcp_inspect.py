@@ -1,4 +1,4 @@
-"""``manage.py mcp_inspect``: what a user's model would see, and why something is not there."""
+"""``manage.py mcp_inspect``: show what a user's model would see, and why everything else is hidden."""
 
 from collections.abc import Iterator
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""``manage.py mcp_install``: how to connect a client to this server."""
+"""``manage.py mcp_install``: print or write the configuration that connects a client to this server."""
 
 import os
 import re

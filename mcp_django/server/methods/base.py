@@ -1,4 +1,4 @@
-"""What a method handler is, and how it puts off work that belongs elsewhere."""
+"""The interface of method handlers, and their results that put off work until later."""
 
 import logging
 import uuid

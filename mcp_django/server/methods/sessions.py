@@ -1,4 +1,4 @@
-"""What a session remembers: ``logging/setLevel``, ``resources/subscribe`` and ``resources/unsubscribe``.
+"""Methods that a session remembers: ``logging/setLevel``, ``resources/subscribe`` and ``resources/unsubscribe``.
 
 Without a session there is nothing that could remember it, and no stream that could tell (2025-11-25 and older).
 """

@@ -1,4 +1,4 @@
-"""How much one caller may ask: calls in a period, shared by all workers; calls and streams at once, in this worker."""
+"""Limits of one caller: calls in a period, counted by all workers; concurrent calls and streams, in this worker."""
 
 import threading
 from collections import Counter

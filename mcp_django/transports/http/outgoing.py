@@ -1,5 +1,4 @@
-"""What calls have to tell, on its way out, and always bounded: :class:`Waiting` while it is not sent, :class:`CallLog`
-while it is not stored.
+"""Bounded queues of calls' messages: :class:`Waiting` until they are sent, :class:`CallLog` until they are stored.
 
 The messages of a session's call are numbered in the worker that runs it. Its connections are sent them from here; the
 database, which every other worker reads, is written behind.

@@ -1,4 +1,4 @@
-"""What a person sees who opens the endpoint in a browser: what it is, and how to connect a client to it."""
+"""The endpoint's page in a browser: what it is, and how to connect a client to it."""
 
 import re
 from collections.abc import Iterator
