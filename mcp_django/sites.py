@@ -367,9 +367,9 @@ class MCPSite:
         Raises:
             ImproperlyConfigured: a function that was declared cannot be read.
         """
-        from .exposures import admin_filters as adminfilters  # noqa: F401
+        from .exposures import admin_filters  # noqa: F401
         from .protocol import wire  # noqa: F401
-        from .resources import models as orm  # noqa: F401
+        from .resources import models  # noqa: F401
 
         self._own_tools, self._action_tools, self.exposures  # noqa: B018
         for declared in (self._tools, self.prompts, self._resources):

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from mcp_django import AdminExposure, AlreadyRegistered, MCPSite, ModelExposure, NotRegistered
 from mcp_django import site as default_site
-from mcp_django.orm import relative_dates as relativedates
+from mcp_django.orm import relative_dates
 from mcp_django.server.methods import lifecycle
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser, make_user
@@ -242,7 +242,7 @@ def test_instructions_name_the_models_that_the_caller_may_see_and_no_others():
 def test_instructions_name_today_and_the_time_zone(monkeypatch, zone, words, method):
     moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
     monkeypatch.setattr(timezone, "now", lambda: moment)
-    monkeypatch.setattr(relativedates, "datetime", type("Clock", (datetime,), {"now": lambda: datetime(2026, 2, 1)}))
+    monkeypatch.setattr(relative_dates, "datetime", type("Clock", (datetime,), {"now": lambda: datetime(2026, 2, 1)}))
     site = MCPSite(admin_site=admin.site)
     request = request_of(make_superuser(), site)
     found = {"initialize": lifecycle.initialize, "server/discover": lifecycle.discover}[method]

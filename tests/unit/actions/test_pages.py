@@ -6,10 +6,11 @@ import pytest
 from django import forms
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.actions.pages import page_entries, page_schema
+from mcp_django.actions.pages import page_entries, page_question, page_schema
 from mcp_django.actions.responses import Page
 from mcp_django.forms.html import read_forms
-from tests.factories import make_author, make_superuser
+from mcp_django.schema.forms import MAX_CHOICES
+from tests.factories import make_author, make_superuser, make_user
 from tests.testapp.models import Author, Tag
 from tests.writing import request_of
 
@@ -41,6 +42,11 @@ def page(form: forms.Form | None = None, html: str = "") -> Page:
     return Page(read_forms(f'<form method="post">{fields}{html}</form>')[1], form)
 
 
+def properties(request: Any, *args: Any) -> Any:
+    question = page_question(request, page(*args))
+    return question and question["properties"]
+
+
 def test_what_was_chosen_is_what_a_browser_posts(site: MCPSite) -> None:
     ada, tag = make_author("Ada"), Tag.objects.create(name="new")
     answer = {"author": str(ada.pk), "tags": [str(tag.pk)]}
@@ -66,3 +72,73 @@ def test_a_page_asks_for_its_fields_its_controls_and_its_button(site: MCPSite) -
     author = make_author("Ada").pk
     entries, wrong = page_entries(request, page(MoveForm(), html), {"author": author, "note": "x", "_button": "go"})
     assert (("note", "x") in entries, ("go", "1") in entries, wrong) == (True, True, [])
+
+
+# As questions of plain fields
+
+
+def test_rows_are_offered_as_far_as_the_caller_may_see_them(site: MCPSite) -> None:
+    ada, hidden, tag = make_author("Ada"), make_author("hidden"), Tag.objects.create(name="new")
+    form = MoveForm(initial={"author": hidden, "tags": [tag]})
+    found = properties(request_of(make_superuser(), site), form)
+    assert found["author"] == {
+        "type": "string", "title": "Author", "oneOf": [{"const": str(ada.pk), "title": str(ada)}]
+    }  # fmt: skip
+    assert found["tags"]["items"]["anyOf"] == [{"const": str(tag.pk), "title": "new"}]
+    assert found["tags"]["default"] == [str(tag.pk)]
+
+
+def test_80_rows_of_models_that_the_caller_may_not_see_are_not_named(site: MCPSite) -> None:
+    make_author("Ada")
+    viewer = request_of(make_user("viewer", "testapp.view_tag"), site)
+    field = {"type": "string", "title": "Author", "description": "(primary key of testapp.author)"}
+    form = type("OneForm", (forms.Form,), {"author": forms.ModelChoiceField(Author.objects.all())})
+    assert properties(viewer, form()) == {"author": field}
+    assert properties(request_of(make_superuser("b"), MCPSite("empty")), form()) == {"author": field}
+    assert properties(request_of(make_superuser("c"), site), form())["author"]["oneOf"]
+
+
+def test_more_rows_than_a_person_looks_through_are_not_offered(site: MCPSite) -> None:
+    Author.objects.bulk_create(Author(name=f"A{number}") for number in range(MAX_CHOICES + 1))
+    form = type("OneForm", (forms.Form,), {"author": forms.ModelChoiceField(Author.objects.all())})
+    assert "oneOf" not in properties(request_of(make_superuser(), site), form())["author"]
+
+
+@pytest.mark.parametrize(
+    ("form", "html"),
+    [
+        (MoveForm, ""),
+        (type("Pin", (forms.Form,), {"pin": forms.CharField(widget=forms.PasswordInput, required=False)}), ""),
+        (None, '<input type="text" name="x"><input type="checkbox" name="x">'),
+    ],
+    ids=["choices without rows", "password", "free list"],
+)
+def test_what_a_client_cannot_show_makes_no_question(form: Any, html: str) -> None:
+    request = request_of(make_superuser(), MCPSite("empty"))
+    made = page(form() if form else None, html)
+    if form is None:
+        made.html.controls["x"].many, made.html.controls["x"].choices = True, []
+    assert page_question(request, made) is None
+    assert page_schema(made)["properties"]
+
+
+def test_files_are_left_out(site: MCPSite) -> None:
+    form = type("FileForm", (forms.Form,), {"file": forms.FileField(required=False), "note": forms.CharField()})
+    assert list(properties(request_of(make_superuser(), site), form())) == ["note"]
+
+
+def test_controls_and_buttons_are_fields(site: MCPSite) -> None:
+    html = """<select name="size" required><option>s<option>l</select>
+        <select multiple name="tags"><option>a<option>b</select>
+        <button name="go" value="1">Go</button><button name="stay" value="1">Stay</button>
+        <button name="cancel">x</button>
+    """
+    question = page_question(request_of(make_superuser(), site), page(None, html))
+    assert question is not None
+    assert question["required"] == ["size", "_button"]
+    assert question["properties"] == {
+        "size": {"type": "string", "enum": ["s", "l"], "title": "Size"},
+        "tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "title": "Tags"},
+        "_button": {"type": "string", "title": "Go on with", "oneOf": [
+            {"const": "go", "title": "Go"}, {"const": "stay", "title": "Stay"}]},
+    }  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection, connections
 from django.db.models import QuerySet
 
-from mcp_django.orm import plans as converters
+from mcp_django.orm import plans
 from mcp_django.orm.plans import compile_plan
 from mcp_django.orm.unreadable import LOST
 from tests.factories import make_book
@@ -43,11 +43,11 @@ STORED: dict[str, list[list[Any]]] = {
 def test_a_column_is_converted_as_its_values_are(name: str, values: list[Any], zone: str | None) -> None:
     expression = Book._meta.get_field(name).get_col("testapp_book")
     (function,) = connection.ops.get_db_converters(expression)
-    quick = converters._by_column(function)
+    quick = plans._by_column(function)
     assert quick.__qualname__.partition(".")[0] in ("_decimals", "_moments", "_flags")
     with zone_of_the_database(zone):
         found = quick(tuple(values), expression, connection)
-        expected = [converters._or_lost(function, value, expression, connection) for value in values]
+        expected = [plans._or_lost(function, value, expression, connection) for value in values]
     assert list(map(repr, found)) == list(map(repr, expected))
     assert [getattr(value, "fold", 0) for value in found] == [getattr(value, "fold", 0) for value in expected]
 
@@ -69,8 +69,8 @@ def test_converters_of_the_projects_own_are_applied_to_each_value() -> None:
     def double(value: Any, expression: Any, connection: Any) -> Any:
         return value * 2
 
-    assert converters._by_column(double)((1, "a"), None, None) == [2, "aa"]
-    assert converters._by_column(double)((1, None), None, None) == [2, LOST]
+    assert plans._by_column(double)((1, "a"), None, None) == [2, "aa"]
+    assert plans._by_column(double)((1, None), None, None) == [2, LOST]
 
 
 # Dates as text
@@ -127,7 +127,7 @@ def test_nulls_do_not_keep_the_dates_beside_them_from_being_read_at_once() -> No
     def slowly(*arguments: Any) -> Any:
         raise AssertionError
 
-    convert, database = converters._written_moments(slowly, slowly), SimpleNamespace(timezone=UTC)
+    convert, database = plans._written_moments(slowly, slowly), SimpleNamespace(timezone=UTC)
     read = convert(("2024-02-29 12:34:56", None), None, database)
     assert list(read) == [datetime(2024, 2, 29, 12, 34, 56, tzinfo=UTC), None]
     assert list(convert((None, None), None, database)) == [None, None]

@@ -14,7 +14,7 @@ from django.test import override_settings
 
 from mcp_django import ModelExposure, ToolError
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm import query_limits as costs
+from mcp_django.orm import query_limits
 from mcp_django.orm.query_limits import TOO_SLOW, read_limits
 from mcp_django.server.methods.completions import complete
 from mcp_django.server.methods.resources import read_resource
@@ -76,7 +76,7 @@ def test_row_118_a_read_that_takes_too_long_is_stopped_and_says_how_to_narrow_it
     given = {name: Tag.objects.earliest("pk").pk if name == "pk" else value for name, value in arguments.items()}
     result = call_tool(request_, {"name": tool, "arguments": {"model": "testapp.tag", **given}})
     assert text_of(result) == TOO_SLOW
-    assert not costs._watched
+    assert not query_limits._watched
     # The same connection goes on.
     assert Tag.objects.count() == 3
 
@@ -131,33 +131,33 @@ def test_other_errors_of_the_database_stay_what_they_are(in_a_hurry: None) -> No
 @limited(STATEMENT_TIMEOUT=None)
 def test_without_a_limit_nothing_watches() -> None:
     with read_limits():
-        assert not costs._watched
+        assert not query_limits._watched
 
 
 def test_a_limit_sends_no_statement_of_its_own(db: None, django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(1), read_limits():
-        assert costs._watched
+        assert query_limits._watched
         Tag.objects.count()
 
 
 def test_the_watching_thread_ends_and_begins_again(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
     with read_limits():
-        first = costs._threads[0]
-    monkeypatch.setattr(costs, "IDLE", -1)
+        first = query_limits._threads[0]
+    monkeypatch.setattr(query_limits, "IDLE", -1)
     first.join(timeout=30)
     assert not first.is_alive()
     monkeypatch.undo()
     with read_limits():
-        assert costs._threads[0].is_alive()
+        assert query_limits._threads[0].is_alive()
 
 
 def test_a_forked_process_begins_anew(db: None) -> None:
     with read_limits():
-        before = list(costs._threads)
-        costs._forget()
-        assert not costs._watched
-        assert not costs._threads
-    costs._threads.extend(before)
+        before = list(query_limits._threads)
+        query_limits._forget()
+        assert not query_limits._watched
+        assert not query_limits._threads
+    query_limits._threads.extend(before)
 
 
 @POSTGRESQL_ONLY

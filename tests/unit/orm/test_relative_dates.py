@@ -8,7 +8,7 @@ import pytest
 from django.test import override_settings
 from django.utils import timezone
 
-from mcp_django.orm import relative_dates as relativedates
+from mcp_django.orm import relative_dates
 from mcp_django.orm.relative_dates import local_now, read_period, read_span, seen_from
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_superuser
@@ -292,7 +292,7 @@ def test_the_clock_is_asked_once_for_a_call(films: Any, monkeypatch: pytest.Monk
 
 
 def test_the_examples_in_errors_are_dates_that_are_read() -> None:
-    for text in relativedates.EXAMPLES.split(", "):
+    for text in relative_dates.EXAMPLES.split(", "):
         assert read_span(text, NOW) is not None
 
 

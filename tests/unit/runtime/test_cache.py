@@ -152,18 +152,18 @@ def test_without_a_pause_a_slow_cache_is_asked_each_time(slow):
 
 
 def test_what_the_project_has_set_stays(hanging):
-    from mcp_django.runtime import cache as sharedcache
+    from mcp_django.runtime import cache
 
     own = {**caches.settings["default"], "OPTIONS": {"socket_timeout": 3}}
     with override_settings(CACHES={"default": own}):
-        options = sharedcache._connect()._options
+        options = cache._connect()._options
     assert options == {"socket_timeout": 3, "socket_connect_timeout": 0.5}
 
 
 def test_other_backends_get_no_options(settings):
-    from mcp_django.runtime import cache as sharedcache
+    from mcp_django.runtime import cache
 
     settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "here"}}
-    made = sharedcache._connect()
+    made = cache._connect()
     made.set("a", 1)
     assert caches["default"].get("a") == 1

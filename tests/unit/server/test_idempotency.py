@@ -16,7 +16,7 @@ from django.utils import timezone
 from mcp_django import MCPSite, ToolError, ToolResult, site
 from mcp_django.exceptions import Cancelled, InputRequired
 from mcp_django.models import KeyedCall
-from mcp_django.server import idempotency as once
+from mcp_django.server import idempotency
 from mcp_django.server.idempotency import OTHER, TOO_LONG, UNKNOWN, Once, clear_keyed_calls, take_key
 from mcp_django.testing import MCPClient
 from mcp_django.tools.action_tools import RunAction
@@ -298,7 +298,7 @@ def test_expired_calls_are_cleared(root: Any) -> None:
 
 
 def test_what_one_user_may_keep_is_bounded(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(once, "MAX_CALLS", 2)
+    monkeypatch.setattr(idempotency, "MAX_CALLS", 2)
     tool, work = CreateRecord(), counting()
     for key in "ab":
         keyed(root, tool, work, key)

@@ -4,7 +4,7 @@ import os
 import pytest
 from django.db import DatabaseError, transaction
 
-from mcp_django.subscriptions import changes as outbox
+from mcp_django.subscriptions import changes as changes_module
 from mcp_django.subscriptions.changes import MAX_ROWS, MAX_URIS, Changes, Outbox, after_commit
 from tests.listening import Recorder, rolled_back
 
@@ -26,7 +26,7 @@ def sent(changes):
 @pytest.fixture
 def hub(monkeypatch):
     recorder = Recorder()
-    monkeypatch.setattr(outbox, "hub", recorder)
+    monkeypatch.setattr(changes_module, "hub", recorder)
     return recorder
 
 
@@ -173,7 +173,7 @@ def test_nothing_is_left_of_a_transaction_that_was_rolled_back(told):
     with rolled_back():
         change("1")
     gc.collect()
-    assert not [item for item in gc.get_objects() if isinstance(item, outbox._Batch)]
+    assert not [item for item in gc.get_objects() if isinstance(item, changes_module._Batch)]
 
 
 @pytest.mark.django_db
@@ -243,7 +243,7 @@ class Slow(Recorder):
 
 def test_107_a_burst_is_told_as_one(monkeypatch):
     hub, box = Slow(), Outbox()
-    monkeypatch.setattr(outbox, "hub", hub)
+    monkeypatch.setattr(changes_module, "hub", hub)
     for _ in range(10_000):
         box.put(rows("a.b", "1"))
     assert len(hub.callbacks) == 1
@@ -264,13 +264,13 @@ def test_where_nobody_can_hear_nothing_is_kept(hub):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_the_child_of_a_fork_does_not_tell_what_its_parent_will(monkeypatch):
     hub = Slow()
-    monkeypatch.setattr(outbox, "hub", hub)
-    outbox.outbox.put(rows("a.b", "1"))
-    outbox.outbox._lock.acquire()
+    monkeypatch.setattr(changes_module, "hub", hub)
+    changes_module.outbox.put(rows("a.b", "1"))
+    changes_module.outbox._lock.acquire()
     try:
-        outbox.outbox.reset()
-        outbox.outbox.put(rows("a.b", "2"))
-        outbox.outbox.send()
+        changes_module.outbox.reset()
+        changes_module.outbox.put(rows("a.b", "2"))
+        changes_module.outbox.send()
     finally:
-        outbox.outbox.reset()
+        changes_module.outbox.reset()
     assert hub.messages == [("changes", {"rows": {"a.b": ["2"]}})]

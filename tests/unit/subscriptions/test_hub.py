@@ -10,7 +10,7 @@ import uuid
 import pytest
 from django.test import override_settings
 
-from mcp_django.subscriptions import hub as module
+from mcp_django.subscriptions import hub as hub_module
 from mcp_django.subscriptions.hub import RESYNC, Hub
 from tests.listening import TIMEOUT
 
@@ -121,7 +121,7 @@ def test_a_listener_that_fails_keeps_nothing_from_the_others(hubs, caplog):
 
 
 def test_202_more_than_the_queue_holds_becomes_a_resync(hubs, monkeypatch):
-    monkeypatch.setattr(module, "MAX_QUEUE", 10)
+    monkeypatch.setattr(hub_module, "MAX_QUEUE", 10)
     hub = hubs()
     ear, busy, go_on = Ear(hub, "a"), threading.Event(), threading.Event()
 
@@ -149,7 +149,7 @@ def test_callbacks_are_called_soon(hubs):
 
 
 def test_callbacks_are_called_once_and_at_the_end_at_the_latest(hubs, monkeypatch):
-    monkeypatch.setattr(module, "SOON", 1000)
+    monkeypatch.setattr(hub_module, "SOON", 1000)
     hub, calls = hubs(), []
 
     def callback():
@@ -253,7 +253,7 @@ def test_109_the_group_has_a_valid_name_that_tells_installations_apart(settings)
     names = set()
     for base_url in (None, "https://a.example", "https://b.example/" + "ü x*'\"" * 50):
         settings.MCP_DJANGO = {**settings.MCP_DJANGO, "BASE_URL": base_url}
-        name = module.group_name()
+        name = hub_module.group_name()
         assert name.isascii()
         assert len(name) < 100
         assert name.replace(".", "").replace("_", "").isalnum()
@@ -262,16 +262,16 @@ def test_109_the_group_has_a_valid_name_that_tells_installations_apart(settings)
 
 
 def test_the_functions_of_the_module_are_those_of_the_process(monkeypatch, hubs):
-    monkeypatch.setattr(module, "_hubs", [hubs()])
-    assert module.is_idle()
-    ear, called = Ear(module, "a"), threading.Event()
-    module.publish("a", 1)
-    module.soon(called.set)
-    assert module.wait_ready(TIMEOUT)
-    module.close()
+    monkeypatch.setattr(hub_module, "_hubs", [hubs()])
+    assert hub_module.is_idle()
+    ear, called = Ear(hub_module, "a"), threading.Event()
+    hub_module.publish("a", 1)
+    hub_module.soon(called.set)
+    assert hub_module.wait_ready(TIMEOUT)
+    hub_module.close()
     assert ear.heard == [1]
     assert called.is_set()
-    assert not module.is_idle()
+    assert not hub_module.is_idle()
 
 
 # Several processes
@@ -328,7 +328,7 @@ def test_202_a_burst_that_the_layer_drops_ends_in_a_resync(layers, hubs, setting
 def test_a_change_of_settings_takes_another_road(layers, hubs, settings, monkeypatch):
     hub, other = hubs(), hubs()
     settings.CHANNEL_LAYERS = MEMORY
-    monkeypatch.setattr(module, "_hubs", [hub])
+    monkeypatch.setattr(hub_module, "_hubs", [hub])
     ear = Ear(hub, "a")
     hub.publish("a", 1)
     assert ear.wait(lambda: ear.heard == [1])

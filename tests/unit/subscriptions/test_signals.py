@@ -8,8 +8,7 @@ from django.db.backends.signals import connection_created
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.signals import rows_changed
-from mcp_django.subscriptions import changes as outbox
-from mcp_django.subscriptions import signals
+from mcp_django.subscriptions import changes, signals
 from mcp_django.subscriptions.signals import notify_changed, notify_list_changed
 from tests.factories import make_author, make_book, make_superuser
 from tests.listening import Recorder, rolled_back
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def hub(monkeypatch):
     recorder = Recorder()
-    monkeypatch.setattr(outbox, "hub", recorder)
+    monkeypatch.setattr(changes, "hub", recorder)
     return recorder
 
 
@@ -235,7 +234,7 @@ def test_a_queryset_whose_rows_do_not_match_any_more_stands_for_any_rows(told):
 
 
 def test_a_queryset_of_very_many_rows_stands_for_any_rows(told, django_assert_num_queries):
-    Author.objects.bulk_create(Author(name="x") for _ in range(outbox.MAX_ROWS + 1))
+    Author.objects.bulk_create(Author(name="x") for _ in range(changes.MAX_ROWS + 1))
 
     def work():
         with django_assert_num_queries(1):

@@ -15,8 +15,7 @@ from django.db import connection, connections, transaction
 
 from mcp_django import MCPSite, notify_changed
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.subscriptions import authority as sweep
-from mcp_django.subscriptions import hub, subscriptions
+from mcp_django.subscriptions import authority, hub, subscriptions
 from mcp_django.subscriptions.audience import Caller
 from mcp_django.subscriptions.subscriptions import check_uris
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -319,7 +318,7 @@ def test_an_async_tool_may_tell(real):
 
 @pytest.mark.django_db(transaction=True)
 def test_the_sweep_runs_by_itself_while_streams_are_open(real, monkeypatch):
-    monkeypatch.setattr(sweep, "EVERY", 0.01)
+    monkeypatch.setattr(authority, "EVERY", 0.01)
     user = make_user("reader")
     listener, other = listen(user), listen(make_superuser())
     user.delete()

@@ -12,8 +12,7 @@ from mcp_django import site
 from mcp_django.protocol.sse import KEEP_ALIVE
 from mcp_django.server import sessions
 from mcp_django.subscriptions.subscriptions import Subscription
-from mcp_django.transports.http import consumer as http
-from mcp_django.transports.http import streams as changes
+from mcp_django.transports.http import consumer, streams
 from mcp_django.transports.http.consumer import as_application
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_book
@@ -101,7 +100,7 @@ async def test_107_many_changes_of_one_thing_are_told_once(token):
 
 
 async def test_a_mailbox_holds_one_message_for_each_thing():
-    mailbox = changes.Mailbox()
+    mailbox = streams.Mailbox()
     for number in range(1_000):
         mailbox.put(UPDATED, {"uri": f"a:{number % 2}"})
         mailbox.put("notifications/tools/list_changed", {})
@@ -110,7 +109,7 @@ async def test_a_mailbox_holds_one_message_for_each_thing():
 
 
 async def test_a_mailbox_drops_updates_of_what_nobody_wants_any_more():
-    mailbox = changes.Mailbox()
+    mailbox = streams.Mailbox()
     for uri in ("a:1", "a:2"):
         mailbox.put(UPDATED, {"uri": uri})
     mailbox.put("notifications/tools/list_changed", {})
@@ -135,13 +134,13 @@ async def test_44_over_the_cap_of_streams_the_next_one_has_to_wait(token):
 
 
 async def test_204_a_worker_that_stops_opens_no_more_streams(token, monkeypatch):
-    monkeypatch.setattr(http, "is_closing", lambda: True)
+    monkeypatch.setattr(consumer, "is_closing", lambda: True)
     stream = await listen(token, toolsListChanged=True)
     assert (stream.status, stream.headers["retry-after"]) == (503, "1")
 
 
 async def test_50_a_quiet_stream_is_kept_alive(token, monkeypatch):
-    monkeypatch.setattr(changes, "KEEP_ALIVE_EVERY", 0.02)
+    monkeypatch.setattr(streams, "KEEP_ALIVE_EVERY", 0.02)
     stream = await listen(token, toolsListChanged=True)
     await stream.message()
     assert (await stream.exchange.next())["body"] == b":\n"
@@ -233,7 +232,7 @@ async def test_each_of_several_changes_at_once_of_what_a_session_hears_is_answer
 
 
 async def test_94_of_two_streams_the_first_has_the_messages_and_the_second_takes_its_place(client, monkeypatch):
-    monkeypatch.setattr(changes, "KEEP_ALIVE_EVERY", 0.05)
+    monkeypatch.setattr(streams, "KEEP_ALIVE_EVERY", 0.05)
     book = await new_book()
     await client.result("resources/subscribe", {"uri": uri_of(book)})
     first, second = await client.listen(), await client.listen()

@@ -9,8 +9,7 @@ from asgiref.sync import sync_to_async
 from django.test import override_settings
 
 from mcp_django import site
-from mcp_django.transports.http import connection, direct
-from mcp_django.transports.http import consumer as http
+from mcp_django.transports.http import connection, consumer, direct
 from tests.asgi_client import events, http_scope
 from tests.unit.transports.http.test_consumer import MCP, calling, exchange
 
@@ -179,7 +178,7 @@ async def test_V4_a_client_that_reads_nothing_is_given_up(token, tools, monkeypa
         await asyncio.get_running_loop().create_future()
 
     scope = http_scope(authorization=token, **headers)
-    await asyncio.wait_for(http.as_application(site)(scope, receive, send), 5)
+    await asyncio.wait_for(consumer.as_application(site)(scope, receive, send), 5)
     await asyncio.wait_for(ended.wait(), 2)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from django.core.cache import cache
 
-from mcp_django.transports.http import streams as leases
+from mcp_django.transports.http import streams
 from mcp_django.transports.http.streams import Lease
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -50,7 +50,7 @@ async def test_209_a_cache_that_is_down_silences_no_stream(monkeypatch, caplog):
         def __getattr__(self, name):
             raise ConnectionError("redis://secret@cache")
 
-    monkeypatch.setattr(leases, "cache", Down())
+    monkeypatch.setattr(streams, "cache", Down())
     lease = Lease("s")
     assert await lease.hold()
     await lease.release()

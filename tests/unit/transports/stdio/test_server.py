@@ -10,8 +10,7 @@ from django.test import override_settings
 
 from mcp_django import MCPSite
 from mcp_django.schema.annotations import Header
-from mcp_django.transports.stdio import pipes
-from mcp_django.transports.stdio import server as stdio
+from mcp_django.transports.stdio import pipes, server
 from tests.factories import make_book, make_superuser, make_user
 from tests.protocol_messages import LEGACY, MODERN, PARAMS, VERSION_KEY
 from tests.stdio_client import TIMEOUT, Gate, in_thread, talk, tool
@@ -219,7 +218,7 @@ async def test_a_failure_before_the_call_is_an_internal_error(monkeypatch, caplo
     def fail(self, request):
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(stdio.StdioServer, "authorize", fail)
+    monkeypatch.setattr(server.StdioServer, "authorize", fail)
     async with talk() as client:
         answer = await client.answer(client.ask("ping"))
         assert answer["error"]["code"] == -32603
@@ -310,7 +309,7 @@ async def test_running_calls_end_before_the_process_does(gate):
 
 
 async def test_a_call_that_does_not_end_is_left(gate, monkeypatch):
-    monkeypatch.setattr(stdio, "CALLS_END", 0.1)
+    monkeypatch.setattr(server, "CALLS_END", 0.1)
     async with talk() as client:
         await client.begin()
         client.ask("tools/call", tool("gate"))
@@ -320,7 +319,7 @@ async def test_a_call_that_does_not_end_is_left(gate, monkeypatch):
     assert not gate.ended.is_set()
 
 
-@pytest.mark.parametrize("number", stdio.SIGNALS)
+@pytest.mark.parametrize("number", server.SIGNALS)
 async def test_a_signal_ends_it_in_order(number):
     async with talk() as client:
         listening = client.ask_modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
@@ -341,7 +340,7 @@ async def test_it_ends_when_nobody_reads_what_it_says():
 
 
 async def test_it_ends_while_its_client_reads_nothing(monkeypatch, tools):
-    monkeypatch.setattr(stdio, "OUTPUT_END", 0.1)
+    monkeypatch.setattr(server, "OUTPUT_END", 0.1)
 
     def much(request):
         return "x" * 30_000
