@@ -12,11 +12,12 @@ from ..context.request import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..schema.problems import is_empty
 from .access import columns_of, get_exposure, page_fields, visible_exposures, visible_fields, visible_name
-from .columns import Column
+from .columns import Column, resolve_column
 from .ordering import client_order_key, default_ordering, sortable_names, total_order
 from .pagination import OrderKey
 from .queries import check_searchable
 from .spellings import order_meant, order_texts
+from .ways import names_behind, related_column
 from .wording import alternatives, is_short_text, json_or_text
 
 RECORD_NOT_FOUND: Final = "No such record. Find records with query_records; the first column of its rows is the pk."
@@ -96,13 +97,15 @@ def fields_argument(request: MCPRequest, exposure: Exposure, value: Any) -> tupl
     if value is None:
         return columns_of(exposure, page_fields(request, exposure))
     visible = visible_fields(request, exposure)
-    found = [visible[0]]
+    found = [*columns_of(exposure, visible[:1])]
     for text in names_argument(value, "fields", MAX_FIELDS):
         name = visible_name(request, exposure, text)
-        if name is None:
-            raise ToolError(f"{exposure.label} has no field {text[:60]!r}. {alternatives(text, visible)}")
-        found.append(name)
-    return columns_of(exposure, dict.fromkeys(found))
+        column = resolve_column(exposure, name) if name is not None else related_column(request, exposure, text)
+        if column is None:
+            known = [*visible, *names_behind(request, exposure, text)]
+            raise ToolError(f"{exposure.label} has no field {text[:60]!r}. {alternatives(text, known)}")
+        found.append(column)
+    return tuple(dict.fromkeys(found))
 
 
 def ordering_argument(request: MCPRequest, exposure: Exposure, value: Any) -> tuple[OrderKey, ...]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import UUID
@@ -39,6 +39,8 @@ logger = logging.getLogger("mcp_django")
 
 MAX_DEPTH: Final = 40
 MAX_ITEMS: Final = 1000
+# Of a decimal that is computed.
+MAX_DIGITS: Final = 100
 
 Kind = Literal["field", "relation", "many", "reverse", "generic", "computed", "serialized"]
 
@@ -52,7 +54,8 @@ class Column:
     of what they point to), a generic foreign key (``generic``), a function of the instance (``computed``), or the
     exposure's serializer (``serialized``). ``field`` is the model's field, where there is one; ``order_field`` is what
     a computed column is sorted by. ``is_plain`` says that a filter on the name means what the caller reads there, and
-    ``by_instance`` that the value is had from an instance alone, although there is a column.
+    ``by_instance`` that the value is had from an instance alone, although there is a column. ``through`` are the
+    relations that lead to a column of a related row.
     """
 
     name: str
@@ -63,6 +66,12 @@ class Column:
     order_field: Any = None
     is_plain: bool = True
     by_instance: bool = False
+    through: tuple[str, ...] = ()
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the value is that of a related row which the caller may see, and null otherwise."""
+        return bool(self.through) and "__" not in self.path
 
 
 # Columns
@@ -291,6 +300,13 @@ def _leaf(value: Any) -> Any:
 def render(value: Any, limit: int | None = None, hint: str = "") -> Any:
     """Return any value as JSON; text is cut to ``limit`` characters, HTML of a display method loses its tags."""
     return _json(limit, hint, value)
+
+
+def trimmed(value: Any, places: int | None) -> Any:
+    """Return a decimal with the digits of its column."""
+    if not isinstance(value, Decimal) or not value.is_finite() or places is None:
+        return value
+    return value.quantize(Decimal(1).scaleb(-places), context=Context(prec=MAX_DIGITS))
 
 
 _BY_WORD: Final[Mapping[str, Callable[[Any], Any]]] = {

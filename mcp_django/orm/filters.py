@@ -33,6 +33,7 @@ from .lookups import (
 )
 from .patterns import check_patterns, is_pattern_lookup
 from .plans import bound_condition, condition_values, is_plannable, joined, places
+from .ways import related_column
 
 
 def filters_of(request: MCPRequest, exposure: Exposure) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
@@ -54,6 +55,7 @@ def find_filter(request: MCPRequest, exposure: Exposure, text: str) -> tuple[Pat
     if declared is not None:
         return _filter(request, exposure, text, declared) if text in declared else None
     allowed = text in visible_fields(request, exposure) or _is_of_admin(request, exposure, text)
+    allowed = allowed or related_column(request, exposure, text) is not None
     return _filter(request, exposure, text, None) if allowed else None
 
 

@@ -14,12 +14,13 @@ from django.db.models.expressions import OrderBy
 
 from ..context.request import Exposure, MCPRequest
 from ..sensitive import is_sensitive
-from .access import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
+from .access import MAX_NAME, visible_fields, visible_name
 from .columns import Column, resolve_column
 from .filters import leads_to_hidden_model
 from .kinds import kind_of
 from .lookups import resolve_path
 from .pagination import OrderKey
+from .ways import guarded_values, related_column
 
 # Kinds of indexes that keep an order: Django's own, and PostgreSQL's by its name.
 SORTED: Final = ("idx", "btree")
@@ -92,7 +93,7 @@ def _parts(model: type[Model], declared: Sequence[Any]) -> tuple[Part, ...]:
     return tuple(found)
 
 
-# Relations that a client's name of an order may follow.
+# Relations that a declared order may follow.
 MAX_HOPS: Final = 3
 
 
@@ -241,24 +242,18 @@ def _tells(exposure: Exposure, expression: Any) -> bool:
 
 
 def _path_key(request: MCPRequest, exposure: Exposure, text: str, *, is_declared: bool) -> OrderKey | None:
-    *hops, last = text.split("__")
-    if not hops or len(hops) > MAX_HOPS:
-        return None
-    seen = exposure
-    for name in hops:
-        column = resolve_column(seen, name) if name in visible_fields(request, seen) else None
-        if column is None or column.kind != "relation":
-            return None
-        if is_declared:
-            key = _own_key(exposure.model, text)
-            return None if key is None or leads_to_hidden_model(request, exposure.model, key.path) else key
-        related = related_exposure(request, column.field)
-        if related is None or not sees_every_row(request, related):
-            return None
-        seen = related
-    column = resolve_column(seen, last) if last in visible_fields(request, seen) else None
-    plain = column is not None and column.kind in ("field", "relation")
-    return _own_key(exposure.model, text) if plain else None
+    if is_declared:
+        root = text.partition("__")[0]
+        column = resolve_column(exposure, root) if root in visible_fields(request, exposure) else None
+        key = _own_key(exposure.model, text) if column is not None and column.kind == "relation" else None
+        return None if key is None or leads_to_hidden_model(request, exposure.model, key.path) else key
+    column = related_column(request, exposure, text)
+    key = _own_key(exposure.model, column.name) if column is not None else None
+    if column is None or key is None or not column.is_guarded:
+        return key
+    # What the caller may not see is null, as it is in a column.
+    value = guarded_values(request, exposure, [column])[column.path]
+    return OrderKey(column.path, column.field, False, True, None, value)
 
 
 def sortable_names(request: MCPRequest, exposure: Exposure) -> list[str]:

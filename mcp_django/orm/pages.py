@@ -22,7 +22,7 @@ from ..runtime.hooks import asked
 from ..schema.jsonable import clean_text
 from ..sensitive import is_sensitive
 from .access import has_every_row, related_exposure, visible_fields
-from .columns import Column, field_renderer, pk_text, render, render_column, represented
+from .columns import Column, field_renderer, pk_text, render, render_column, represented, trimmed
 from .instances import InstancePlan, compile_instances, instances_of, shape_of_instances
 from .kinds import is_joinable, kind_of
 from .managers import with_loaded
@@ -50,6 +50,7 @@ from .relations import (
     label_relations,
     labels_for,
     linked_values,
+    ways_to,
     with_labels,
     with_related,
 )
@@ -118,9 +119,7 @@ def read_page(request: MCPRequest, query: PageQuery, road: Road | None = None) -
         road = "instances" if own else "plan" if _is_planned(request, query) else "tuples"
     if road == "instances":
         return read_instances(request, query)
-    joins = tuple(
-        joined_label(request, column.field) if column.kind == "relation" else None for column in query.columns
-    )
+    joins = tuple(joined_label(request, column) if column.kind == "relation" else None for column in query.columns)
     layout = _layout(query.exposure, query.columns, query.ordering, joins, query.text_limit)
     try:
         columns = _read_columns(request, query, layout, joins, road)
@@ -135,7 +134,7 @@ def read_page(request: MCPRequest, query: PageQuery, road: Road | None = None) -
 
 def _is_planned(request: MCPRequest, query: PageQuery) -> bool:
     """Return whether what the caller asks for has one SQL for all values."""
-    planned = not query.search and all(map(is_plannable, query.conditions))
+    planned = not query.search and not query.is_guarded and all(map(is_plannable, query.conditions))
     return planned and not query.exposure.narrows_without_search(request)
 
 
@@ -177,6 +176,10 @@ def _renderer(exposure: Exposure, column: Column, limit: int | None) -> Renderer
     if column.name == exposure.opts.pk.name and len(exposure.opts.pk_fields) > 1:
         return pk_text
     hint = f'use get_record fields=["{column.name}"]'
+    places = getattr(column.field, "decimal_places", None) if column.is_guarded else None
+    if places is not None:
+        # SQLite knows the places of columns alone.
+        return lambda value: render(trimmed(value, places))
     if column.kind in ("field", "relation"):
         return field_renderer(column.field, limit, hint)
     return partial(render, limit=limit, hint=hint)
@@ -202,10 +205,11 @@ def _read_columns(
         def build() -> Plan:
             rows = segment_rows(matching(), query, segment, slots_of(params), using)
             # Rows that are sorted by what a relation leads to have it.
-            sorted_by = {key.path.rpartition("__")[0] for key in query.ordering}
+            sorted_by = {name for key in query.ordering for name in ways_to(key.path)}
             keys = [column.path for column in query.columns if column.path.startswith(f"{column.name}__")]
-            labels = [join for join in (*joins, *keys) if join is not None and join.partition("__")[0] not in sorted_by]
-            return compile_plan(with_labels(plain_rows(rows), layout.paths, labels), using)
+            keys += [column.path for column in query.columns if column.through]
+            followed = {name for path in (*joins, *keys) if path is not None for name in ways_to(path)}
+            return compile_plan(with_labels(plain_rows(rows), layout.paths, followed - sorted_by), using)
 
         return cached_plan((*key, segment), build) if is_kept else build()
 
@@ -252,7 +256,7 @@ def read_instances(request: MCPRequest, query: PageQuery) -> Page:
             yield _loaded(stored, loading)
 
     try:
-        instances = None if hidden else _planned_instances(request, query, queryset, loading)
+        instances = None if hidden or query.guarded else _planned_instances(request, query, queryset, loading)
         if instances is None:
             instances = list(islice(chain.from_iterable(found()), query.limit + 1))
     except Exception as error:
@@ -283,7 +287,7 @@ def show_row(
 
     No text is cut but where there is a ``text_limit``.
     """
-    joins = (joined_label(request, column.field) if column.kind == "relation" else None for column in columns)
+    joins = (joined_label(request, column) if column.kind == "relation" else None for column in columns)
     known = tuple(path if path in labels else None for path in joins)
     layout = _layout(exposure, columns, (), known, text_limit)
     read: Columns = [[labels[path] if path in labels else _getter(path)(row)] for path in layout.paths]
@@ -327,8 +331,10 @@ def _loading_of(request: MCPRequest, exposure: Exposure, layout: Layout, columns
     if followed and followed is not True:
         paths.update(followed)
     elif not followed:
-        names = {column.name for column in columns if column.kind == "relation" and is_joinable(column.field)}
+        own = [column for column in columns if not column.through]
+        names = {column.name for column in own if column.kind == "relation" and is_joinable(column.field)}
         relations = {name for name in names if "__" not in name}
+        relations.update(name for column in columns if column.through for name in ways_to(column.path))
         paths.update(names)
     if followed is not True:
         names = {SERIALIZER if column.kind == "serialized" else column.name for column in columns}
@@ -529,7 +535,7 @@ def _relation(work: _Work, cell: Cell) -> list[Any]:
 
 def _loaded_labels(work: _Work, column: Column, keys: Sequence[Any]) -> dict[Any, Any] | None:
     """Return the labels of related rows that came with the instances, where every row is the caller's to see."""
-    related = related_exposure(work.request, column.field)
+    related = related_exposure(work.request, column.field) if not column.through else None
     if not work.instances or related is None or not has_every_row(related) or label_relations(related.model):
         return None
     relation = column.field

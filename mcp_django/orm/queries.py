@@ -1,7 +1,7 @@
 """The rows that a caller asked for, as a queryset: the exposure's own rows, narrowed by filters and search."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -15,6 +15,7 @@ from .filters import filtered, searched
 from .lookups import Filter
 from .pagination import OrderKey, Segment, segment_condition, segment_order, segments
 from .plans import Bind, Slot, condition_values, is_plannable, prepare
+from .ways import GUARDED
 
 T = TypeVar("T")
 
@@ -30,7 +31,8 @@ class PageQuery:
     """What one page shows: ``limit`` rows after the sort values ``after``, with these columns.
 
     ``text_limit`` is where long texts are cut, None for nowhere. ``moment`` is the time from which relative dates among
-    the conditions are seen, the same for all pages; None where there are none.
+    the conditions are seen, the same for all pages; None where there are none. ``guarded`` are the values of columns
+    that :func:`~mcp_django.orm.ways.guarded_values` gave, by their paths.
     """
 
     exposure: Exposure
@@ -42,6 +44,12 @@ class PageQuery:
     after: tuple[Any, ...] | None = None
     text_limit: int | None = None
     moment: datetime | None = None
+    guarded: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the SQL depends on which related rows the caller may see."""
+        return bool(self.guarded) or any(key.path.startswith(GUARDED) for key in self.ordering)
 
 
 def chunks(keys: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -84,8 +92,8 @@ def matching_rows(
 
 
 def sorted_rows(query: PageQuery, queryset: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the rows with the values that the query computes to sort them by."""
-    computed = {key.path: key.expression for key in query.ordering if key.expression is not None}
+    """Return the rows with the values that the query computes to show them and to sort them by."""
+    computed = {key.path: key.expression for key in query.ordering if key.expression is not None} | dict(query.guarded)
     return queryset.annotate(**computed) if computed else queryset
 
 

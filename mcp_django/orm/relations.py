@@ -21,7 +21,7 @@ from ..runtime.hooks import asked
 from ..schema.jsonable import clean_text
 from ..sensitive import HIDDEN, secret_columns
 from .access import has_every_row, parse_pk, related_exposure, related_to
-from .columns import field_renderer, is_generic_relation, pk_text
+from .columns import Column, field_renderer, is_generic_relation, pk_text
 from .kinds import is_joinable, key_field
 from .lookups import resolve_path
 from .prefetch import each_row
@@ -123,20 +123,27 @@ def _secrets(exposure: "Exposure") -> frozenset[str]:
 MAX_RELATED: Final = 20
 
 
-def joined_label(request: MCPRequest, field: Any) -> str | None:
+def joined_label(request: MCPRequest, column: Column) -> str | None:
     """Return the path of the column that is the label of a foreign key, where a join alone can give it."""
+    field = column.field
     related = related_exposure(request, field)
-    if related is None or not has_every_row(related) or not is_joinable(field):
+    if related is None or not has_every_row(related) or not is_joinable(field) or column.is_guarded:
         return None
     label = plain_label(related)
-    return f"{field.name}__{label}" if label is not None else None
+    return "__".join([*column.through, field.name, label]) if label is not None else None
 
 
-def with_labels(rows: QuerySet[Any], paths: Sequence[str], labels: Iterable[str]) -> QuerySet[Any]:
-    """Return the columns of the rows; one whose key leads nowhere stays without its label (of :func:`joined_label`)."""
+def ways_to(path: str) -> list[str]:
+    """Return the relations that a path follows, each as the path to it: the first one, and so on."""
+    names = path.split("__")[:-1]
+    return ["__".join(names[: position + 1]) for position in range(len(names))]
+
+
+def with_labels(rows: QuerySet[Any], paths: Sequence[str], followed: Collection[str]) -> QuerySet[Any]:
+    """Return the columns of the rows; one whose key leads nowhere stays, where ``followed`` are the relations to it."""
     known = set(rows.query.alias_map)
     found: Any = rows.values_list(*paths)
-    _keep_rows(found.query, {label.partition("__")[0] for label in labels}, known)
+    _keep_rows(found.query, followed, known)
     return cast("QuerySet[Any]", found)
 
 
@@ -149,17 +156,24 @@ def with_related(rows: QuerySet[Any], paths: Iterable[str], columns: Iterable[st
     query: Any = found.query
     known, relations = set(query.alias_map), set(columns)
     for name in sorted(relations):
-        query.setup_joins([name], query.get_meta(), query.get_initial_alias())
+        query.setup_joins(name.split("__"), query.get_meta(), query.get_initial_alias())
     _keep_rows(query, relations, known)
     return found
 
 
 def _keep_rows(query: Any, relations: Collection[str], known: Collection[str]) -> None:
     """Let joins of these foreign keys lose no row, but for ``known`` ones, which filters or the project made."""
-    fields = {query.get_meta().get_field(name) for name in relations}
+    fields = {_last_field(query.get_meta(), name) for name in relations}
     for alias, join in query.alias_map.items():
         if alias not in known and getattr(join, "join_field", None) in fields:
             query.alias_map[alias] = join.promote()
+
+
+def _last_field(opts: Any, path: str) -> Any:
+    *hops, last = path.split("__")
+    for name in hops:
+        opts = opts.get_field(name).related_model._meta
+    return opts.get_field(last)
 
 
 def labels_for(request: MCPRequest, field: Any, keys: Iterable[Any]) -> dict[Any, str | None]:

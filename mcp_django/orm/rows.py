@@ -17,7 +17,7 @@ from .access import columns_of, get_row, has_every_row, parse_pk, visible_fields
 from .instances import by_key, key_params
 from .plans import Plan, cached_plan, compile_plan
 from .queries import using_of
-from .relations import joined_label, with_labels
+from .relations import joined_label, ways_to, with_labels
 from .unreadable import is_unreadable, salvaged_rows
 
 # Databases bound the number of tables of one query; the labels of further relations are queried by themselves.
@@ -47,7 +47,9 @@ def find_row(request: MCPRequest, exposure: Exposure, pk: Any) -> FoundRow:
 
     def build() -> Plan:
         rows = exposure.get_queryset(request).filter(by_key(exposure.opts)).order_by()
-        return compile_plan(with_labels(rows, [*names, *joins], joins), using)
+        return compile_plan(
+            with_labels(rows, [*names, *joins], [name for join in joins for name in ways_to(join)]), using
+        )
 
     try:
         found = cached_plan((exposure, using, "row", joins), build).run(using, params)
@@ -93,5 +95,5 @@ def _params(exposure: Exposure, value: Any, using: str) -> list[Any]:
 
 def _joins(request: MCPRequest, exposure: Exposure) -> tuple[str, ...]:
     columns = columns_of(exposure, visible_fields(request, exposure))
-    labels = (joined_label(request, column.field) for column in columns if column.kind == "relation")
+    labels = (joined_label(request, column) for column in columns if column.kind == "relation")
     return tuple(islice((label for label in labels if label is not None), MAX_JOINS))

@@ -1,35 +1,31 @@
 """What ``aggregate_records`` groups by and computes of a group, and what a group has to reach (``having``).
 
-Columns are those of the model and, through its foreign keys, those of the models that they lead to; dates can be
-grouped by periods and weekdays.
+Dates can be grouped by periods and weekdays.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from decimal import Context, Decimal
+from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any, Final
 
 from django.db.models import (
     Avg,
     BigIntegerField,
-    Case,
     Count,
     DateField,
     DateTimeField,
     DecimalField,
     DurationField,
     ExpressionWrapper,
-    F,
     FloatField,
     Max,
     Min,
     Q,
     Sum,
     Value,
-    When,
 )
 from django.db.models.functions import (
     Cast,
@@ -45,125 +41,13 @@ from django.db.models.functions import (
 
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
-from ..orm.access import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
-from ..orm.columns import Column, field_renderer, render, render_column, resolve_column
-from ..orm.kinds import is_joinable, kind_of, parse_operand, parse_value, stored_field
+from ..orm.access import MAX_NAME
+from ..orm.columns import Column, field_renderer, render, render_column, trimmed
+from ..orm.kinds import kind_of, parse_operand, parse_value, stored_field
 from ..orm.relations import labels_for
 from ..orm.spellings import OPERATORS
+from ..orm.ways import Target, is_comparable, is_countable, is_groupable, is_period, is_summable, target_of
 from ..orm.wording import alternatives, json_or_text
-
-# Each hop is a join.
-MAX_HOPS: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A column that the caller may read: its ``name``, the ``expression`` of its value, and the column itself.
-
-    ``narrowed`` are the labels of models on the way of which the caller may not see every row. The value is NULL where
-    the way leads through a row that they may not see.
-    """
-
-    name: str
-    column: Column
-    expression: Any
-    narrowed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """A way through foreign keys: the fields, the exposure it leads to, and the rows on it that have to be visible."""
-
-    exposure: Exposure
-    names: tuple[str, ...] = ()
-    visible: tuple[Q, ...] = ()
-    narrowed: tuple[str, ...] = ()
-
-
-def is_countable(column: Column) -> bool:
-    """Return whether the column is one of the database, whose values are shown as they are stored."""
-    # What the attribute in place of a column hides is not told by a total of it.
-    return column.is_plain and not column.by_instance and column.kind in ("field", "relation")
-
-
-def is_summable(column: Column) -> bool:
-    """Return whether values can be added."""
-    return is_countable(column) and column.kind == "field" and kind_of(column.field).summable
-
-
-def is_comparable(column: Column) -> bool:
-    """Return whether one value can be the least."""
-    return is_countable(column) and column.kind == "field" and "gt" in kind_of(column.field).lookups
-
-
-def is_groupable(column: Column) -> bool:
-    """Return whether the database can group by the column."""
-    return is_countable(column) and kind_of(column.field).sortable
-
-
-def is_period(column: Column) -> bool:
-    """Return whether the column holds dates."""
-    return is_countable(column) and kind_of(column.field).word in ("date", "datetime")
-
-
-def target_of(
-    request: MCPRequest, exposure: Exposure, text: str, usable: Callable[[Column], bool], *more: str
-) -> Target:
-    """Return the column of a field, or of a path such as ``customer__country``, that is ``usable``.
-
-    The caller has to be able to follow the path by reading: each field on it is visible, and so is the model that it
-    leads to. ``more`` are further valid names for the message.
-
-    Raises:
-        ToolError: there is no such column for this caller.
-    """
-    *hops, last = text.split("__") if len(text) <= MAX_NAME else [text]
-    way = _follow(request, exposure, hops)
-    # The exposure may list a path as a field of its own.
-    ends = [(_Way(exposure), text)] + ([(way, last)] if len(way.names) == len(hops) else [])
-    for end, name in ends:
-        column = _visible_column(request, end.exposure, name)
-        if column is not None and usable(column):
-            return _target(end, column)
-    known = ["__".join([*way.names, name]) for name in visible_fields(request, way.exposure) if _is(way, name, usable)]
-    raise ToolError(f"{exposure.label} has no field {text[:60]!r} for this. {alternatives(text, [*known, *more])}")
-
-
-def _visible_column(request: MCPRequest, exposure: Exposure, text: str) -> Column | None:
-    name = visible_name(request, exposure, text)
-    return resolve_column(exposure, name) if name is not None else None
-
-
-def _is(way: _Way, name: str, usable: Callable[[Column], bool]) -> bool:
-    column = resolve_column(way.exposure, name)
-    return column is not None and usable(column)
-
-
-def _follow(request: MCPRequest, exposure: Exposure, hops: Sequence[str]) -> _Way:
-    """Return the way as far as the caller can follow it."""
-    way = _Way(exposure)
-    for hop in hops[:MAX_HOPS]:
-        column = resolve_column(way.exposure, hop) if hop in visible_fields(request, way.exposure) else None
-        if column is None or column.kind != "relation" or not (column.is_plain and is_joinable(column.field)):
-            break
-        related = related_exposure(request, column.field)
-        if related is None:
-            break
-        names, visible, narrowed = (*way.names, column.field.name), way.visible, way.narrowed
-        if not sees_every_row(request, related):
-            keys = related.get_queryset(request).order_by().values(column.field.target_field.attname)
-            visible = (*visible, Q(("__".join(names) + "__in", keys)))
-            narrowed = (*narrowed, related.label)
-        way = _Way(related, names, visible, narrowed)
-    return way
-
-
-def _target(way: _Way, column: Column) -> Target:
-    value: Any = F("__".join([*way.names, column.path]))
-    if way.narrowed:
-        value = Case(When(Q(*way.visible), then=value))
-    return Target("__".join([*way.names, column.name]), column, value, way.narrowed)
-
 
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MAX_TEXT: Final = 200
@@ -204,7 +88,7 @@ class Group:
 
     @property
     def narrowed(self) -> tuple[str, ...]:
-        """See :class:`~mcp_django.tools.aggregation.Target`."""
+        """See :class:`~mcp_django.orm.ways.Target`."""
         return self.target.narrowed
 
     @property
@@ -407,13 +291,6 @@ class Measure:
             return [render(_rounded(value)) for value in values]
         places = getattr(self.result, "decimal_places", None)
         return [render(trimmed(value, places)) for value in values]
-
-
-def trimmed(value: Any, places: int | None) -> Any:
-    """Return a decimal with the digits of its column."""
-    if not isinstance(value, Decimal) or not value.is_finite() or places is None:
-        return value
-    return value.quantize(Decimal(1).scaleb(-places), context=Context(prec=MAX_DIGITS))
 
 
 def _rounded(value: Any) -> Any:

@@ -38,6 +38,7 @@ from ..orm.queries import COUNT_CAP, PageQuery, count_rows
 from ..orm.query_limits import read_limits
 from ..orm.relative_dates import local_now, seen_from
 from ..orm.uris import row_uri_pattern
+from ..orm.ways import guarded_values
 from ..schema.jsonable import clean_text
 from ..schema.types import FREE_OBJECT
 from .base import RecordTool
@@ -73,15 +74,17 @@ def read_query(request: MCPRequest, exposure: Exposure, arguments: Mapping[str, 
     """
     clock = cache(local_now)
     conditions = filters_argument(request, exposure, arguments.get("filters"), clock)
+    columns = fields_argument(request, exposure, arguments.get("fields"))
     query = PageQuery(
         exposure=exposure,
-        columns=fields_argument(request, exposure, arguments.get("fields")),
+        columns=columns,
         ordering=ordering_argument(request, exposure, arguments.get("ordering")),
         limit=limit_argument(arguments.get("limit"), exposure.get_list_per_page(request)),
         conditions=conditions,
         moment=clock() if is_moving(conditions) else None,
         search=search_argument(request, exposure, arguments.get("search")),
         text_limit=settings.TEXT_CHARS,
+        guarded=guarded_values(request, exposure, columns),
     )
     cursor = arguments.get("cursor")
     if cursor is None or cursor == "":

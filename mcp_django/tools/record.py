@@ -26,12 +26,16 @@ from ..orm.arguments import (
     flag_argument,
     names_argument,
 )
-from ..orm.columns import is_file
+from ..orm.columns import Column, is_file
 from ..orm.keys import key_meant
-from ..orm.pages import show_row
+from ..orm.lookups import Condition, resolve_path
+from ..orm.ordering import total_order
+from ..orm.pages import read_page, show_row
+from ..orm.queries import PageQuery
 from ..orm.relations import label_of
 from ..orm.rows import FoundRow, find_row
 from ..orm.uris import download_url, parse_uri, row_uri
+from ..orm.ways import guarded_values
 from ..schema.jsonable import clean_text
 from ..writes.versions import version_of
 from .base import RecordTool
@@ -143,8 +147,9 @@ class GetRecord(RecordTool):
         """Return the row."""
         given = check_names(arguments, self.input_schema["properties"])
         exposure, found = self._find(request, given)
-        names, inlines = _chosen(request, exposure, found.row, given.get("fields"))
+        names, inlines, related = _chosen(request, exposure, found.row, given.get("fields"))
         payload = full_record(request, exposure, found.row, names, found.labels, inlines)
+        payload["fields"] |= _of_related_rows(request, exposure, found.row, related)
         if links := _downloads(request, exposure, payload):
             payload["downloads"] = {"expires_in": MAX_AGE, **links}
         if flag_argument(given.get("history"), "history"):
@@ -187,10 +192,10 @@ def _downloads(request: MCPRequest, exposure: Exposure, payload: Mapping[str, An
 
 def _chosen(
     request: MCPRequest, exposure: Exposure, row: Model, value: Any
-) -> tuple[list[str] | None, list[str] | None]:
-    """Return the fields and the inlines to show, None for all of them."""
+) -> tuple[list[str] | None, list[str] | None, list[Column]]:
+    """Return the fields and the inlines to show, None for all of them, and the columns of related rows."""
     if value is None:
-        return None, None
+        return None, None, []
     wanted = names_argument(value, "fields", MAX_FIELDS)
     inlines = {inline.name for inline in inlines_of(request, exposure, row)}
     shown = visible_fields(request, exposure, row)
@@ -199,4 +204,15 @@ def _chosen(
     columns = fields_argument(request, exposure, others) if others else ()
     names = [name for name in wanted if name in shown and name not in inlines]
     names += [column.name for column in columns if column.name in shown]
-    return names, [name for name in wanted if name in inlines]
+    return names, [name for name in wanted if name in inlines], [column for column in columns if column.through]
+
+
+def _of_related_rows(request: MCPRequest, exposure: Exposure, row: Model, columns: Sequence[Column]) -> dict[str, Any]:
+    """Return what the columns of related rows hold, by their names."""
+    if not columns:
+        return {}
+    paths = [path for part in exposure.opts.pk_fields if (path := resolve_path(exposure.model, part.name)) is not None]
+    conditions = tuple(Condition(path, "exact", (getattr(row, path.field.attname),)) for path in paths)
+    guarded, order = guarded_values(request, exposure, columns), total_order(exposure, ())
+    page = read_page(request, PageQuery(exposure, tuple(columns), order, 1, conditions, guarded=guarded))
+    return dict(zip(page.names, page.rows[0], strict=True)) if page.rows else {}

@@ -109,7 +109,7 @@ def _answer(exchange: Exchange, body: bytes) -> Outcome | Handover[Outcome]:
 
 
 def _session_id(exchange: Exchange) -> str | None:
-    if not settings.SESSIONS or not exchange.can_stream or exchange.header(VERSION_HEADER) in SESSIONLESS:
+    if not settings.SESSIONS or not exchange.can_stream or exchange.version_header in SESSIONLESS:
         return None
     values = exchange.headers.get(SESSION)
     # Two ids are none that was ever given.

@@ -76,6 +76,11 @@ class Exchange:
         can_stream: bool = True,
     ) -> None:
         self.headers = headers_of(scope)
+        self.version_header = self.header(VERSION_HEADER)
+        # Which may come in several lines.
+        self.accept = ",".join(self.headers.get("accept", [])) or None
+        # Whether the client takes an event stream.
+        self.accepts_events = accepts(self.accept, EVENTS)
         self.request: MCPRequest = build_request(scope, self.headers, site)
         self.request.__dict__.update(attributes or {})
         self.request.mcp.can_stream = can_stream
@@ -99,12 +104,13 @@ class Exchange:
     @property
     def wants_page(self) -> bool:
         """Whether a person opened the endpoint in a browser."""
-        return wants_page(self.request.method or "", self.accept, has_token="authorization" in self.headers)
+        has_token = "authorization" in self.headers
+        return self.request.method != "POST" and wants_page(self.request.method or "", self.accept, has_token=has_token)
 
     @property
     def allowed(self) -> str:
         """The methods that the endpoint takes, as in ``Allow``."""
-        return allowed_methods(self.header(VERSION_HEADER), sessions=self.can_stream and settings.SESSIONS)
+        return allowed_methods(self.version_header, sessions=self.can_stream and settings.SESSIONS)
 
     @property
     def time_left(self) -> float:
@@ -367,7 +373,7 @@ class Exchange:
             return self.refuse(415, f"The content type must be {JSON}, not {given}", remedy)
         if self.headers.get("content-encoding"):
             return self.refuse(415, "The body must not be encoded", "The client or a proxy compresses it.")
-        if not (accepts(self.accept, JSON) or self.accepts_events):
+        if not (self.accepts_events or accepts(self.accept, JSON)):
             return self.not_acceptable(f"{JSON} and {EVENTS}")
         return None
 
@@ -376,16 +382,6 @@ class Exchange:
         given = plain(self.accept, SHOWN) or "nothing"
         remedy = "The client's configuration or a proxy sends another Accept."
         return self.refuse(406, f"Accept must admit {types}, and is {given}", remedy)
-
-    @cached_property
-    def accept(self) -> str | None:
-        """The ``Accept`` header, which may come in several lines."""
-        return ",".join(self.headers.get("accept", [])) or None
-
-    @property
-    def accepts_events(self) -> bool:
-        """Whether the client takes an event stream."""
-        return accepts(self.accept, EVENTS)
 
     def respond(self, reply: Reply) -> Response:
         """Return the HTTP answer that carries a reply."""

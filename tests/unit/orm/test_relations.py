@@ -7,6 +7,7 @@ from django.db.models import QuerySet
 
 from mcp_django import ModelExposure
 from mcp_django.context.request import MCPRequest
+from mcp_django.orm.columns import Column
 from mcp_django.orm.relations import MAX_RELATED, joined_label, labels_for, related_lists
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import reader, site_with
@@ -26,14 +27,18 @@ def field(model: Any, name: str) -> Any:
     return model._meta.get_field(name)
 
 
+def column(model: Any, name: str) -> Column:
+    return Column(name, "relation", path=field(model, name).attname, field=field(model, name))
+
+
 def test_a_join_serves_only_where_every_related_row_may_be_seen() -> None:
     site = site_with(Book, Author, Profile)
-    assert joined_label(reader(make_superuser(), site), field(Book, "author")) == "author__name"
-    assert joined_label(reader(make_superuser("b"), site), field(Placement, "shelf")) is None
-    assert joined_label(reader(make_user("u", "testapp.view_book"), site), field(Book, "author")) is None
+    assert joined_label(reader(make_superuser(), site), column(Book, "author")) == "author__name"
+    assert joined_label(reader(make_superuser("b"), site), column(Placement, "shelf")) is None
+    assert joined_label(reader(make_user("u", "testapp.view_book"), site), column(Book, "author")) is None
     restricted = site_with(Book)
     restricted.register(Author, Some)
-    assert joined_label(reader(make_superuser("c"), restricted), field(Book, "author")) is None
+    assert joined_label(reader(make_superuser("c"), restricted), column(Book, "author")) is None
 
 
 def test_labels_are_those_of_the_callers_rows(django_assert_num_queries: Any) -> None:

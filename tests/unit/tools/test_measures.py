@@ -11,8 +11,9 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
+from mcp_django.orm.columns import trimmed
 from mcp_django.tools.aggregate import AggregateRecords
-from mcp_django.tools.aggregation import COMPARISONS, find_title, trimmed
+from mcp_django.tools.aggregation import COMPARISONS, find_title
 from tests.factories import make_author, make_book, make_superuser
 from tests.filterapp.models import Screening
 from tests.reading import reader, site_with

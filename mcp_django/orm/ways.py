@@ -1,0 +1,177 @@
+"""Ways through foreign keys: paths such as ``customer__city__name``, as far as the caller could follow them by reading.
+
+Each hop is a relation that the caller reads, to a model that they may view, and the column at the end is one that they
+may read there. A related row that is hidden from them has no values: what it holds is NULL.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, Final
+
+from django.db.models import Case, F, Q, When
+
+from ..context.request import Exposure, MCPRequest
+from ..exceptions import ToolError
+from .access import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
+from .columns import Column, resolve_column
+from .kinds import is_joinable, kind_of
+from .wording import alternatives
+
+# Each hop is a join.
+MAX_HOPS: Final = 4
+# What the names of values begin with that are null where the caller may not see the row.
+GUARDED: Final = "mcp_way_"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A column that the caller may read: its ``name``, the ``expression`` of its value, and the column itself.
+
+    ``narrowed`` are the labels of models on the way of which the caller may not see every row. The value is NULL where
+    the way leads through a row that they may not see.
+    """
+
+    name: str
+    column: Column
+    expression: Any
+    narrowed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way through foreign keys: the fields, the exposure it leads to, and the rows on it that have to be visible."""
+
+    exposure: Exposure
+    names: tuple[str, ...] = ()
+    visible: tuple[Q, ...] = ()
+    narrowed: tuple[str, ...] = ()
+
+
+def is_countable(column: Column) -> bool:
+    """Return whether the column is one of the database, whose values are shown as they are stored."""
+    # What the attribute in place of a column hides is not told by a total of it.
+    return column.is_plain and not column.by_instance and column.kind in ("field", "relation")
+
+
+def is_summable(column: Column) -> bool:
+    """Return whether values can be added."""
+    return is_countable(column) and column.kind == "field" and kind_of(column.field).summable
+
+
+def is_comparable(column: Column) -> bool:
+    """Return whether one value can be the least."""
+    return is_countable(column) and column.kind == "field" and "gt" in kind_of(column.field).lookups
+
+
+def is_groupable(column: Column) -> bool:
+    """Return whether the database can group by the column."""
+    return is_countable(column) and kind_of(column.field).sortable
+
+
+def is_period(column: Column) -> bool:
+    """Return whether the column holds dates."""
+    return is_countable(column) and kind_of(column.field).word in ("date", "datetime")
+
+
+def target_of(
+    request: MCPRequest, exposure: Exposure, text: str, usable: Callable[[Column], bool], *more: str
+) -> Target:
+    """Return the column of a field, or of a path such as ``customer__country``, that is ``usable``.
+
+    The caller has to be able to follow the path by reading: each field on it is visible, and so is the model that it
+    leads to. ``more`` are further valid names for the message.
+
+    Raises:
+        ToolError: there is no such column for this caller.
+    """
+    text = text.replace(".", "__")
+    *hops, last = text.split("__") if len(text) <= MAX_NAME else [text]
+    way = follow(request, exposure, hops)
+    # The exposure may list a path as a field of its own.
+    ends = [(Way(exposure), text)] + ([(way, last)] if len(way.names) == len(hops) else [])
+    for end, name in ends:
+        column = _visible_column(request, end.exposure, name)
+        if column is not None and usable(column):
+            return _target(end, column)
+    known = ["__".join([*way.names, name]) for name in visible_fields(request, way.exposure) if _is(way, name, usable)]
+    raise ToolError(f"{exposure.label} has no field {text[:60]!r} for this. {alternatives(text, [*known, *more])}")
+
+
+def related_column(request: MCPRequest, exposure: Exposure, text: str) -> Column | None:
+    """Return the column of a related row, such as ``customer__email`` or ``customer.email``; None for no such column.
+
+    Where the caller may not see every row on the way, its ``path`` is a name for what :func:`guarded_values` gives.
+    """
+    *hops, last = text.replace(".", "__").split("__") if len(text) <= MAX_NAME else [text]
+    way = follow(request, exposure, hops)
+    column = _visible_column(request, way.exposure, last) if hops and len(way.names) == len(hops) else None
+    if column is None or not is_countable(column) or kind_of(column.field).word in ("file", "image"):
+        return None
+    return _through(way.names, column, bool(way.narrowed))
+
+
+@lru_cache(maxsize=4096)
+def _through(names: tuple[str, ...], column: Column, guarded: bool) -> Column:
+    name, path = "__".join([*names, column.name]), "__".join([*names, column.path])
+    if guarded:
+        # A column of the result cannot have a name that is a path.
+        path = f"{GUARDED}{blake2b(path.encode(), digest_size=8).hexdigest()}"
+    return Column(name, column.kind, path=path, field=column.field, through=names)
+
+
+def guarded_values(request: MCPRequest, exposure: Exposure, columns: Sequence[Column]) -> Mapping[str, Any]:
+    """Return the values of columns of related rows not all of which the caller may see, by their paths."""
+    found = {}
+    for column in columns:
+        if column.is_guarded:
+            way = follow(request, exposure, column.through)
+            source = _visible_column(request, way.exposure, column.name.rpartition("__")[2])
+            assert source is not None
+            found[column.path] = _target(way, source).expression
+    return found
+
+
+def names_behind(request: MCPRequest, exposure: Exposure, text: str) -> list[str]:
+    """Return the paths that begin as this one does, as far as the caller can follow it: for messages."""
+    *hops, _ = text.replace(".", "__").split("__") if len(text) <= MAX_NAME else [text]
+    way = follow(request, exposure, hops)
+    paths = ("__".join([*way.names, name]) for name in visible_fields(request, way.exposure))
+    return [path for path in paths if related_column(request, exposure, path) is not None]
+
+
+def _visible_column(request: MCPRequest, exposure: Exposure, text: str) -> Column | None:
+    name = visible_name(request, exposure, text)
+    return resolve_column(exposure, name) if name is not None else None
+
+
+def _is(way: Way, name: str, usable: Callable[[Column], bool]) -> bool:
+    column = resolve_column(way.exposure, name)
+    return column is not None and usable(column)
+
+
+def follow(request: MCPRequest, exposure: Exposure, hops: Sequence[str]) -> Way:
+    """Return the way as far as the caller can follow it."""
+    way = Way(exposure)
+    for hop in hops[:MAX_HOPS]:
+        column = resolve_column(way.exposure, hop) if hop in visible_fields(request, way.exposure) else None
+        if column is None or column.kind != "relation" or not (column.is_plain and is_joinable(column.field)):
+            break
+        related = related_exposure(request, column.field)
+        if related is None:
+            break
+        names, visible, narrowed = (*way.names, column.field.name), way.visible, way.narrowed
+        if not sees_every_row(request, related):
+            keys = related.get_queryset(request).order_by().values(column.field.target_field.attname)
+            visible = (*visible, Q(("__".join(names) + "__in", keys)))
+            narrowed = (*narrowed, related.label)
+        way = Way(related, names, visible, narrowed)
+    return way
+
+
+def _target(way: Way, column: Column) -> Target:
+    value: Any = F("__".join([*way.names, column.path]))
+    if way.narrowed:
+        value = Case(When(Q(*way.visible), then=value))
+    return Target("__".join([*way.names, column.name]), column, value, way.narrowed)
