@@ -1,19 +1,36 @@
-"""The request that a ViewSet gets: that of a REST client who has been signed in as the caller."""
+"""A ViewSet as Django would run it for a REST client who has been signed in as the caller: it decides all by itself.
+
+It is asked what it would say to this caller, too, before anything is run.
+"""
 
 import hashlib
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from urllib.parse import unquote
 
-from django.http import QueryDict
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.core.handlers.base import BaseHandler
+from django.http import Http404, HttpResponseBase, QueryDict
 from django.urls import ResolverMatch, get_script_prefix
+from rest_framework.exceptions import APIException
+from rest_framework.parsers import JSONParser
+from rest_framework.renderers import JSONRenderer
+from rest_framework.response import Response
 
 from ..context.admin_page import MemoryMessages, MemorySession
 from ..context.request import MCPRequest
+from ..exceptions import ToolError
 from ..forms.requests import LEFT_OUT, LEFT_OUT_META
+from ..schema.jsonable import to_jsonable
+from .parameters import Undecided
+from .responses import link_files, refuse
 from .routes import Route
+
+logger = logging.getLogger("mcp_django")
 
 JSON: Final = "application/json"
 # Headers of the caller's own request that say how it came here, and would mean something else to a view.
@@ -106,3 +123,152 @@ def _resolver_match(route: Route, kwargs: Mapping[str, Any]) -> ResolverMatch:
 
 def _caller(request: MCPRequest) -> str:
     return hashlib.sha256(f"{request.user.pk}/{request.mcp.client_id}".encode()).hexdigest()[:16]
+
+
+# Before anything is run
+
+
+class Unknown(dict[str, Any]):
+    """Values that only a call has, beside those that are known: reading one of them is :class:`Undecided`."""
+
+    def _refuse(self, *args: Any) -> NoReturn:
+        raise Undecided
+
+    def __missing__(self, key: str) -> Any:
+        raise Undecided
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a known value."""
+        return self[key]
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or self._refuse()
+
+    def __iter__(self) -> Iterator[str]:
+        self._refuse()
+
+    keys = values = items = pop = copy = __len__ = _refuse
+
+
+def view_for(route: Route, request: RestRequest, kwargs: Mapping[str, Any], data: Mapping[str, Any]) -> Any:
+    """Return an instance of the class that is ready to be asked; nothing of the project's has decided anything yet.
+
+    ``kwargs`` and ``data`` are what the view finds as parameters of the URL and as the body.
+    """
+    view = route.viewset(**route.callback.initkwargs)
+    view.action_map = {route.method: route.action}
+    view.args, view.kwargs, view.format_kwarg = (), kwargs, None
+    view.request = request
+    view.headers = {}
+    asked = view.initialize_request(request)
+    asked._full_data = asked._data = data
+    view.request = asked
+    asked.accepted_renderer, asked.accepted_media_type = view.perform_content_negotiation(asked, force=True)
+    try:
+        asked.version, asked.versioning_scheme = view.determine_version(asked)
+    except (APIException, Http404):
+        asked.version, asked.versioning_scheme = view.settings.DEFAULT_VERSION, None
+    return view
+
+
+def probe(request: MCPRequest, route: Route) -> Any:
+    """Return an instance for a call whose parameters are not known."""
+    fixed = route.registration.kwargs
+    kwargs = Unknown(fixed) if route.parameters else dict(fixed)
+    data = {} if route.method == "get" else Unknown()
+    return view_for(route, rest_request(request, route, fixed), kwargs, data)
+
+
+def is_permitted(request: MCPRequest, route: Route) -> bool:
+    """Return whether the view's permissions admit the caller to the route, as far as they need no parameters.
+
+    What depends on those is decided by the call; a permission that fails admits nobody.
+    """
+    try:
+        view = probe(request, route)
+        view.check_permissions(view.request)
+    except Undecided:
+        return True
+    except (APIException, PermissionDenied, Http404):
+        return False
+    except Exception:
+        logger.warning("The permissions of %s failed", route.name, exc_info=True)
+        return False
+    return True
+
+
+# Running
+
+
+def run(
+    request: MCPRequest, route: Route, kwargs: Mapping[str, Any], query: QueryDict, body: Any
+) -> tuple[RestRequest, HttpResponseBase]:
+    """Return the request that the view got and its response; in a transaction where ``ATOMIC_REQUESTS`` says so.
+
+    Raises:
+        ToolError: the body is larger than Django takes.
+    """
+    made = rest_request(request, route, kwargs, path=route.path(kwargs), query=query, body=body)
+    handler: Any = BaseHandler().make_view_atomic(_speaking_json(route, view_for(route, made, kwargs, {})))
+    try:
+        response = handler(made, **kwargs)
+    except RequestDataTooBig:
+        raise ToolError("The arguments are larger than this project takes.") from None
+    link_files(request, getattr(response, "data", None))
+    return made, response
+
+
+def check_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any], *, throttled: bool) -> None:
+    """Check that the caller may do to a row what the route does, without doing it.
+
+    Raises:
+        NotFound: there is none for this caller.
+        ToolError: the view refuses.
+    """
+    view = view_for(route, rest_request(request, route, kwargs, path=route.path(kwargs)), kwargs, {})
+    try:
+        view.check_permissions(view.request)
+        if throttled:
+            view.check_throttles(view.request)
+        # REST framework asserts that there are rows: a view may do without.
+        if route.callback.initkwargs.get("detail") and hasattr(view, "get_object"):
+            with suppress(AssertionError):
+                view.get_object()
+    except Exception as error:
+        # As the view would answer it.
+        refuse(route, view.finalize_response(view.request, view.handle_exception(error)))
+
+
+def show_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any]) -> Any:
+    """Return the data with which a view shows a row to the caller, None where it does not.
+
+    It is the second half of a call that counts already: throttles are left out.
+    """
+    view = view_for(route, rest_request(request, route, kwargs, path=route.path(kwargs)), kwargs, {})
+    try:
+        view.check_permissions(view.request)
+        response = getattr(view, route.action)(view.request, **kwargs)
+    except (APIException, PermissionDenied, Http404):
+        return None
+    if not isinstance(response, Response) or response.status_code != 200:
+        return None
+    link_files(request, response.data)
+    return to_jsonable(json.loads(JSONRenderer().render(response.data) or b"null"))
+
+
+def _speaking_json(route: Route, view: Any) -> Any:
+    """Return the view function, which reads and writes JSON even where REST clients have to use something else."""
+    initkwargs = route.callback.initkwargs
+    other: dict[str, Any] = {}
+    if not any(_is_json(item.media_type) for item in view.get_renderers()):
+        other["renderer_classes"] = [JSONRenderer]
+    if not any(_is_json(item.media_type) for item in view.get_parsers()):
+        other["parser_classes"] = [JSONParser]
+    if not other:
+        return route.callback
+    return route.viewset.as_view({route.method: route.action}, **{**initkwargs, **other})
+
+
+def _is_json(media_type: str | None) -> bool:
+    plain = (media_type or "").split(";")[0].strip()
+    return plain in ("application/json", "*/*", "application/*")

@@ -1,34 +1,207 @@
-"""Translate a ViewSet's response for a model: rows, one row, a file or a refusal, cut to ``RESULT_CHARS``."""
+"""Translate a ViewSet's response for a model: rows, one row, a file or a refusal, cut to ``RESULT_CHARS``.
+
+Files in it have URLs of this endpoint: those of a storage lead past it, to whoever holds them, or to nowhere from
+outside.
+"""
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+import math
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NoReturn
 from urllib.parse import parse_qs, urlsplit
 
 import orjson
-from django.http import HttpResponseBase
+from django.db.models import Manager
+from django.db.models.fields.files import FieldFile
+from django.http import HttpResponseBase, StreamingHttpResponse
+from rest_framework.serializers import BaseSerializer, FileField, ListSerializer
+from rest_framework.settings import api_settings
+from rest_framework.utils.serializer_helpers import ReturnDict, ReturnList
 
 from ..actions.responses import read_response
 from ..conf import settings
+from ..context.request import MCPRequest
 from ..context.results import ToolResult
-from ..exceptions import ToolError
+from ..exceptions import NotFound, ToolError
+from ..orm.access import related_to, visible_fields
+from ..orm.columns import is_file, pk_text
+from ..orm.uris import Address, download_url, row_uri
 from ..schema.jsonable import clean_text, to_jsonable
-from .errors import ELSEWHERE, is_json, refuse, render
-from .inputs import Inputs
-from .requests import RestRequest
+from .parameters import Inputs
 from .routes import Route
 
 # Characters of one text of an answer that does not fit as it is.
 MAX_TEXT: Final = 300
 # Room for the note that something was cut.
 HEAD: Final = 200
+# Problems that are told, and characters of one.
+MAX_LINES: Final = 8
+MAX_LINE: Final = 300
+ELSEWHERE: Final = "The view leads on to another page, which cannot be followed here."
+ROWS: Final = "results"
+# As paginators of REST framework call them, and what projects have beside them.
+LINKS: Final = ("next", "previous", "prev", "first", "last")
+# Of integers that every client reads exactly.
+MAX_DIGITS: Final = 15
+
+
+def read_answer(
+    route: Route, request: MCPRequest, response: HttpResponseBase, inputs: Inputs, arguments: Mapping[str, Any]
+) -> ToolResult:
+    """Return the result of a tool.
+
+    Raises:
+        ToolError: the view refused, or answered more than can be sent.
+        NotFound: the view knows of no such row.
+    """
+    if 300 <= response.status_code < 400 and route.method != "get":
+        return ToolResult(structured={"done": True, "note": ELSEWHERE})
+    if response.status_code >= 300:
+        refuse(route, response)
+    _render(response)
+    if not _is_json(response):
+        return _file_result(route, request, response)
+    content: bytes = getattr(response, "content", b"")
+    if not content:
+        given = {name: arguments[name] for name in route.parameters if name in arguments}
+        return ToolResult(structured={"deleted" if route.method == "delete" else "done": True, **given})
+    return ToolResult(structured=_fitting(route, _payload(request, content, inputs), request.mcp.result_chars))
+
+
+def _payload(request: MCPRequest, content: bytes, inputs: Inputs) -> dict[str, Any]:
+    """Return the JSON of an answer as an object; links to other pages become the arguments that lead there."""
+    data = to_jsonable(json.loads(content))
+    if isinstance(data, list):
+        return {ROWS: data}
+    if not isinstance(data, dict):
+        return {"result": data}
+    if not inputs.query or not any(isinstance(value, list) for value in data.values()):
+        # No page: a row may have a field of that name.
+        return data
+    path = urlsplit(request.get_full_path()).path
+    found: dict[str, Any] = {}
+    for name, value in data.items():
+        grouped = name == "links" and isinstance(value, dict)
+        if not grouped and not (name in LINKS[:2] and isinstance(value, str | None)):
+            found[name] = value
+            continue
+        for key, link in (value if grouped else {name: value}).items():
+            # Any other link leads to where only REST clients get.
+            if key in LINKS and isinstance(link, str) and urlsplit(link).path == path:
+                found[key] = _link_arguments(link, request, inputs)
+    return found
+
+
+def _link_arguments(link: str, request: MCPRequest, inputs: Inputs) -> dict[str, Any]:
+    """Return the arguments that differ in the link; null for one that has to be left out."""
+    values = parse_qs(urlsplit(link).query, keep_blank_values=True)
+    return {
+        name: _argument(values.get(name, []), schema.get("type"))
+        for name, schema in inputs.query.items()
+        if values.get(name, []) != request.GET.getlist(name)
+    }
+
+
+def _argument(values: list[str], kind: Any) -> Any:
+    if kind == "array" or not values:
+        return values or None
+    text = values[-1]
+    return int(text) if kind == "integer" and text.isdecimal() and len(text) <= MAX_DIGITS else text
+
+
+def _file_result(route: Route, request: MCPRequest, response: HttpResponseBase) -> ToolResult:
+    try:
+        answer = read_response(request, response)
+    except ToolError:
+        bound = f"a file larger than {settings.MAX_FILE_BYTES} bytes"
+        raise ToolError(f"The view answered with {bound}, or a page with a form: neither can be sent.") from None
+    if answer.file is None:
+        return ToolResult(structured={"text": answer.text or (answer.page.message if answer.page else "")})
+    uri = f"attachment:{route.name}/{answer.file.name}"
+    described, content = answer.file.result(request.mcp.result_chars, uri)
+    return ToolResult(structured={"file": described}, content=content)
+
+
+# Refusals
+
+
+def _render(response: Any) -> None:
+    """Write the content of a response that has yet to be rendered."""
+    if not getattr(response, "is_rendered", True):
+        response.render()
+
+
+def _is_json(response: HttpResponseBase) -> bool:
+    """Return whether a response that is rendered is JSON, or empty, and no file."""
+    if isinstance(response, StreamingHttpResponse):
+        return False
+    mime_type = response.headers.get("Content-Type", "").split(";")[0].strip().lower()
+    attached = response.headers.get("Content-Disposition", "").startswith("attachment")
+    is_empty = not getattr(response, "content", b"")
+    return not attached and (is_empty or mime_type == "application/json" or mime_type.endswith("+json"))
+
+
+def refuse(route: Route, response: HttpResponseBase) -> NoReturn:
+    """Raise what a response that is an error, or leads elsewhere, means to a model.
+
+    Raises:
+        NotFound: 404 of a view whose URL names a row.
+        ToolError: anything else.
+    """
+    _render(response)
+    status, text = response.status_code, "\n".join(_lines(_data(response)))[:1_200]
+    if status < 400:
+        raise ToolError(ELSEWHERE)
+    if status in (401, 403):
+        raise ToolError(f"Permission denied. {text}".strip())
+    if status == 404:
+        # One text for rows that are missing, filtered out and forbidden.
+        raise NotFound if route.parameters or not text else ToolError(text)
+    if status == 429:
+        wait = response.headers.get("Retry-After", "")
+        after = f"Wait {math.ceil(float(wait))} seconds" if wait.isdecimal() else "Wait a while"
+        raise ToolError(f"Too many calls. {after}, then repeat the call.")
+    if status >= 500:
+        raise ToolError(f"The view failed with HTTP status {status}.")
+    raise ToolError(f"Refused with HTTP status {status}:\n{text}" if status != 400 else f"Refused:\n{text}")
+
+
+def _data(response: HttpResponseBase) -> Any:
+    try:
+        return json.loads(getattr(response, "content", b"")) if _is_json(response) else None
+    except ValueError:
+        return None
+
+
+def _lines(data: Any) -> list[str]:
+    found = list(_problems(data, ""))
+    more = [f"and {len(found) - MAX_LINES} more"] if len(found) > MAX_LINES else []
+    return [*found[:MAX_LINES], *more]
+
+
+def _problems(data: Any, path: str) -> Iterator[str]:
+    """Yield a line for each thing that is wrong: ``items[0].quantity: A valid integer is required.``"""
+    if isinstance(data, dict):
+        for name, value in data.items():
+            unnamed = name in ("detail", api_settings.NON_FIELD_ERRORS_KEY)
+            yield from _problems(value, path if unnamed else f"{path}.{name}".lstrip("."))
+    elif isinstance(data, list) and not all(isinstance(item, str) for item in data):
+        for index, item in enumerate(data):
+            yield from _problems(item, f"{path}[{index}]")
+    elif data:
+        text = clean_text(" ".join(data) if isinstance(data, list) else str(data), MAX_LINE)
+        yield f"{path}: {text}" if path else text
+
+
+# Answers that are too long
 
 
 def _size(data: Any) -> int:
     return len(orjson.dumps(data))
 
 
-def fitting(route: Route, payload: dict[str, Any], room: int) -> dict[str, Any]:
+def _fitting(route: Route, payload: dict[str, Any], room: int) -> dict[str, Any]:
     """Return the answer, its long texts and then its last rows cut off if it does not fit into ``room`` characters."""
     if _size(payload) <= room:
         return payload
@@ -67,88 +240,51 @@ def _shortened(value: Any) -> Any:
     return clean_text(value, MAX_TEXT) if isinstance(value, str) else value
 
 
-ROWS: Final = "results"
-# As paginators of REST framework call them, and what projects have beside them.
-LINKS: Final = ("next", "previous", "prev", "first", "last")
-# Of integers that every client reads exactly.
-MAX_DIGITS: Final = 15
+# Links to files
 
 
-def read_answer(
-    route: Route, request: RestRequest, response: HttpResponseBase, inputs: Inputs, arguments: Mapping[str, Any]
-) -> ToolResult:
-    """Return the result of a tool.
+def link_files(request: MCPRequest, data: Any) -> None:
+    """Replace the URLs of files in the data that serializers made: by download links, or by the names of the files.
 
-    Raises:
-        ToolError: the view refused, or answered more than can be sent.
-        NotFound: the view knows of no such row.
+    A file has a link where the site exposes its row to the caller; whether they may have the file is asked again then.
     """
-    if 300 <= response.status_code < 400 and route.method != "get":
-        return ToolResult(structured={"done": True, "note": ELSEWHERE})
-    if response.status_code >= 300:
-        refuse(route, response)
-    render(response)
-    if not is_json(response):
-        return _file_result(route, request, response)
-    content: bytes = getattr(response, "content", b"")
-    if not content:
-        given = {name: arguments[name] for name in route.parameters if name in arguments}
-        return ToolResult(structured={"deleted" if route.method == "delete" else "done": True, **given})
-    return ToolResult(structured=fitting(route, read_payload(request, content, inputs), request.mcp.result_chars))
+    if isinstance(data, (ReturnDict, ReturnList)):
+        if _has_files(data.serializer):
+            _link(request, data.serializer, data.serializer.instance, data)
+    elif isinstance(data, (dict, list)):
+        for item in data.values() if isinstance(data, dict) else data:
+            link_files(request, item)
 
 
-def read_payload(request: RestRequest, content: bytes, inputs: Inputs) -> dict[str, Any]:
-    """Return the JSON of an answer as an object; links to other pages become the arguments that lead there."""
-    data = to_jsonable(json.loads(content))
-    if isinstance(data, list):
-        return {ROWS: data}
-    if not isinstance(data, dict):
-        return {"result": data}
-    if not inputs.query or not any(isinstance(value, list) for value in data.values()):
-        # No page: a row may have a field of that name.
-        return data
-    path = urlsplit(request.get_full_path()).path
-    found: dict[str, Any] = {}
-    for name, value in data.items():
-        grouped = name == "links" and isinstance(value, dict)
-        if not grouped and not (name in LINKS[:2] and isinstance(value, str | None)):
-            found[name] = value
+def _has_files(serializer: Any) -> bool:
+    fields = getattr(getattr(serializer, "child", serializer), "fields", {})
+    return any(
+        isinstance(field, FileField) or (isinstance(field, BaseSerializer) and _has_files(field))
+        for field in fields.values()
+    )
+
+
+def _link(request: MCPRequest, serializer: Any, found: Any, shown: Any) -> None:
+    if isinstance(serializer, ListSerializer):
+        rows = found.all() if isinstance(found, Manager) else found
+        for row, item in zip(rows or (), shown, strict=False):
+            _link(request, serializer.child, row, item)
+        return
+    for name, field in serializer.fields.items():
+        if found is None or not isinstance(shown, dict) or not shown.get(name):
             continue
-        for key, link in (value if grouped else {name: value}).items():
-            # Any other link leads to where only REST clients get.
-            if key in LINKS and isinstance(link, str) and urlsplit(link).path == path:
-                found[key] = _link_arguments(link, request, inputs)
-    return found
+        if isinstance(field, FileField):
+            file = field.get_attribute(found)
+            if isinstance(file, FieldFile):
+                shown[name] = _link_of(request, file)
+        elif isinstance(field, BaseSerializer) and _has_files(field):
+            _link(request, field, field.get_attribute(found), shown[name])
 
 
-def _link_arguments(link: str, request: RestRequest, inputs: Inputs) -> dict[str, Any]:
-    """Return the arguments that differ in the link; null for one that has to be left out."""
-    values = parse_qs(urlsplit(link).query, keep_blank_values=True)
-    return {
-        name: _argument(values.get(name, []), schema.get("type"))
-        for name, schema in inputs.query.items()
-        if values.get(name, []) != request.GET.getlist(name)
-    }
-
-
-def _argument(values: list[str], kind: Any) -> Any:
-    if kind == "array" or not values:
-        return values or None
-    text = values[-1]
-    return int(text) if kind == "integer" and text.isdecimal() and len(text) <= MAX_DIGITS else text
-
-
-# Files
-
-
-def _file_result(route: Route, request: RestRequest, response: HttpResponseBase) -> ToolResult:
-    try:
-        answer = read_response(request, response)
-    except ToolError:
-        bound = f"a file larger than {settings.MAX_FILE_BYTES} bytes"
-        raise ToolError(f"The view answered with {bound}, or a page with a form: neither can be sent.") from None
-    if answer.file is None:
-        return ToolResult(structured={"text": answer.text or (answer.page.message if answer.page else "")})
-    uri = f"attachment:{route.name}/{answer.file.name}"
-    described, content = answer.file.result(request.mcp.result_chars, uri)
-    return ToolResult(structured={"file": described}, content=content)
+def _link_of(request: MCPRequest, file: FieldFile) -> str:
+    row, name = file.instance, file.field.name
+    exposure = related_to(request, type(row))
+    if exposure is None or name not in visible_fields(request, exposure) or not is_file(exposure, name):
+        return posixpath.basename(file.name or "")
+    address = Address(exposure.label, pk_text(row.pk), name)
+    return download_url(request, address) or f"{row_uri(exposure, row.pk)}/{name}"

@@ -15,12 +15,10 @@ from ..orm.arguments import IGNORED
 from ..schema.jsonable import clean_text
 from ..scopes import READ, WRITE
 from ..tools.base import Tool
-from .inputs import Inputs, check_unicode, inputs_of, path_arguments
-from .probing import is_permitted, probe, view_for
-from .requests import rest_request
+from .parameters import Inputs, check_unicode, inputs_of, path_arguments
+from .requests import check_object, is_permitted, probe, rest_request, run, show_object, view_for
 from .responses import read_answer
 from .routes import Route
-from .running import check_object, run, show_object
 
 TITLES: Final[Mapping[str, str]] = {
     "list": "List {many}",

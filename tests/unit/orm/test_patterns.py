@@ -15,7 +15,7 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.patterns import check_patterns, is_pattern_lookup
 from mcp_django.rest.parameters import query_parameters
-from mcp_django.rest.probing import probe
+from mcp_django.rest.requests import probe
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_book, make_superuser

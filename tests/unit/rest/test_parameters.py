@@ -1,11 +1,15 @@
+"""The arguments of a ViewSet's tool."""
+
 import pytest
 from rest_framework import filters, pagination, permissions, viewsets
+from rest_framework import serializers as drf
 from rest_framework.decorators import action
 from rest_framework.response import Response
 
 from mcp_django import ToolError
-from mcp_django.rest.parameters import check_ordering, ordering_names, query_parameters
-from mcp_django.rest.probing import probe
+from mcp_django.exceptions import NotFound
+from mcp_django.rest.parameters import check_ordering, inputs_of, ordering_names, path_arguments, query_parameters
+from mcp_django.rest.requests import probe
 from tests.factories import make_user
 from tests.restapp import serializers, views
 from tests.restapp.calling import fresh_site, make_order, route_of
@@ -16,9 +20,191 @@ from tests.writing import call, refusal, request_of
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.restapp.urls")]
 
 
+class ByNumber(views.OrderViewSet):
+    lookup_field = "number"
+
+    @action(detail=False, methods=["post"])
+    def imported(self, request):
+        data = self.get_serializer(data=request.data)
+        data.is_valid(raise_exception=True)
+        return Response(data.validated_data)
+
+    @action(detail=False, methods=["post"])
+    def odd(self, request):
+        return Response(request.data)
+
+
 @pytest.fixture
 def ann():
     return make_user("ann", staff=False)
+
+
+def inputs(user, viewset, name, **options):
+    route = route_of(viewset, name, **options)
+    return inputs_of(route, probe(request_of(user), route))
+
+
+def test_a_name_that_the_url_and_the_body_have_is_two_arguments(ann):
+    found = inputs(ann, ByNumber, "update")
+    assert list(found.schema["properties"])[:2] == ["number", "body_number"]
+    assert found.schema["required"] == ["number", "body_number"]
+    make_order(ann, "A1")
+    site = fresh_site("orders", ByNumber)
+    call(site._tools["update_orders"], request_of(ann, site), number="A1", body_number="A2")
+    assert Order.objects.get().number == "A2"
+
+
+def test_the_key_in_the_url_has_the_type_of_its_field(ann):
+    assert inputs(ann, ByNumber, "retrieve").path["number"]["type"] == "string"
+    assert inputs(ann, views.OrderViewSet, "retrieve").path["pk"] == {
+        "type": "integer",
+        "description": "primary key of the order",
+    }
+    assert inputs(ann, views.ClockViewSet, "destroy").path["pk"]["type"] == "string"
+
+
+def test_an_extra_action_takes_fields_where_it_validates_them(ann):
+    assert inputs(ann, ByNumber, "imported").schema["required"] == ["number"]
+    assert inputs(ann, views.OrderViewSet, "refund").required == ["amount", "reason"]
+    assert list(inputs(ann, ByNumber, "odd").properties) == ["data"]
+    assert list(inputs(ann, views.ClockViewSet, "create").properties) == ["data"]
+
+
+def test_a_body_that_is_one_argument_is_an_object(ann):
+    site = fresh_site("orders", ByNumber)
+    tool, request = site._tools["odd_orders"], request_of(ann, site)
+    assert call(tool, request, data={"a": [1]}) == {"a": [1]}
+    assert call(tool, request, data='{"a": 2}') == {"a": 2}
+    assert call(tool, request) == {}
+    assert refusal(tool, request, data="x") == "data must be an object, such as {'field': value}."
+    assert refusal(tool, request, a=1).startswith("Unknown argument 'a'. ")
+
+
+def test_null_is_a_value_only_where_the_field_takes_it(ann):
+    order = make_order(ann, "A1", note="x")
+    site = fresh_site("orders", views.OrderViewSet)
+    tool, request = site._tools["partial_update_orders"], request_of(ann, site)
+    call(tool, request, pk=order.pk, client=None, note=None, number=None)
+    order.refresh_from_db()
+    assert (order.number, order.note, order.client) == ("A1", "x", None)
+
+
+def test_objects_and_lists_may_come_as_text(ann):
+    order = make_order(ann, "A1")
+    site = fresh_site("orders", views.OrderViewSet)
+    tool, request = site._tools["refund_orders"], request_of(ann, site)
+    given = {"pk": str(order.pk), "amount": "1", "reason": "late", "items": '[{"name": "Pen"}]'}
+    assert call(tool, request, **given) == {"refunded": "1.00", "order": order.pk}
+    # A text field keeps what looks like an object.
+    tool = site._tools["partial_update_orders"]
+    assert call(tool, request, pk=order.pk, note='{"a": 1}')["note"] == '{"a": 1}'
+
+
+def test_what_is_missing_is_named(ann):
+    site = fresh_site("orders", views.OrderViewSet)
+    request = request_of(ann, site)
+    assert refusal(site._tools["create_orders"], request).startswith("Missing argument: number. Valid: number, ")
+    assert refusal(site._tools["retrieve_orders"], request) == "Missing argument: pk."
+    assert refusal(site._tools["retrieve_orders"], request, pk=None) == "Missing argument: pk."
+
+
+@pytest.mark.parametrize("value", [[1], {}, "\0", "x" * 2001, 10**5000], ids=["list", "dict", "nul", "long", "huge"])
+def test_values_that_no_url_holds_are_not_there(value):
+    with pytest.raises(NotFound):
+        path_arguments(route_of(views.OrderViewSet, "retrieve"), {"pk": value})
+
+
+@pytest.mark.parametrize(("value", "text"), [(1, "1"), (1.0, "1"), ("a", "a"), (True, "true")])
+def test_values_in_urls_are_text(value, text):
+    assert path_arguments(route_of(views.OrderViewSet, "retrieve"), {"pk": value}) == {"pk": text}
+
+
+def test_a_query_is_made_of_single_values(ann):
+    found = inputs(ann, views.OrderViewSet, "list")
+    assert found.query_of({"page": 2, "search": "a&b=c", "page_size": None}).urlencode() == "search=a%26b%3Dc&page=2"
+    assert found.query_of({"page": 0, "search": "", "page_size": []}).urlencode() == ""
+    for value in ({"a": 1}, "\0", ["a"]):
+        with pytest.raises(ToolError):
+            found.query_of({"search": value})
+
+
+def test_a_serializer_that_depends_on_what_is_not_known_leaves_the_body_open(ann):
+    class Depends(views.ItemViewSet):
+        def get_serializer_class(self):
+            return serializers.ItemSerializer if self.kwargs["order_pk"] == "1" else serializers.BriefSerializer
+
+    prefix = r"o/(?P<order_pk>\d+)/items"
+    assert list(inputs(ann, Depends, "create", prefix=prefix).properties) == ["order_pk", "data"]
+    order = make_order(ann, "A1")
+    site = fresh_site(prefix, Depends, "item", name="items")
+    # The call knows.
+    expected = "name" if order.pk == 1 else "number"
+    text = refusal(site._tools["create_items"], request_of(ann, site), order_pk=order.pk, data={})
+    assert text.startswith("Unknown argument 'data'. ")
+    assert expected in text
+
+
+def test_a_serializer_that_fails_costs_no_list(ann, caplog):
+    class Broken(views.OrderViewSet):
+        def get_serializer_class(self):
+            raise RuntimeError("broken")
+
+    assert list(inputs(ann, Broken, "create").properties) == ["data"]
+    assert "create_things" in caplog.text
+
+
+def test_a_file_is_no_argument(ann):
+    assert list(inputs(ann, views.UploadViewSet, "create").properties) == ["title"]
+
+
+def test_a_view_without_a_serializer_class_takes_an_object(ann):
+    class Bare(viewsets.GenericViewSet):
+        def create(self, request):
+            return Response(request.data)
+
+    assert list(inputs(ann, Bare, "create").properties) == ["data"]
+
+
+def test_a_serializer_of_many_rows_takes_a_list(ann):
+    class Many(views.OrderViewSet):
+        def get_serializer(self, *args, **kwargs):
+            if self.action == "create":
+                kwargs["many"] = True
+            return super().get_serializer(*args, **kwargs)
+
+    found = inputs(ann, Many, "create").schema
+    assert found["required"] == ["data"]
+    assert found["properties"]["data"]["items"]["required"] == ["number"]
+    site = fresh_site("orders", Many)
+    tool, request = site._tools["create_orders"], request_of(ann, site)
+    assert len(call(tool, request, data=[{"number": "A1"}, {"number": "A2"}])["results"]) == 2
+    assert refusal(tool, request, data={"number": "A3"}).startswith("data must be a list of objects")
+    assert refusal(tool, request, data=[{"number": "A1"}]).startswith("Refused:\n0.number: ")
+
+
+def test_a_serializer_without_fields_takes_an_object(ann):
+    class Blind(drf.BaseSerializer):
+        def to_internal_value(self, data):
+            return data
+
+    class Unknowable(views.OrderViewSet):
+        serializer_class = Blind
+
+    assert list(inputs(ann, Unknowable, "create").properties) == ["data"]
+
+
+def test_schemas_are_flat_objects_without_combinators(ann):
+    class Nested(drf.Serializer):
+        rows = serializers.RefundSerializer(many=True)
+
+    class Deep(views.OrderViewSet):
+        serializer_class = Nested
+
+    for name in ("list", "create", "update", "refund"):
+        schema = inputs(ann, Deep, name).schema
+        assert schema["type"] == "object"
+        assert schema["additionalProperties"] is False
+        assert not any(word in str(schema) for word in ("anyOf", "oneOf", "$ref", "'format'"))
 
 
 def parameters(user, viewset, name="list", **options):
@@ -100,9 +286,6 @@ def test_ordering_that_nobody_declared_is_by_the_fields_of_the_serializer(ann):
 
     view = probe(request_of(ann), route_of(Open, "list"))
     assert ordering_names(view) == {"ordering": ["id", "number", "status"]}
-
-
-# django-filter
 
 
 def test_filters_of_django_filter_have_the_schemas_of_their_form(ann):
