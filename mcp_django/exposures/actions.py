@@ -24,7 +24,7 @@ from ..functions.asking import Ask, Asked, answers_of, asked_parameters
 from ..orm.inputs import taken
 from ..runtime.hooks import reading
 from ..schema.forms import form_schema, is_required
-from ..schema.problems import is_empty
+from ..schema.types import is_empty
 from .action_options import ActionOptions, page_form
 from .admin_filters import OfAdmin
 

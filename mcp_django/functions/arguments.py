@@ -14,9 +14,8 @@ from ..protocol.headers import param_headers
 from ..schema.annotations import parameter, resolve_hint
 from ..schema.containers import MISSING, Array, Dictionary, Object, Parameter
 from ..schema.docstrings import parse_docstring
-from ..schema.problems import Invalid
-from ..schema.types import Anything, Boolean, Choice, Integer, Number, String, Type
-from .signatures import given_by_name, signature_of
+from ..schema.types import Anything, Boolean, Choice, Integer, Invalid, Number, String, Type
+from .declarations import given_by_name, signature_of
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest

@@ -18,7 +18,7 @@ from django.forms import BaseForm
 from ..schema.annotations import resolve_hint
 from ..schema.containers import MISSING
 from ..schema.types import FREE_OBJECT
-from .signatures import signature_of
+from .declarations import signature_of
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest

@@ -16,7 +16,7 @@ from ..schema.containers import MISSING
 from ..schema.docstrings import parse_docstring
 from .arguments import ArgumentSchema, raw_schema, signature_schema
 from .asking import answers_of, asked_parameters
-from .signatures import REQUEST, look_at
+from .declarations import REQUEST, look_at
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest

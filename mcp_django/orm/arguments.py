@@ -10,7 +10,7 @@ from typing import Any, Final
 from ..conf import settings
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
-from ..schema.problems import is_empty
+from ..schema.types import is_empty
 from .access import columns_of, get_exposure, page_fields, visible_exposures, visible_fields, visible_name
 from .columns import Column, resolve_column
 from .ordering import client_order_key, default_ordering, sortable_names, total_order

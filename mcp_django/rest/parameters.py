@@ -20,8 +20,7 @@ from ..orm.arguments import check_names
 from ..orm.patterns import is_pattern_lookup, matches_here
 from ..orm.wording import alternatives, json_or_text
 from ..schema import forms, serializers
-from ..schema.problems import is_empty
-from ..schema.types import FREE_OBJECT, key_type, types_of
+from ..schema.types import FREE_OBJECT, is_empty, key_type, types_of
 from .routes import Route
 
 logger = logging.getLogger("mcp_django")

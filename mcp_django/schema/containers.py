@@ -12,8 +12,20 @@ from django.core.exceptions import ValidationError
 from django.db import models
 
 from ..exceptions import NotFound
-from .problems import Invalid, Problems, is_empty, json_type, show
-from .types import NULL, Type, any_of, between, described, key_type, present
+from .types import (
+    NULL,
+    Invalid,
+    Problems,
+    Type,
+    any_of,
+    between,
+    described,
+    is_empty,
+    json_type,
+    key_type,
+    present,
+    show,
+)
 
 if TYPE_CHECKING:
     from django.http import HttpRequest

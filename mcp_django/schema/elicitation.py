@@ -24,8 +24,7 @@ from .containers import MISSING, Array, Nullable, Object, Parameter
 from .fields import plain_number
 from .forms import question_schema, read_form
 from .jsonable import to_jsonable
-from .problems import Invalid
-from .types import Boolean, Choice, DecimalNumber, Integer, Number, Parsed, String, Type, described, present
+from .types import Boolean, Choice, DecimalNumber, Integer, Invalid, Number, Parsed, String, Type, described, present
 
 # The name of the only field of a question that has no key.
 VALUE: Final = "value"

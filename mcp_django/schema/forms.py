@@ -21,8 +21,7 @@ from django.utils.dateparse import parse_date
 
 from ..sensitive import is_sensitive
 from .fields import Shape, bounds, choice, decimal, lengths, notation, number, plain_number, text, with_default
-from .problems import Invalid
-from .types import FREE_OBJECT, NULL, PARSED, any_of, between, described, key_type, present
+from .types import FREE_OBJECT, NULL, PARSED, Invalid, any_of, between, described, key_type, present
 
 # Beyond that a person is not shown them all, and enters the value.
 MAX_CHOICES: Final = 100

@@ -9,7 +9,8 @@ from typing import Any, Final
 from rest_framework import relations, serializers
 
 from .fields import Shape, bounds, choice, decimal, lengths, notation, number, text, with_default
-from .types import FREE_OBJECT, MAX_SAFE_INTEGER, NULL, any_of, between, key_type
+from .jsonable import MAX_SAFE_INTEGER
+from .types import FREE_OBJECT, NULL, any_of, between, key_type
 
 # Levels of serializers within serializers.
 MAX_DEPTH: Final = 4

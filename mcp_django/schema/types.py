@@ -1,4 +1,4 @@
-"""Types of single values: each has its JSON Schema and turns what a client sent into the Python value."""
+"""Types of single values: each has its JSON Schema and converts what a client sent, or says what is wrong with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
 
-from .problems import MAX_SHOWN, Invalid, json_type, show
+from .jsonable import MAX_SAFE_INTEGER
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -28,12 +28,83 @@ FREE_OBJECT: Final[Mapping[str, Any]] = {"type": "object", "additionalProperties
 NULL: Final[Mapping[str, Any]] = {"type": "null"}
 
 MAX_TEXT: Final = 64
+MAX_SHOWN: Final = 40
 # What databases hold in their widest integer column.
 MAX_INTEGER: Final = 2**63 - 1
-MAX_SAFE_INTEGER: Final = 2**53 - 1
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
+
+
+# What is wrong with a value
+
+
+class Invalid(Exception):
+    """A value that is not of its type: ``problems`` are pairs of a path within it ("" for itself) and a cause."""
+
+    def __init__(self, cause: str, path: str = "") -> None:
+        super().__init__(cause)
+        self.problems: list[tuple[str, str]] = [(path, cause)]
+
+
+def json_type(value: Any) -> str:
+    """Return JSON Schema's name of the value's type; a whole number is an "integer"."""
+    for kind, name in ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (Mapping, "object")):
+        if isinstance(value, kind):
+            return name
+    return "null" if value is None else "array"
+
+
+def is_empty(value: Any) -> bool:
+    """Return whether the value is an empty text, list or object: what some models write for what they leave out."""
+    return isinstance(value, (str, list, Mapping)) and not value
+
+
+def show(value: Any) -> str:
+    """Return a value as an error message quotes it: short, and as JSON."""
+    if isinstance(value, str):
+        return json.dumps(value if len(value) <= MAX_SHOWN else value[:MAX_SHOWN] + "…", ensure_ascii=False)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**MAX_SHOWN:
+        return "a huge integer"
+    kind = json_type(value)
+    return f"an {kind}" if kind in ("array", "object") else json.dumps(value)
+
+
+class Problems:
+    """Gathers what is wrong with the parts of a value, so that a model can mend all of it at once."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, str]] = []
+        self.place = ""
+
+    def add(self, path: str, cause: str) -> None:
+        """Note a cause."""
+        self.found.append((path, cause))
+
+    def within(self, place: str) -> Problems:
+        """Return a context manager that notes what is raised within it, as happening at ``place``."""
+        self.place = place
+        return self
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
+        if not isinstance(error, Invalid):
+            return False
+        for path, cause in error.problems:
+            dot = "." if path and not path.startswith("[") else ""
+            self.add(f"{self.place}{dot}{path}", cause)
+        return True
+
+    def raise_if_any(self) -> None:
+        """Raise what was gathered. Raises ``Invalid``."""
+        if self.found:
+            error = Invalid("")
+            error.problems = self.found
+            raise error
+
+
+# Schemas
 
 
 def any_of(*shapes: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,6 +145,9 @@ def key_type(field: Any) -> str:
     while field is not None and field.is_relation:
         field = field.target_field
     return "integer" if isinstance(field, models.IntegerField) else "string"
+
+
+# Types
 
 
 class Type:

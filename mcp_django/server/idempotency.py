@@ -29,7 +29,7 @@ from ..exceptions import Cancelled, InputRequired, ToolError
 from ..models import KeyedCall
 from ..orm.inputs import refusals
 from ..orm.query_limits import write_transaction
-from ..schema.problems import is_empty
+from ..schema.types import is_empty
 from ..tools.base import Tool
 
 ARGUMENT: Final = "idempotency_key"

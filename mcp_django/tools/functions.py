@@ -13,13 +13,12 @@ from ..conf import settings
 from ..context.results import ToolResult
 from ..exceptions import ToolError
 from ..functions.asking import RESERVED, Ask
+from ..functions.declarations import check_tool_name, signature_of
 from ..functions.progress import finished, result_annotation
 from ..functions.project import ProjectFunction
-from ..functions.signatures import check_tool_name, signature_of
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
-from ..schema.annotations import resolve_hint, unwrap
+from ..schema.annotations import RESULT, is_wrapped, output_schema, resolve_hint, unwrap
 from ..schema.jsonable import clean_text, to_jsonable
-from ..schema.output import RESULT, is_wrapped, output_schema
 from ..scopes import READ, WRITE
 from .base import Tool
 

@@ -9,8 +9,7 @@ from django.core.exceptions import ImproperlyConfigured, ValidationError
 
 from mcp_django.exceptions import NotFound
 from mcp_django.schema.containers import MISSING, AnyOf, Array, Dictionary, Nullable, Object, Parameter, Row, Tuple
-from mcp_django.schema.problems import Invalid
-from mcp_django.schema.types import Anything, Choice, Integer, String, Type
+from mcp_django.schema.types import Anything, Choice, Integer, Invalid, String, Type
 from tests.testapp.models import Author, Profile, Section, Shelf
 
 POINT = Object((Parameter("x", Integer()), Parameter("y", Integer(), False, 0)))

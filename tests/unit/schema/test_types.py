@@ -11,7 +11,6 @@ from django.test import override_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_django.schema.problems import Invalid
 from mcp_django.schema.types import (
     PARSED,
     Anything,
@@ -19,10 +18,14 @@ from mcp_django.schema.types import (
     Choice,
     DecimalNumber,
     Integer,
+    Invalid,
     Number,
     Parsed,
+    Problems,
     String,
     Type,
+    json_type,
+    show,
 )
 
 IDENTIFIER = UUID("123e4567-e89b-12d3-a456-426614174000")
@@ -244,3 +247,40 @@ def test_no_value_raises_anything_else(value: object) -> None:
     for kind in [String(1, 2), Integer(), Number(), Boolean(), DecimalNumber(), *PARSED.values(), COLOURS, LEVELS]:
         with contextlib.suppress(Invalid):
             convert(kind, value)
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "shown"),
+    [
+        (None, "null", "null"),
+        (True, "boolean", "true"),
+        (1, "integer", "1"),
+        (1.5, "number", "1.5"),
+        ("é", "string", '"é"'),
+        ("x" * 100, "string", '"' + "x" * 40 + '…"'),
+        ([1], "array", "an array"),
+        ({"a": 1}, "object", "an object"),
+        (10**4000, "integer", "a huge integer"),
+    ],
+)
+def test_values_are_named_and_quoted_in_short(value: object, name: str, shown: str) -> None:
+    assert (json_type(value), show(value)) == (name, shown)
+
+
+def test_problems_are_gathered_with_the_way_to_them() -> None:
+    inner, outer = Problems(), Problems()
+    with inner.within("[1]"):
+        raise Invalid("odd")
+    inner.add("name", "missing")
+    with outer.within("lines"):
+        inner.raise_if_any()
+    with pytest.raises(Invalid) as caught:
+        outer.raise_if_any()
+    assert caught.value.problems == [("lines[1]", "odd"), ("lines.name", "missing")]
+
+
+def test_no_problem_is_no_error_and_other_errors_pass() -> None:
+    problems = Problems()
+    with pytest.raises(KeyError), problems.within("x"):
+        raise KeyError
+    problems.raise_if_any()
