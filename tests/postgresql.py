@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 POSTGRES_URL = os.environ.get("TEST_POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/postgres")
 MODULES = {
     "behaviour": "aggregates_against_python bad_input composite_keys every_field every_postgres_field every_relation "
-    "hidden many_sites oracles packages_wrinkles read_only_database tenants unmanaged",
+    "hidden many_sites oracles packages_wrinkles read_only_database related_filters tenants unmanaged",
     "unit": "sites",
     "unit/actions": "calls redirects",
     "unit/completions": "arguments fields rows templates",
@@ -26,13 +26,13 @@ MODULES = {
     "unit/oauth": "bearer tokenplan validator",
     "unit/orm": "access arguments columns converters deletion expressions filters inputs kinds labels lookups managers "
     "named_filters narrowing ordering pages pagination parsing patterns permissions plans prefetch queries "
-    "query_limits relations relative_dates rendering replaced rows serialized shapes unreadable",
+    "query_limits relations relative_dates rendering replaced rows serialized shapes unreadable ways",
     "unit/resources": "base files models",
     "unit/rest": "inputs parameters resources running tools",
     "unit/runtime": "threads",
     "unit/server": "idempotency",
     "unit/server/methods": "completions",
-    "unit/tools": "action_tools aggregate aggregation groups measures models overviews query record writes",
+    "unit/tools": "action_tools aggregate aggregation measures models overviews query record writes",
     "unit/transports/http": "files",
     "unit/writes": "bulk saving selection serializers versions",
 }

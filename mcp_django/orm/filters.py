@@ -8,10 +8,25 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from django.core.exceptions import FieldDoesNotExist, ValidationError
-from django.db.models import Case, F, ForeignObjectRel, Model, Q, QuerySet, When
+from django.db.models import (
+    Case,
+    Count,
+    Exists,
+    F,
+    ForeignObjectRel,
+    IntegerField,
+    Model,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
+from django.db.models.functions import Coalesce
+from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 from django.db.models.sql.where import AND
 
 from ..context.request import Exposure, MCPRequest
@@ -26,6 +41,7 @@ from .lookups import (
     Filter,
     Junction,
     Path,
+    Quantified,
     conditions_of,
     declared_lookups,
     resolve_path,
@@ -33,7 +49,7 @@ from .lookups import (
 )
 from .patterns import check_patterns, is_pattern_lookup
 from .plans import bound_condition, condition_values, is_plannable, joined, places
-from .ways import related_column
+from .ways import linked_rows, related_column
 
 
 def filters_of(request: MCPRequest, exposure: Exposure) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
@@ -339,6 +355,8 @@ def _condition(request: MCPRequest, exposure: Exposure, using: str, item: Filter
         return joined(item.connector, [_condition(request, exposure, using, part, negated) for part in item.parts])
     if isinstance(item, Applied):
         return Q(pk__in=_keys(item.source.narrow(exposure.get_queryset(request).using(using), item.values)))
+    if isinstance(item, Quantified):
+        return _quantified(request, using, item)
     if item.path.many:
         return _through_many(request, exposure, item)
     if item.path.guarded:
@@ -390,6 +408,34 @@ def _guarded(request: MCPRequest, model: Any, condition: Condition, path: str | 
             return ~through if missing else through
         model = field.related_model
     return _plain(condition, path)
+
+
+_NUMBERS: Final[Mapping[str, Any]] = {
+    "exact": Exact,
+    "gt": GreaterThan,
+    "gte": GreaterThanOrEqual,
+    "lt": LessThan,
+    "lte": LessThanOrEqual,
+}
+
+
+def _quantified(request: MCPRequest, using: str, item: Quantified) -> Q:
+    """Return the condition on related rows, as a subquery of its own, so that no row comes twice."""
+    if item.quantifier == "every" and not item.parts:
+        return Q()
+    rows, related = linked_rows(request, item.link, using), item.link.exposure
+    passes = joined("and", [_condition(request, related, using, part, False) for part in item.parts])
+    if item.quantifier == "count":
+        counted = rows.filter(passes).annotate(mcp_all=Value(1)).values("mcp_all").annotate(mcp_count=Count("*"))
+        number = Coalesce(Subquery(counted.values("mcp_count")), Value(0), output_field=IntegerField())
+        return Q(_NUMBERS[item.lookup](number, Value(item.values[0])))
+    if item.quantifier == "every":
+        # What is neither true nor false, as a comparison with NULL, does not pass.
+        verdict = Case(When(passes, then=Value(1)), default=Value(0), output_field=IntegerField())
+        rows = rows.annotate(mcp_passes=verdict).filter(mcp_passes=0)
+    else:
+        rows = rows.filter(passes)
+    return Q(Exists(rows)) if item.quantifier == "some" else ~Q(Exists(rows))
 
 
 def leads_to_hidden_rows(request: MCPRequest, model: Any, column: str) -> bool:

@@ -380,15 +380,29 @@ class Applied:
     values: Mapping[str, tuple[str, ...]]
 
 
-Filter = Condition | Applied | Junction
+@dataclass(frozen=True, slots=True)
+class Quantified:
+    """How many related rows pass all of ``parts``: some, none, every one, or a number that is compared (``count``).
+
+    ``link`` is the relation (:class:`~mcp_django.orm.ways.Link`), ``lookup`` with ``values`` what the number has to be.
+    """
+
+    link: Any
+    quantifier: Literal["some", "none", "every", "count"]
+    parts: "tuple[Filter, ...]"
+    lookup: str = ""
+    values: tuple[int, ...] = ()
 
 
-def conditions_of(filters: Sequence[Filter]) -> Iterator[Condition | Applied]:
-    """Yield what stands at the ends of the expression."""
+Filter = Condition | Applied | Junction | Quantified
+
+
+def conditions_of(filters: Sequence[Filter], *, related: bool = True) -> Iterator[Condition | Applied]:
+    """Yield what stands at the ends of the expression, in conditions on ``related`` rows too."""
     for item in filters:
-        if isinstance(item, Junction):
-            yield from conditions_of(item.parts)
-        else:
+        if isinstance(item, Junction) or (isinstance(item, Quantified) and related):
+            yield from conditions_of(item.parts, related=related)
+        elif not isinstance(item, Quantified):
             yield item
 
 
@@ -401,6 +415,9 @@ def wording(item: Filter) -> list[Any]:
     """Return the filter as JSON, equal for equal filters, with relative dates as the client wrote them."""
     if isinstance(item, Junction):
         return [item.connector, [wording(part) for part in item.parts]]
+    if isinstance(item, Quantified):
+        number = [item.lookup, *item.values]
+        return [item.link.name, item.quantifier, number, [wording(part) for part in item.parts]]
     if isinstance(item, Applied):
         return ["", sorted([name, *values] for name, values in item.values.items())]
     values = [str(value) for value in item.values] if item.given is None else [item.given]

@@ -1,10 +1,12 @@
 """The argument ``filters``: an expression of conditions, which is read against what the caller may filter on."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from typing import Any, Final, Literal
+
+from django.db.models import IntegerField
 
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
@@ -12,6 +14,7 @@ from .access import related_exposure
 from .columns import pk_text
 from .filters import filters_of, find_filter
 from .keys import key_meant, named_rows
+from .kinds import parse_integer
 from .lookups import (
     MAX_VALUES,
     Applied,
@@ -21,6 +24,7 @@ from .lookups import (
     NamedFilter,
     Offer,
     Path,
+    Quantified,
     conditions_of,
     in_fixed_order,
     is_dated,
@@ -28,7 +32,8 @@ from .lookups import (
     parse_condition,
 )
 from .relative_dates import local_now
-from .spellings import MISSPELT, as_conditions, lookup_meant, name_meant
+from .spellings import MISSPELT, OPERATORS, as_conditions, lookup_meant, name_meant
+from .ways import Link, link_of
 from .wording import alternatives, is_short_text, json_or_text
 
 MAX_FILTERS: Final = 20
@@ -37,6 +42,17 @@ MAX_TEXT: Final = 200
 JUNCTIONS: Final[Mapping[str, Literal["and", "or", "not"]]] = {"and": "and", "or": "or", "not": "not"}
 # One condition as an object of its own.
 SPELT_OUT: Final = frozenset({"field", "value"})
+# How many of the related rows pass.
+QUANTIFIERS: Final[Mapping[str, Literal["some", "none", "every", "count"]]] = {
+    **dict.fromkeys(("some", "any", "exists", "has"), "some"),
+    **dict.fromkeys(("none", "no"), "none"),
+    **dict.fromkeys(("every", "all"), "every"),
+    "count": "count",
+}
+COUNTED: Final = ("exact", "gt", "gte", "lt", "lte")
+COUNT_FIELD: Final[Any] = IntegerField()
+SOME_EXAMPLE: Final = '{"some": {"status": "paid"}}.'
+COUNT_EXAMPLE: Final = '{"count__gte": 3}.'
 EXAMPLE: Final = '{"status": "paid", "created__gte": "2026-01-01"}'
 
 
@@ -46,13 +62,13 @@ class _Unknown(Exception):
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads one expression; ``left`` is how many conditions may still come."""
+    """Reads one expression; ``taken`` has one item for each condition that was read."""
 
     request: MCPRequest
     exposure: Exposure
     clock: Callable[[], datetime]
     sources: Sequence[NamedFilter]
-    left: int = MAX_FILTERS
+    taken: list[None] = field(default_factory=list)
 
     def read(self, given: Mapping[str, Any], depth: int) -> tuple[Filter, ...]:
         """Return what the object holds, all of which has to be true."""
@@ -66,8 +82,11 @@ class _Reader:
                 found.append(self._junction(connector, value, depth))
                 continue
             source = next((source for source in self.sources if source.comes_first and name in source.names()), None)
+            if source is None and isinstance(value, dict) and (link := self._link(name, value)) is not None:
+                found.append(self._related(link, value, depth))
+                continue
             if source is None:
-                conditions, source = self._conditions_or_source(name, value)
+                conditions, source = self._conditions_or_source(name, value, depth)
                 found += conditions
             if source is not None:
                 applied.setdefault(source, {})[name] = self._values(source, name, value)
@@ -82,7 +101,7 @@ class _Reader:
             return given
         return {name: {operator: given["value"]}}
 
-    def _conditions_or_source(self, name: str, value: Any) -> tuple[Sequence[Filter], NamedFilter | None]:
+    def _conditions_or_source(self, name: str, value: Any, depth: int) -> tuple[Sequence[Filter], NamedFilter | None]:
         """Return the conditions on the field, or the named filter where there is no such field or no such value."""
         try:
             return self._conditions(name, value), None
@@ -98,12 +117,11 @@ class _Reader:
                 return self._conditions(meant, value), None
         except _Unknown:
             pass
-        raise ToolError(self._unknown(name))
+        return [self._behind(name, value, depth)], None
 
     def _junction(self, connector: Literal["and", "or", "not"], value: Any, depth: int) -> Junction:
         value = json_or_text(value)
-        if depth >= MAX_DEPTH:
-            raise ToolError(f"filters may be nested {MAX_DEPTH} deep.")
+        self._check_depth(depth)
         items = [value] if connector == "not" else value
         if not isinstance(items, list) or not all(isinstance(item, dict) and item for item in items) or not items:
             expected = f"an object such as {EXAMPLE}" if connector == "not" else f"a list of objects such as {EXAMPLE}"
@@ -115,9 +133,91 @@ class _Reader:
         return found[0] if len(found) == 1 else Junction("and", found)
 
     def _count(self) -> None:
-        self.left -= 1
-        if self.left < 0:
+        self.taken.append(None)
+        if len(self.taken) > MAX_FILTERS:
             raise ToolError(f"filters takes at most {MAX_FILTERS} conditions.")
+
+    def _check_depth(self, depth: int) -> None:
+        if depth >= MAX_DEPTH:
+            raise ToolError(f"filters may be nested {MAX_DEPTH} deep.")
+
+    # Conditions on related rows
+
+    def _link(self, name: str, value: Mapping[str, Any]) -> Link | None:
+        """Return the relation of that name, unless the object has nothing but lookups of a column."""
+        link = link_of(self.request, self.exposure, name)
+        target = find_filter(self.request, self.exposure, name) if link is not None else None
+        lookups = target[1] if target is not None else ()
+        if lookups and all(key in lookups or lookup_meant(key, item, lookups) for key, item in value.items()):
+            return None
+        return link if self.exposure.get_filter_fields(self.request) is None or target is not None else None
+
+    def _is_link(self, name: str) -> bool:
+        """Return whether a path begins with a relation, of which anything may be asked."""
+        root = name.partition("__")[0]
+        return self.exposure.get_filter_fields(self.request) is None and bool(
+            link_of(self.request, self.exposure, root)
+        )
+
+    def _behind(self, name: str, value: Any, depth: int) -> Filter:
+        """Return the condition on rows behind the first relation of a path: on some of them, where they are several.
+
+        Raises:
+            ToolError: it is no path of this caller.
+        """
+        root, _, rest = name.replace(".", "__").partition("__")
+        link = link_of(self.request, self.exposure, root) if self._is_link(root) and len(name) <= MAX_TEXT else None
+        if link is None:
+            raise ToolError(self._unknown(name))
+        word, _, lookup = rest.partition("__")
+        if rest == "isnull" or not rest:
+            return self._related(link, {"exists": value is False} if rest else {"some": {"pk": value}}, depth)
+        if QUANTIFIERS.get(word.lower()) == "count" and lookup:
+            return self._related(link, {"count": {lookup: value}}, depth)
+        return self._related(link, {rest: value}, depth)
+
+    def _related(self, link: Link, value: Mapping[str, Any], depth: int) -> Filter:
+        """Return what an object such as ``{"some": {...}}`` or ``{"count__gte": 3, "where": {...}}`` asks of rows."""
+        self._check_depth(depth)
+        where = value.get("where", {})
+        parts: list[Filter] = []
+        rest: dict[str, Any] = {}
+        for key, item in value.items():
+            word, _, lookup = key.lower().partition("__")
+            quantifier = QUANTIFIERS.get(word)
+            if key == "where" or quantifier is None:
+                rest |= {} if key == "where" else {key: item}
+            elif quantifier == "count":
+                parts += self._counts(link, {lookup: item} if lookup else item, where, depth)
+            else:
+                quantifier, item = ("some" if item else "none", {}) if isinstance(item, bool) else (quantifier, item)
+                parts.append(Quantified(link, quantifier, self._of_related(link, item, depth)))
+        if rest:
+            parts.append(Quantified(link, "some", self._of_related(link, rest, depth)))
+        return self._all_of(in_fixed_order(parts)) if parts else Quantified(link, "some", ())
+
+    def _of_related(self, link: Link, given: Any, depth: int) -> tuple[Filter, ...]:
+        """Return the filters on the related rows."""
+        given = as_conditions(json_or_text(given))
+        if not isinstance(given, dict):
+            raise ToolError(f"{link.name} takes filters on {link.exposure.label}: {SOME_EXAMPLE}")
+        self._count()
+        sources = link.exposure.get_named_filters(self.request)
+        return _Reader(self.request, link.exposure, self.clock, sources, self.taken).read(given, depth + 1)
+
+    def _counts(self, link: Link, given: Any, where: Any, depth: int) -> list[Filter]:
+        """Return what the number of related rows has to be."""
+        parts = self._of_related(link, where, depth)
+        found: list[Filter] = []
+        for word, item in (given if isinstance(given, dict) else {"exact": given}).items():
+            lookup = OPERATORS.get(word.lower().removeprefix("$"), word)
+            try:
+                if lookup not in COUNTED:
+                    raise ValueError(f"one of {', '.join(COUNTED)}")
+                found.append(Quantified(link, "count", parts, lookup, (parse_integer(COUNT_FIELD, item),)))
+            except ValueError as error:
+                raise ToolError(f"The number of {link.name} needs {error}, as in {COUNT_EXAMPLE}") from None
+        return found
 
     # Conditions on fields
 
@@ -129,9 +229,10 @@ class _Reader:
         return [self._condition(name, lookup, item) for lookup, item in value.items()]
 
     def _condition(self, name: str, lookup: str | None, value: Any) -> Filter:
-        target = find_filter(self.request, self.exposure, name)
+        target, is_path = find_filter(self.request, self.exposure, name), False
         if target is None and lookup is None:
             root, _, last = name.rpartition("__")
+            is_path = True
             target, lookup = find_filter(self.request, self.exposure, root) if root else None, last
         if target is None:
             self._count()
@@ -144,6 +245,9 @@ class _Reader:
         if isinstance(value, dict) and lookup.lower() in ("not", "$not"):
             return Junction("not", (self._all_of(in_fixed_order(self._conditions(name, value))),))
         meant = lookup_meant(lookup, value, lookups)
+        if meant is None and is_path and path.field.is_relation and self._is_link(name):
+            # A field of the related row.
+            raise _Unknown
         if meant is None:
             return self._compared(name, path, lookups, lookup, value)
         found = self._compared(name, path, lookups, meant[0], meant[1])
@@ -287,7 +391,7 @@ def filters_argument(
 
 def _left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterator[Applied]:
     """Yield the filters that narrow the list when it is opened and of which nothing is chosen."""
-    chosen = {name for item in conditions_of(found) if isinstance(item, Applied) for name in item.values}
+    chosen = {name for item in conditions_of(found, related=False) if isinstance(item, Applied) for name in item.values}
     for source in opening:
         if chosen.isdisjoint(source.names()):
             yield Applied(source, {})

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from django.db import models
-from django.db.models import F, Field, QuerySet, Window
+from django.db.models import F, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from ..context.request import Exposure, MCPRequest
@@ -27,6 +27,7 @@ from .lookups import resolve_path
 from .prefetch import each_row
 from .replaced import is_replaced
 from .unreadable import LOST, VALUE_ERRORS, is_unreadable, salvaged_by_key
+from .ways import link_table
 
 if TYPE_CHECKING:
     from ..context.request import Exposure
@@ -323,13 +324,7 @@ def _listed(
 
 def _links(request: MCPRequest, related: Exposure, field: Any, pks: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Return the pairs of keys that the relation's table holds for the rows, as many as can be shown of each."""
-    forward = isinstance(field, Field)
-    through = field.remote_field.through if forward else field.through
-    names = (
-        (field if forward else field.field).m2m_field_name(),
-        (field if forward else field.field).m2m_reverse_field_name(),
-    )
-    source, target = (through._meta.get_field(name).attname for name in (names if forward else reversed(names)))
+    through, source, target = link_table(field)
     links = through._default_manager.filter(**{f"{source}__in": pks}).order_by()
     if not has_every_row(related):
         visible = _visible(request, related)

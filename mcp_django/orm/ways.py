@@ -1,7 +1,9 @@
-"""Ways through foreign keys: paths such as ``customer__city__name``, as far as the caller could follow them by reading.
+"""Ways to other models, as far as the caller could follow them by reading row after row.
 
-Each hop is a relation that the caller reads, to a model that they may view, and the column at the end is one that they
-may read there. A related row that is hidden from them has no values: what it holds is NULL.
+A path such as ``customer__city__name`` goes through foreign keys: each hop is a relation that the caller reads, to a
+model that they may view, and the column at the end is one that they may read there. A related row that is hidden from
+them has no values: what it holds is NULL. Of the rows that point to a row, or are linked with it, only those count that
+the caller may view (:class:`Link`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,12 +12,12 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final
 
-from django.db.models import Case, F, Q, When
+from django.db.models import Case, CompositePrimaryKey, F, Field, Model, OuterRef, Q, QuerySet, When
 
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
-from .access import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
-from .columns import Column, resolve_column
+from .access import MAX_NAME, has_every_row, related_exposure, sees_every_row, visible_fields, visible_name
+from .columns import Column, is_generic_key, is_generic_relation, resolve_column
 from .kinds import is_joinable, kind_of
 from .wording import alternatives
 
@@ -175,3 +177,86 @@ def _target(way: Way, column: Column) -> Target:
     if way.narrowed:
         value = Case(When(Q(*way.visible), then=value))
     return Target("__".join([*way.names, column.name]), column, value, way.narrowed)
+
+
+# Related rows
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A relation to other rows, to one or to several: its name, the field as Django has it, and the rows' exposure."""
+
+    name: str
+    field: Any
+    exposure: Exposure
+
+    @property
+    def to_many(self) -> bool:
+        """Whether a row can have several related rows."""
+        return bool(self.field.many_to_many or self.field.one_to_many)
+
+
+def link_of(request: MCPRequest, exposure: Exposure, text: str) -> Link | None:
+    """Return the relation of that name, None where the caller could not find the related rows by reading.
+
+    The caller reads the relation here, or the foreign key that makes it, there. It has the name of the field, or the
+    one by which Django's queries or instances know it.
+    """
+    column = resolve_column(exposure, text) if text in visible_fields(request, exposure) else None
+    if column is not None:
+        field = column.field if column.is_plain or column.kind in ("many", "reverse") else None
+    else:
+        field = _pointing(exposure).get(text)
+        there = related_exposure(request, field) if field is not None else None
+        if field is None or there is None or visible_name(request, there, field.field.name) is None:
+            return None
+    if field is None or not field.is_relation or is_generic_key(field) or is_generic_relation(field):
+        return None
+    related = related_exposure(request, field)
+    return Link(text, field, related) if related is not None and is_joinable(field) else None
+
+
+@lru_cache(maxsize=1024)
+def _pointing(exposure: Exposure) -> Mapping[str, Any]:
+    """Return the relations of other models to this one, by their names in queries and on instances."""
+    found: dict[str, Any] = {}
+    for rel in exposure.opts.related_objects:
+        if not rel.hidden and not isinstance(rel.field.target_field, CompositePrimaryKey):
+            found |= {str(rel.get_accessor_name()): rel, rel.name: rel}
+    return found
+
+
+def links_of(request: MCPRequest, exposure: Exposure) -> list[Link]:
+    """Return the relations to several rows that the caller can follow from here, each by one name."""
+    names = [*visible_fields(request, exposure), *(rel.get_accessor_name() for rel in exposure.opts.related_objects)]
+    links = (link_of(request, exposure, name) for name in dict.fromkeys(names) if name)
+    found: dict[Any, Link] = {}
+    for link in links:
+        if link is not None and link.to_many:
+            found.setdefault(link.field, link)
+    return list(found.values())
+
+
+def linked_rows(request: MCPRequest, link: Link, using: str) -> QuerySet[Any]:
+    """Return the related rows of the row that the query around is about, which are the caller's to see."""
+    field, related = link.field, link.exposure
+    rows = related.model._base_manager.using(using).order_by()
+    if not has_every_row(related):
+        rows = rows.filter(pk__in=related.get_queryset(request).order_by().values("pk"))
+    if field.many_to_many:
+        through, source, target = link_table(field)
+        linked = through._base_manager.using(using).filter(**{source: OuterRef(OuterRef("pk"))})
+        return rows.filter(pk__in=linked.order_by().values(target))
+    if field.concrete:
+        return rows.filter(**{field.target_field.attname: OuterRef(field.attname)})
+    return rows.filter(**{field.field.attname: OuterRef(field.field.target_field.attname)})
+
+
+def link_table(field: Any) -> tuple[type[Model], str, str]:
+    """Return the model of a many-to-many relation's table, and its columns for this row and for the related one."""
+    forward = isinstance(field, Field)
+    own = field if forward else field.field
+    through = field.remote_field.through if forward else field.through
+    names = (own.m2m_field_name(), own.m2m_reverse_field_name())
+    source, target = (through._meta.get_field(name).attname for name in (names if forward else reversed(names)))
+    return through, source, target

@@ -133,8 +133,37 @@ def reads(request: MCPRequest, world: World) -> Iterator[tuple[Tool, dict[str, A
                 yield aggregate, {**about, "aggregates": measures}
                 yield aggregate, {**about, "aggregates": measures, "group_by": ["pk"], "ordering": measures}
                 yield aggregate, {**about, "aggregates": measures, "having": {measures[0]: {"gte": "1950-01-01"}}}
+        yield from related_reads(about)
         for row in model.objects.order_by("pk"):
             yield GetRecord(), {**about, "pk": row.pk, "history": True}
+
+
+RELATIONS = ("author", "books", "tags", "profile", "loans", "audiobook")
+
+
+def related_reads(about: Mapping[str, Any]) -> Iterator[tuple[Tool, dict[str, Any]]]:
+    """Yield calls that ask for what is behind relations."""
+    query = QueryRecords()
+    inner: list[dict[str, Any]] = [{}, {"pages__gte": 6}, {"price": 8}, {"born": str(DATES[1])}, {"tags__name": "seen"}]
+    inner += [{field: word} for word in WORDS for field in ("name", "title", "biography", "borrower", "secret_token")]
+    for name in RELATIONS:
+        for filters in inner:
+            for asked in (
+                *({word: filters} for word in ("some", "none", "every")),
+                *({"count": count, "where": filters} for count in (0, 1, 2)),
+                {"some": {"author": filters}},
+                {"every": {"books": {"none": filters}}},
+                {"tags": {"count__gte": 2, "where": filters}},
+            ):
+                yield query, {**about, "filters": {name: asked}, "fields": ["pk"]}
+                yield query, {**about, "filters": {"not": {name: asked}}, "fields": ["pk"]}
+        for field in ("name", "title", "born", "pages", "author", "author.born", "biography", "email", "secret_token"):
+            path = f"{name}.{field}"
+            yield query, {**about, "fields": [path], "ordering": ["pk"]}
+            yield query, {**about, "fields": ["pk"], "ordering": [path]}
+            yield query, {**about, "fields": ["pk"], "ordering": [f"-{path}"], "limit": 1}
+            yield query, {**about, "filters": {path: WORDS[0]}, "fields": ["pk"]}
+            yield GetRecord(), {**about, "pk": 1, "fields": [path]}
 
 
 def writes(world: World) -> Iterator[tuple[Tool, dict[str, Any]]]:
