@@ -16,11 +16,23 @@ PYTHON ?= $(call find_python,(3,11),python3.11 python3.12 python3.13 python3.14 
 PYTHON_DEMO ?= $(or $(PYTHON_DJANGO6),$(PYTHON))
 PYTHON_DJANGO6 ?= $(call find_python,(3,12),python3.14 python3.13 python3.12 python3)
 
-.PHONY: help demo test installed chromium lint docs bench fuzz fixture-server clean
+# What the environments of the tests have; the exact versions are in requirements/.
+DJANGO5 = ".[dev,docs,example,packages,packages-django5]" "django~=5.2.0"
+DJANGO6 = ".[dev,example,packages]" "django>=6,<7"
+LOWEST = ".[daphne,redis]" django-filter hypothesis jsonschema pillow pytest pytest-asyncio pytest-django uvicorn
+PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
+# The protocol, each kind of method through the endpoint, the check of tokens, the system checks.
+LOWEST_TESTS = tests/unit/protocol tests/unit/server/test_dispatch.py tests/unit/tools/test_query.py \
+	tests/unit/tools/test_functions.py tests/unit/resources/test_base.py tests/unit/resources/test_models.py \
+	tests/unit/prompts tests/unit/oauth/test_bearer.py tests/unit/checks
+
+.PHONY: help demo test lowest installed lock chromium lint docs bench fuzz fixture-server clean
 
 help:
 	@echo "make demo            the example project with its data on http://127.0.0.1:$(PORT) (PORT=N)"
 	@echo "make test            every test, on Django 5.2 and on Django 6"
+	@echo "make lowest          some tests, on the lowest versions that pyproject.toml allows"
+	@echo "make lock            renews the exact versions of the test environments, in requirements/"
 	@echo "make chromium        installs the browser of the tests where it is missing (Debian, as root)"
 	@echo "make lint            ruff and mypy"
 	@echo "make docs            the documentation site, in build/docs; a link that leads nowhere is an error"
@@ -35,6 +47,16 @@ demo: .venv-demo/.installed
 # PYTEST="-x -k oauth" are options of the long runs, in place of their own.
 test: installed
 	@.venv/bin/python -m tests.parts $(if $(PYTHON_DJANGO6),,--without-django6)
+
+lowest: .venv-lowest/.installed
+	@.venv-lowest/bin/python -m pytest -q $(LOWEST_TESTS)
+
+# In bare environments: those of the tests may refuse what is new in pyproject.toml until this is done.
+lock:
+	@"$(PYTHON)" -m venv --clear .venv-lock && .venv-lock/bin/python -m tests.lock django5.txt $(DJANGO5)
+	@"$(PYTHON_DJANGO6)" -m venv --clear .venv-lock && .venv-lock/bin/python -m tests.lock django6.txt $(DJANGO6)
+	@.venv-lock/bin/python -m tests.lock lowest.txt
+	@rm -rf .venv-lock
 
 # All that the tests need, installed at the same time.
 installed:
@@ -72,20 +94,28 @@ fixture-server: .venv/.installed
 	@test -n "$(PYTHON_DEMO)" || { echo "No Python 3.11 or newer was found; name one with PYTHON=..." >&2; exit 1; }
 	@echo "== Installing Django and the packages of the demo into .venv-demo (about half a minute)"
 	@"$(PYTHON_DEMO)" -m venv --clear .venv-demo
-	@.venv-demo/bin/python -m pip install --quiet --disable-pip-version-check -e ".[example]"
+	@.venv-demo/bin/python $(PIP_INSTALL) -e ".[example]"
 	@touch $@
 
-.venv/.installed: pyproject.toml
+.venv/.installed: pyproject.toml requirements/django5.txt
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer was found; name one with PYTHON=..." >&2; exit 1; }
 	@echo "== Making .venv with $(PYTHON)"
 	"$(PYTHON)" -m venv --clear .venv
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dev,docs,example,packages,packages-django5]" "django~=5.2.0"
+	.venv/bin/python $(PIP_INSTALL) -c requirements/django5.txt -e $(DJANGO5)
 	@touch $@
 
-.venv-django6/.installed: pyproject.toml
+.venv-django6/.installed: pyproject.toml requirements/django6.txt
 	@echo "== Making .venv-django6 with $(PYTHON_DJANGO6)"
 	"$(PYTHON_DJANGO6)" -m venv --clear .venv-django6
-	.venv-django6/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dev,example,packages]" "django>=6,<7"
+	.venv-django6/bin/python $(PIP_INSTALL) -c requirements/django6.txt -e $(DJANGO6)
+	@touch $@
+
+.venv-lowest/.installed: pyproject.toml requirements/lowest.txt
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer was found; name one with PYTHON=..." >&2; exit 1; }
+	@echo "== Making .venv-lowest with $(PYTHON)"
+	"$(PYTHON)" -m venv --clear .venv-lowest
+	.venv-lowest/bin/python $(PIP_INSTALL) -c requirements/lowest.txt -e $(LOWEST)
+	.venv-lowest/bin/python -m pip check
 	@touch $@
 
 # Warnings about the engine are no news: what needs the newer Node runs on the one installed here.
@@ -110,5 +140,5 @@ chromium:
 	fi
 
 clean:
-	rm -rf .venv .venv-clients .venv-demo .venv-django6 tests/node_modules build dist media db.sqlite3* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-clients .venv-demo .venv-django6 .venv-lock .venv-lowest tests/node_modules build dist media db.sqlite3* .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
