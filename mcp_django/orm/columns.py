@@ -24,7 +24,7 @@ from django.utils.safestring import SafeString
 from ..context.request import Exposure, MCPRequest
 from ..schema.jsonable import MAX_SAFE_INTEGER, clean_text
 from ..sensitive import may_hold_secrets, members
-from . import rendering as columns
+from . import rendering
 from .kinds import kind_of, stored_field
 from .lookups import resolve_path
 from .prefetch import each_row
@@ -325,11 +325,11 @@ _BY_WORD: Final[Mapping[str, Callable[[Any], Any]]] = {
 }
 # What renders a whole column, where its values allow that.
 _BY_COLUMN: Final[Mapping[Any, Callable[[Sequence[Any]], list[Any] | None]]] = {
-    _plain: columns.plain,
-    _integer: columns.integers,
-    _float: columns.floats,
-    _decimal: columns.decimals,
-    _iso: columns.dates,
+    _plain: rendering.plain,
+    _integer: rendering.integers,
+    _float: rendering.floats,
+    _decimal: rendering.decimals,
+    _iso: rendering.dates,
 }
 
 
@@ -350,8 +350,8 @@ def _any_column(values: Sequence[Any], limit: int | None) -> list[Any] | None:
     """Return a column of which nothing is known, where its values are all of one plain kind."""
     kinds = set(map(type, values))
     if kinds == {str}:
-        return columns.texts(values, limit)
-    return columns.integers(values) or columns.plain(values) or columns.floats(values)
+        return rendering.texts(values, limit)
+    return rendering.integers(values) or rendering.plain(values) or rendering.floats(values)
 
 
 def render_column(name: str, renderer: Callable[[Any], Any], values: Sequence[Any]) -> tuple[list[Any], int]:
@@ -390,7 +390,7 @@ def _rendered(renderer: Callable[[Any], Any], value: Any) -> Any:
 def _whole(renderer: Callable[[Any], Any], values: Sequence[Any]) -> list[Any] | None:
     if isinstance(renderer, partial):
         if renderer.func is _text:
-            return columns.texts(values, renderer.args[0])
+            return rendering.texts(values, renderer.args[0])
         return _any_column(values, renderer.keywords["limit"]) if renderer.func is render else None
     quick = _BY_COLUMN.get(renderer)
     return quick(values) if quick is not None else None

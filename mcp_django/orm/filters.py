@@ -1,4 +1,4 @@
-"""What a caller may filter by and search in, and what that is on a queryset.
+"""Apply filters and search without revealing hidden rows.
 
 Names are looked up in allow-lists and lead to columns and lookups. A condition through a relation holds by rows that
 the caller may view, and by no others: what a hidden row holds must not be told by which rows are found.

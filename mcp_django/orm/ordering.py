@@ -1,4 +1,4 @@
-"""What a caller may sort by, and the order of a page: always total, so that it can be paged by keys.
+"""Names that a caller can sort by, and the order of a page: always total, so that keys can page it.
 
 Which orders an index serves is told as far as the model declares its indexes: the database is not asked.
 """

@@ -1,4 +1,4 @@
-"""What ``aggregate_records`` groups by and computes of a group, and what a group has to reach (``having``).
+"""The groups, aggregates and conditions on groups (``having``) of ``aggregate_records``.
 
 Dates can be grouped by periods and weekdays.
 """

@@ -1,4 +1,4 @@
-"""What a request to the endpoint is about: a call, an answer to a question, a stream to be opened, a session's end.
+"""Decide what a request asks for: a call, an answer to a question, a new stream, the end of a session.
 
 All of it runs in a worker thread and gives an :data:`Outcome`: the whole answer, or what the connection has to do. A
 session is looked up before the message is read: it knows the revision and the client.
