@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -12,20 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import models
 
 from ..exceptions import NotFound
-from .types import (
-    NULL,
-    Invalid,
-    Problems,
-    Type,
-    any_of,
-    between,
-    described,
-    is_empty,
-    json_type,
-    key_type,
-    present,
-    show,
-)
+from .types import NULL, Invalid, Type, any_of, between, described, is_empty, json_type, key_type, present, show
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -87,15 +73,22 @@ class Array(Type):
             raise self.refuse(value)
         if len(items) < (self.min_items or 0) or (self.most is not None and len(items) > self.most):
             raise Invalid(f"must have {between(self.min_items, self.most, 'items')}, got {len(items)}")
-        return self.collect(_convert_each([self.item] * len(items), items, request))
+        return self.collect(
+            _convert_each(((f"[{index}]", self.item, item) for index, item in enumerate(items)), request)
+        )
 
 
-def _convert_each(types: Sequence[Type], items: Sequence[Any], request: HttpRequest) -> list[Any]:
-    found, wrong = [], Problems()
-    for index, (kind, item) in enumerate(zip(types, items, strict=True)):
-        with wrong.within(f"[{index}]"):
-            found.append(kind.convert(item, request))
-    wrong.raise_if_any()
+def _convert_each(parts: Iterable[tuple[str, Type, Any]], request: HttpRequest) -> list[Any]:
+    """Return the values of the parts, which are given with their places; every wrong one is reported."""
+    found: list[Any] = []
+    wrong: list[tuple[str, str]] = []
+    for place, kind, part in parts:
+        try:
+            found.append(kind.convert(part, request))
+        except Invalid as error:
+            wrong += error.within(place)
+    if wrong:
+        raise Invalid(problems=wrong)
     return found
 
 
@@ -135,7 +128,8 @@ class Tuple(Type):
         items = _json_text(value, "[")
         if not isinstance(items, list) or len(items) != len(self.items):
             raise self.refuse(value)
-        return tuple(_convert_each(self.items, items, request))
+        parts = ((f"[{index}]", *pair) for index, pair in enumerate(zip(self.items, items, strict=True)))
+        return tuple(_convert_each(parts, request))
 
 
 @dataclass(frozen=True)
@@ -160,12 +154,8 @@ class Dictionary(Type):
         members = _json_text(value, "{")
         if not isinstance(members, Mapping):
             raise self.refuse(value)
-        found, wrong = {}, Problems()
-        for key, member in members.items():
-            with wrong.within(f"[{show(key)}]"):
-                found[key] = self.value.convert(member, request)
-        wrong.raise_if_any()
-        return found
+        parts = ((f"[{show(key)}]", self.value, member) for key, member in members.items())
+        return dict(zip(members, _convert_each(parts, request), strict=True))
 
 
 @dataclass(frozen=True)
@@ -221,38 +211,32 @@ class Object(Type):
         members = _json_text(value, "{")
         if not isinstance(members, Mapping):
             raise self.refuse(value)
-        wrong = Problems()
         known = {parameter.name for parameter in self.parameters}
-        for name in [name for name in members if name not in known][:MAX_UNKNOWN]:
-            wrong.add(name[:MAX_NAME] or '""', f"unknown{_nearest(name, known)}")
+        unknown = [name for name in members if name not in known][:MAX_UNKNOWN]
+        wrong = [(name[:MAX_NAME] or '""', f"unknown{_nearest(name, known)}") for name in unknown]
         found = {}
         for parameter in self.parameters:
             member = members.get(parameter.name, MISSING)
             if member is None and not parameter.required and "null" not in parameter.type.json_types:
                 # Some clients write null for everything that they leave out.
-                member = MISSING
-            if member is not MISSING:
-                with wrong.within(parameter.name), _left_out(parameter, member):
-                    found[parameter.name] = parameter.type.convert(member, request)
-            elif parameter.required:
-                wrong.add(parameter.name, "missing")
-        wrong.raise_if_any()
+                continue
+            if member is MISSING:
+                wrong += [(parameter.name, "missing")] if parameter.required else []
+                continue
+            try:
+                found[parameter.name] = parameter.type.convert(member, request)
+            except Invalid as error:
+                # Others write an empty value of another type.
+                if parameter.required or not is_empty(_json_text(_json_text(member, "["), "{")):
+                    wrong += error.within(parameter.name)
+        if wrong:
+            raise Invalid(problems=wrong)
         try:
             return self.build(**found)
         except ValidationError as error:
             raise Invalid("; ".join(error.messages)) from error
         except ValueError as error:
             raise Invalid(str(error)) from error
-
-
-@contextmanager
-def _left_out(parameter: Parameter, value: Any) -> Iterator[None]:
-    """Take an empty value that the type does not have for one that is left out."""
-    try:
-        yield
-    except Invalid:
-        if parameter.required or not is_empty(_json_text(_json_text(value, "["), "{")):
-            raise
 
 
 def _nearest(name: str, known: set[str]) -> str:

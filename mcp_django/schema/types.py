@@ -40,11 +40,20 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}
 
 
 class Invalid(Exception):
-    """A value that is not of its type: ``problems`` are pairs of a path within it ("" for itself) and a cause."""
+    """A value that is not of its type: ``problems`` are pairs of a path within it ("" for itself) and a cause.
 
-    def __init__(self, cause: str, path: str = "") -> None:
+    There are several where parts of a value are wrong, so that a model can mend all of it at once.
+    """
+
+    def __init__(self, cause: str = "", problems: Iterable[tuple[str, str]] = ()) -> None:
         super().__init__(cause)
-        self.problems: list[tuple[str, str]] = [(path, cause)]
+        self.problems = list(problems) or [("", cause)]
+
+    def within(self, place: str) -> list[tuple[str, str]]:
+        """Return the problems, with their paths from the value that has this one at ``place``."""
+        return [
+            (f"{place}{'.' if path and not path.startswith('[') else ''}{path}", cause) for path, cause in self.problems
+        ]
 
 
 def json_type(value: Any) -> str:
@@ -68,40 +77,6 @@ def show(value: Any) -> str:
         return "a huge integer"
     kind = json_type(value)
     return f"an {kind}" if kind in ("array", "object") else json.dumps(value)
-
-
-class Problems:
-    """Gathers what is wrong with the parts of a value, so that a model can mend all of it at once."""
-
-    def __init__(self) -> None:
-        self.found: list[tuple[str, str]] = []
-        self.place = ""
-
-    def add(self, path: str, cause: str) -> None:
-        """Note a cause."""
-        self.found.append((path, cause))
-
-    def within(self, place: str) -> Problems:
-        """Return a context manager that notes what is raised within it, as happening at ``place``."""
-        self.place = place
-        return self
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
-        if not isinstance(error, Invalid):
-            return False
-        for path, cause in error.problems:
-            dot = "." if path and not path.startswith("[") else ""
-            self.add(f"{self.place}{dot}{path}", cause)
-        return True
-
-    def raise_if_any(self) -> None:
-        """Raise what was gathered. Raises ``Invalid``."""
-        if self.found:
-            error = Invalid("")
-            error.problems = self.found
-            raise error
 
 
 # Schemas
