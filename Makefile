@@ -26,12 +26,16 @@ LOWEST_TESTS = tests/unit/protocol tests/unit/server/test_dispatch.py tests/unit
 	tests/unit/tools/test_functions.py tests/unit/resources/test_base.py tests/unit/resources/test_models.py \
 	tests/unit/prompts tests/unit/oauth/test_bearer.py tests/unit/checks
 
-.PHONY: help demo test lowest installed lock chromium lint docs bench fuzz fixture-server clean
+# What of coverage is measured stands in pyproject.toml.
+COVERED_BY = tests/unit/protocol tests/unit/orm/test_access.py
+
+.PHONY: help demo test lowest coverage installed lock chromium lint docs bench fuzz fixture-server clean
 
 help:
 	@echo "make demo            the example project with its data on http://127.0.0.1:$(PORT) (PORT=N)"
 	@echo "make test            every test, on Django 5.2 and on Django 6"
 	@echo "make lowest          some tests, on the lowest versions that pyproject.toml allows"
+	@echo "make coverage        the tests of the protocol and of the gate, which run each of their lines and branches"
 	@echo "make lock            renews the exact versions of the test environments, in requirements/"
 	@echo "make chromium        installs the browser of the tests where it is missing (Debian, as root)"
 	@echo "make lint            ruff and mypy"
@@ -50,6 +54,12 @@ test: installed
 
 lowest: .venv-lowest/.installed
 	@.venv-lowest/bin/python -m pytest -q $(LOWEST_TESTS)
+
+coverage: .venv/.installed
+	@rm -f .coverage .coverage.*
+	@.venv/bin/python -m coverage run -m pytest -q -n 2 $(COVERED_BY)
+	@.venv/bin/python -m coverage combine --quiet
+	@.venv/bin/python -m coverage report
 
 # In bare environments: those of the tests may refuse what is new in pyproject.toml until this is done.
 lock:

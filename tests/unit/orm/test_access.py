@@ -5,26 +5,35 @@ from uuid import UUID
 
 import pytest
 from django.contrib.auth.models import User
-from django.db.models import QuerySet
+from django.db.models import IntegerField, Model, QuerySet
+from django.test.utils import isolate_apps
 from rest_framework import serializers
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import NotFound
+from mcp_django.orm import columns
 from mcp_django.orm.access import (
+    caller_actions,
     get_exposure,
     get_row,
     has_every_row,
     page_fields,
+    page_rows,
     parse_pk,
+    refusal,
     related_exposure,
+    sees_any,
+    sees_every_row,
     visible_exposures,
     visible_fields,
+    visible_name,
 )
 from mcp_django.orm.filters import filters_of, find_filter
 from mcp_django.orm.ordering import client_order_key
 from mcp_django.sensitive import is_sensitive
 from tests.factories import make_author, make_book, make_superuser, make_user
+from tests.fieldapp.models import Seat
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, PublishedBook, Section, Shelf, Tag
 from tests.writing import request_of, site_with
 
@@ -79,6 +88,50 @@ class TestModels:
         assert related_exposure(request_of(make_superuser(), site), field).model is Author  # type: ignore[union-attr]
         assert related_exposure(request_of(make_user("u", "testapp.view_book"), site), field) is None
 
+    def test_a_hook_that_fails_shows_nothing_and_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        class Broken(ModelExposure):
+            def has_view_permission(self, request: MCPRequest, obj: Any = None) -> bool:
+                raise LookupError("no tenant")
+
+        site = MCPSite()
+        site.register(Tag, Broken)
+        request = request_of(make_superuser(), site)
+        with pytest.raises(NotFound):
+            get_exposure(request, "testapp.tag")
+        assert "has_view_permission" in caplog.text
+
+    def test_actions_are_asked_for_once_in_a_request(self) -> None:
+        class Counting(ModelExposure):
+            asked = 0
+
+            def get_actions(self, request: MCPRequest) -> Any:
+                type(self).asked += 1
+                return {}
+
+        site = MCPSite()
+        site.register(Tag, Counting)
+        request = request_of(make_superuser(), site)
+        assert caller_actions(request, site.exposures[Tag]) == caller_actions(request, site.exposures[Tag]) == {}
+        assert Counting.asked == 1
+
+    def test_whether_anything_is_visible_is_decided_once(self, django_assert_num_queries: Any) -> None:
+        request = request_of(make_user("u", "testapp.view_book"), site_with(Book, Author))
+        assert sees_any(request)
+        with django_assert_num_queries(0):
+            assert sees_any(request)
+        assert not sees_any(request_of(make_user("other"), site_with(Book)))
+
+    def test_the_reason_for_an_empty_site_is_told_to_those_who_see_nothing(self) -> None:
+        class Guarded(ModelExposure):
+            def get_refusal(self, request: MCPRequest) -> str:
+                return "Sign in with a second factor."
+
+        site = site_with(Book)
+        site.register(Tag, Guarded)
+        assert refusal(request_of(make_user("u"), site)) == "Sign in with a second factor."
+        assert refusal(request_of(make_user("v", "testapp.view_book"), site)) == ""
+        assert refusal(request_of(make_user("w"), site_with(Book))) == ""
+
 
 class Mine(ModelExposure):
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
@@ -93,6 +146,27 @@ def test_row_127_only_a_plain_table_is_every_row() -> None:
     declared = type("Declared", (Mine,), {"stable_queryset": True})(Book, site)
     assert declared.has_stable_queryset
     assert not has_every_row(declared)
+
+
+@pytest.mark.django_db
+def test_whether_a_caller_has_every_row_is_asked_of_the_queryset() -> None:
+    class Failing(ModelExposure):
+        def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+            raise LookupError("no tenant")
+
+    class Staffs(ModelExposure):
+        def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+            rows = super().get_queryset(request)
+            return rows if request.user.is_superuser else rows.filter(owner=request.user)
+
+    site = MCPSite()
+    plain, staffs, failing = (exposure(Book, site) for exposure in (ModelExposure, Staffs, Failing))
+    superuser, user = request_of(make_superuser(), site), request_of(make_user("u"), site)
+    for _ in range(2):
+        assert sees_every_row(user, plain)
+        assert sees_every_row(superuser, staffs)
+        assert not sees_every_row(user, staffs)
+        assert not sees_every_row(superuser, failing)
 
 
 @pytest.mark.django_db
@@ -114,6 +188,37 @@ class TestFields:
         assert "tags" in visible_fields(request_of(make_superuser(), site), exposure)
         assert "tags" not in visible_fields(request_of(make_user("u", "testapp.view_book"), site), exposure)
 
+    def test_a_path_through_many_rows_is_no_column(self) -> None:
+        site = site_with(Book, fields=["title", "tags__name"])
+        assert visible_fields(request_of(make_superuser(), site), site.exposures[Book]) == ("id", "title")
+
+    def test_a_relation_that_a_package_reads_is_there_if_all_of_its_rows_are(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its rows come from its own manager, which asks no exposure."""
+        monkeypatch.setattr(columns, "linked_reader", lambda field: str)
+
+        class Some(ModelExposure):
+            def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+                return super().get_queryset(request).exclude(name="secret")
+
+        shown = []
+        for exposure in (ModelExposure, Some, None):
+            site = site_with(Book, fields=["tags"])
+            if exposure is not None:
+                site.register(Tag, exposure)
+            shown.append(
+                "tags" in visible_fields(request_of(make_superuser(str(exposure)), site), site.exposures[Book])
+            )
+        assert shown == [True, False, False]
+
+    def test_names_of_clients_are_fields_that_they_see(self) -> None:
+        site = site_with(Book, Author, fields=["title", "author"])
+        request, exposure = request_of(make_superuser(), site), site.exposures[Book]
+        names = ("title", "pk", "id", "author_id", "owner_id", "price", "")
+        found = [visible_name(request, exposure, name) for name in names]
+        assert found == ["title", "id", "id", "author", None, None, None]
+
     def test_row_131_a_generic_relation_is_no_way_to_filter_or_to_follow(self) -> None:
         site = site_with(Note, fields=["target", "target__name", "text"])
         request = request_of(make_superuser(), site)
@@ -129,6 +234,10 @@ class TestFields:
         assert "price" not in visible_fields(request, site.exposures[model])
         assert find_filter(request, site.exposures[model], "price") is None
         assert "title" in visible_fields(request, site.exposures[model])
+
+    def test_a_child_of_a_model_that_is_not_exposed_shows_what_it_has(self) -> None:
+        site = site_with(AudioBook)
+        assert "price" in visible_fields(request_of(make_superuser(), site), site.exposures[AudioBook])
 
     def test_row_126_a_child_that_names_the_field_shows_it(self) -> None:
         site = site_with(PublishedBook, fields=["price"])
@@ -153,6 +262,10 @@ class TestFields:
         assert visible_fields(request, exposure) == ("id", "name", "email", "nickname", "born")
         assert {name for name, _, _ in filters_of(request, exposure)} == {"id", "name", "born"}
         assert client_order_key(request, exposure, "email", descending=False) is None
+        for _ in range(2):
+            assert page_fields(request, exposure) == visible_fields(request, exposure)
+        few = site_with(Author, serializer_class=AuthorSerializer, fields=["name", "email"])
+        assert visible_fields(request_of(request.user, few), few.exposures[Author]) == ("id", "name", "email")
 
 
 STRANGE = ["１", "01", "+1", " 1 ", "1\n", "1.0", "", "x", "-0", True, False, 1.5, 1.0, None, [1], {"pk": 1}, b"1"]
@@ -181,6 +294,69 @@ class TestRows:
         for other in (text.replace("-", ""), "{" + text + "}", "urn:uuid:" + text, text + " ", 5):
             with pytest.raises(NotFound):
                 parse_pk(section, other)
+
+    def test_a_key_of_several_columns_is_a_list_with_one_spelling(self) -> None:
+        seat, site = Seat.objects.create(hall="A", number=7), site_with(Seat)
+        request, exposure = request_of(make_superuser(), site), site.exposures[Seat]
+        assert parse_pk(exposure, '["A","7"]') == parse_pk(exposure, ["A", 7]) == ("A", 7)
+        assert get_row(request, exposure, '["A","7"]') == seat
+        wrong = [
+            "A",
+            "[",
+            '["A"]',
+            '["A","7","8"]',
+            '["A","07"]',
+            {"hall": "A", "number": 7},
+            7,
+            "[" + " " * 1000 + "]",
+        ]
+        for raw in wrong:
+            with pytest.raises(NotFound):
+                parse_pk(exposure, raw)
+
+    @isolate_apps("tests.testapp")
+    def test_a_key_that_the_database_cannot_hold_is_no_rows(self) -> None:
+        class EvenField(IntegerField):
+            def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
+                if value % 2:
+                    raise ValueError("odd")
+                return super().get_db_prep_value(value, connection, prepared)
+
+        class Pair(Model):
+            number = EvenField(primary_key=True)
+
+            class Meta:
+                app_label = "testapp"
+
+        site = site_with(Pair)
+        with pytest.raises(NotFound):
+            get_row(request_of(make_superuser(), site), site.exposures[Pair], "7")
+
+    def test_hooks_get_an_empty_row_and_some_that_the_caller_sees(self) -> None:
+        class Few(ModelExposure):
+            def has_view_permission(self, request: MCPRequest, obj: Any = None) -> bool:
+                return obj is None or obj.name != "b"
+
+        for name in "abcd":
+            make_author(name)
+        site = MCPSite()
+        site.register(Author, Few)
+        request = request_of(make_superuser(), site)
+        for _ in range(2):
+            assert [row.name for row in page_rows(request, site.exposures[Author])] == ["", "a", "c"]
+
+    def test_a_model_that_makes_no_empty_row_has_those_of_the_caller(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        author, site = make_author("a"), site_with(Author)
+        request, exposure = request_of(make_superuser(), site), site.exposures[Author]
+        create = Author.__init__
+
+        def needs_values(self: Any, *args: Any, **kwargs: Any) -> None:
+            if not args and not kwargs:
+                raise TypeError("values are needed")
+            create(self, *args, **kwargs)
+
+        monkeypatch.setattr(Author, "__init__", needs_values)
+        assert list(page_rows(request, exposure)) == [author]
 
     def test_row_121_a_row_of_another_is_not_there(self) -> None:
         owner, other = make_user("a", "testapp.view_book"), make_user("b", "testapp.view_book")

@@ -124,6 +124,25 @@ def test_what_is_no_field_of_a_form_is_refused(definition: dict[str, Any], versi
 
 
 @pytest.mark.parametrize("version", [OLD, *NEW])
+def test_numbers_are_texts_with_a_pattern_for_those_who_show_none(version: str) -> None:
+    asked = form(
+        age={"type": "integer", "title": "Age", "description": "In years", "minimum": 1, "maximum": 120, "default": 5},
+        size={"type": "number"},
+        name={"type": "string"},
+    )
+    assert requested_schema(asked, version, as_text=True)["properties"] == {
+        "age": {
+            "type": "string",
+            "title": "Age",
+            "description": "In years (whole number from 1 to 120)",
+            "pattern": "^-?[0-9]+$",
+        },
+        "size": {"type": "string", "description": "(number)", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"},
+        "name": {"type": "string"},
+    }
+
+
+@pytest.mark.parametrize("version", [OLD, *NEW])
 def test_a_form_is_an_object_that_says_what_it_needs(version: str) -> None:
     schema = {**form(a={"type": "string"}), "required": ["a"], "additionalProperties": False, "$defs": {}, "title": "T"}
     assert requested_schema(schema, version) == {

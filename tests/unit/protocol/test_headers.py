@@ -151,6 +151,11 @@ def test_a_parameter_that_is_called_like_the_annotation_is_none() -> None:
     assert param_headers({**schema(), "$defs": {"x-mcp-header": {"type": "string"}}}) == ()
 
 
+def test_lists_of_schemas_without_an_annotation_are_passed_over() -> None:
+    found = param_headers(schema(a={"anyOf": [{"type": "string"}, True], "required": ["b"]}, b=marked("string")))
+    assert [param.path for param in found] == [("b",)]
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "é", "a\r\nX: y", "a\n", 5, None, ["a"]])
 def test_a_name_that_no_header_can_have_is_refused(name: Any) -> None:
     with pytest.raises(ValueError, match="token"):

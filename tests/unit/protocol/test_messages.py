@@ -84,6 +84,11 @@ def test_27_a_wide_message_is_a_parse_error(value: Any) -> None:
         decode(json.dumps(value).encode())
 
 
+def test_brackets_and_commas_within_a_text_are_not_counted() -> None:
+    text = "[{" * 1_000 + "," * 100_000
+    assert decode(json.dumps({"a": [text]}).encode()) == {"a": [text]}
+
+
 def test_27_items_up_to_the_bound_are_read() -> None:
     value = [0] * MAX_ITEMS
     assert decode(json.dumps(value).encode()) == value
