@@ -253,6 +253,11 @@ def filtered(
     return queryset, used
 
 
+def all_of(request: MCPRequest, exposure: Exposure, using: str, filters: Sequence[Filter]) -> Q:
+    """Return the condition that all of the filters hold, for a query on the alias ``using``."""
+    return joined("and", [_condition(request, exposure, using, item, False) for item in filters])
+
+
 def searched(request: MCPRequest, exposure: Exposure, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
     """Return the rows that the exposure's search finds, each once.
 
@@ -424,7 +429,7 @@ def _quantified(request: MCPRequest, using: str, item: Quantified) -> Q:
     if item.quantifier == "every" and not item.parts:
         return Q()
     rows, related = linked_rows(request, item.link, using), item.link.exposure
-    passes = joined("and", [_condition(request, related, using, part, False) for part in item.parts])
+    passes = all_of(request, related, using, item.parts)
     if item.quantifier == "count":
         counted = rows.filter(passes).annotate(mcp_all=Value(1)).values("mcp_all").annotate(mcp_count=Count("*"))
         number = Coalesce(Subquery(counted.values("mcp_count")), Value(0), output_field=IntegerField())

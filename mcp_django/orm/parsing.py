@@ -6,13 +6,13 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, Literal
 
-from django.db.models import IntegerField
+from django.db.models import IntegerField, Q
 
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from .access import related_exposure
 from .columns import pk_text
-from .filters import filters_of, find_filter
+from .filters import all_of, filters_of, find_filter
 from .keys import key_meant, named_rows
 from .kinds import parse_integer
 from .lookups import (
@@ -387,6 +387,19 @@ def filters_argument(
         found = _Reader(request, exposure, clock or cache(local_now), sources).read(value, 0)
     opening = exposure.get_opening_filters(request)
     return in_fixed_order([*found, *_left_open(found, opening)]) if opening else found
+
+
+def condition_of(request: MCPRequest, exposure: Exposure, value: Any) -> Q:
+    """Return the condition that filters are, as the ``where`` of an aggregate has them.
+
+    Raises:
+        ToolError: a field or lookup is not one that the caller may use, or a value does not fit.
+    """
+    given = as_conditions(json_or_text(value))
+    if not isinstance(given, dict) or not given:
+        raise ToolError(f"where must be an object such as {EXAMPLE}.")
+    reader = _Reader(request, exposure, cache(local_now), exposure.get_named_filters(request))
+    return all_of(request, exposure, exposure.get_queryset(request).db, reader.read(given, 0))
 
 
 def _left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterator[Applied]:

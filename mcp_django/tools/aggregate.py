@@ -1,18 +1,37 @@
 """``aggregate_records``: counts and sums over all rows of the caller, by groups."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from django.db import DatabaseError
-from django.db.models import Case, Count, F, IntegerField, Q, QuerySet, Value, When
+from django.db import DatabaseError, NotSupportedError
+from django.db.models import (
+    Case,
+    Count,
+    F,
+    IntegerField,
+    Q,
+    QuerySet,
+    Value,
+    When,
+    Window,
+)
 from django.db.models.expressions import OrderBy
+from django.db.models.functions import Lag, NullIf, RowNumber
 
 from ..context.places import go_to
 from ..context.request import Exposure, MCPRequest
 from ..context.results import ToolResult
 from ..exceptions import ToolError
-from ..orm.arguments import check_names, exposure_argument, limit_argument, limit_hint, search_argument
+from ..orm.aggregates import FLOAT, OverGroups
+from ..orm.arguments import (
+    check_names,
+    exposure_argument,
+    flag_argument,
+    limit_argument,
+    limit_hint,
+    search_argument,
+)
 from ..orm.lookups import Filter
 from ..orm.parsing import filters_argument, opening_hint
 from ..orm.queries import narrowed
@@ -20,13 +39,14 @@ from ..orm.spellings import order_meant, order_texts
 from ..orm.unreadable import is_out_of_range, is_unreadable, salvaged_tuples
 from ..orm.wording import alternatives, json_or_text
 from ..schema.types import FREE_OBJECT
-from .aggregation import Group, Measure, find_title, group_of, having_of, measure_of
+from .aggregation import STRETCHES, Group, Measure, amount, find_title, group_of, having_of, measures_of, periods
 from .base import RecordTool
 
 MAX_GROUPS: Final = 200
 DEFAULT_GROUPS: Final = 50
 MAX_TOP: Final = 50
 MAX_TERMS: Final = 10
+MAX_PERIODS: Final = 1_000
 PLACE: Final = "mcp_place"
 
 
@@ -34,7 +54,8 @@ PLACE: Final = "mcp_place"
 class Question:
     """What a call asks of the rows: groups and their measures, in an order, as many as ``limit``.
 
-    With ``top``, of only so many values of the first group: those that ``rank`` puts first.
+    With ``top``, of only so many values of the first group: those that ``rank`` puts first; or, where ``per`` names a
+    group, so many groups for each of its values. With ``fill``, periods without rows are among the groups.
     """
 
     groups: tuple[Group, ...]
@@ -44,6 +65,8 @@ class Question:
     rank: tuple[Measure, bool]
     limit: int
     top: int | None
+    per: Group | None = None
+    fill: bool = False
 
     @property
     def terms(self) -> tuple[Group | Measure, ...]:
@@ -77,18 +100,14 @@ def _list(value: Any, what: str) -> list[Any]:
 
 
 def _question(request: MCPRequest, exposure: Exposure, given: Mapping[str, Any]) -> Question:
-    groups = tuple(
-        group_of(request, exposure, item, position)
-        for position, item in enumerate(_list(given.get("group_by"), "group_by"))
-    )
-    asked = _list(given.get("aggregates"), "aggregates") or ["count"]
-    measures = tuple(measure_of(request, exposure, item, position) for position, item in enumerate(asked))
+    wanted = _list(given.get("group_by"), "group_by")
+    if "per" in given and given["per"] not in wanted:
+        wanted.insert(0, given["per"])
+    groups = tuple(group_of(request, exposure, item, position) for position, item in enumerate(wanted))
+    per = groups[wanted.index(given["per"])] if "per" in given else None
+    measures = measures_of(request, exposure, _list(given.get("aggregates"), "aggregates") or ["count"])
     terms: list[Group | Measure] = [*groups, *measures]
-    if len({term.title for term in terms}) < len(terms):
-        raise ToolError('Two columns have the same name; rename one with "as".')
-    for name in ("having", "top"):
-        if name in given and not groups:
-            raise ToolError(f'"{name}" needs "group_by".')
+    _check(given, groups, measures, per)
     top = limit_argument(given["top"], MAX_TOP, MAX_TOP) if "top" in given else None
     limit = limit_argument(given.get("limit"), DEFAULT_GROUPS if top is None else MAX_GROUPS, MAX_GROUPS)
     order = _order(terms, given.get("ordering"))
@@ -97,11 +116,34 @@ def _question(request: MCPRequest, exposure: Exposure, given: Mapping[str, Any])
         order = [(term, down) for term, down in order if term is not rank[0]]
     if top is not None and len(groups) == 1:
         order, limit, top = [rank, *order], min(limit, top), None
+    if per is not None:
+        order = [(per, False), rank]
     # By all groups in the end, so that the order is total.
     named = {term.alias: down for term, down in reversed([*order, *((group, False) for group in groups)])}
     aliases = dict.fromkeys([*(term.alias for term, _ in order), *(group.alias for group in groups)])
     total = tuple((alias, named[alias]) for alias in aliases)
-    return Question(groups, measures, having_of(measures, given.get("having")), total, rank, limit, top)
+    fill = flag_argument(given.get("fill"), "fill")
+    having = having_of(measures, given.get("having"))
+    if fill and (len(groups) != 1 or groups[0].period not in STRETCHES or total[0][0] != groups[0].alias or having):
+        raise ToolError('"fill" needs one period in group_by, such as "created:month", its order, and no having.')
+    return Question(groups, measures, having, total, rank, limit, top, per, fill)
+
+
+def _check(given: Mapping[str, Any], groups: Sequence[Group], measures: Sequence[Measure], per: Group | None) -> None:
+    """Pass unless what is asked does not go together."""
+    terms: list[Group | Measure] = [*groups, *measures]
+    if len({term.title for term in terms}) < len(terms):
+        raise ToolError('Two columns have the same name; rename one with "as".')
+    for name in ("having", "top"):
+        if name in given and not groups:
+            raise ToolError(f'"{name}" needs "group_by".')
+    if per is not None and ("top" not in given or len(groups) < 2):
+        raise ToolError(
+            '"per" needs "top" and another field in group_by: {"group_by": ["product"], "top": 3, "per": "country"}.'
+        )
+    stretches = [group for group in groups if group.period in STRETCHES]
+    if any(measure.function == "change" for measure in measures) and len(stretches) != 1:
+        raise ToolError('"change" needs one period in group_by, such as "created:month".')
 
 
 def _order(terms: Sequence[Group | Measure], value: Any) -> list[tuple[Group | Measure, bool]]:
@@ -151,13 +193,17 @@ def _grouped(
     if place is not None:
         found = found.annotate(**{PLACE: place})
     found = found.values(*names, *([PLACE] if place is not None else []))
-    return found.annotate(**{measure.alias: measure.expression for measure in measures})
+    found = found.annotate(**{measure.alias: measure.expression for measure in measures if not measure.sources})
+    return found.annotate(**{measure.alias: measure.expression for measure in measures if measure.sources})
 
 
 def _answer(rows: QuerySet[Any], question: Question) -> Answer:
     """Return the groups of the question; what they leave out is summed up by a query of its own."""
+    question = _settled(rows, question)
     if not question.groups:
         return Answer(_totals(rows, question.measures))
+    if question.per is not None:
+        return _best_of_each(rows, question)
     place, others = _leaders(rows, question)
     if question.top is not None and place is None:
         return Answer([])
@@ -167,7 +213,45 @@ def _answer(rows: QuerySet[Any], question: Question) -> Answer:
     aliases = [term.alias for term in question.terms]
     read = _read(wanted, aliases, question.limit + 1)
     shown, more = read[: question.limit], len(read) > question.limit
+    if question.fill and not more:
+        return Answer(_filled(shown, question))
     return Answer(shown, more, _rest(found[len(shown) :], question) if more or others else None)
+
+
+def _settled(rows: QuerySet[Any], question: Question) -> Question:
+    """Return the question with the expressions of those measures that depend on all groups."""
+    (period, *_), groups = [*(group for group in question.groups if group.period in STRETCHES), None], question.groups
+    found: dict[Measure, Any] = {}
+    for measure in question.measures:
+        source = measure.sources[0] if measure.sources else None
+        if measure.function == "percent_of_total" and source is not None:
+            total = rows.aggregate(mcp_total=source.expression)["mcp_total"]
+            found[measure] = amount(source) * Value(100.0 / float(total)) if total else Value(None)
+        elif measure.function == "change" and source is not None and period is not None:
+            others = [F(group.alias) for group in groups if group is not period]
+            before = Window(Lag(amount(source)), partition_by=others, order_by=F(period.alias).asc())
+            found[measure] = (amount(source) - before) * Value(100.0) / NullIf(before, Value(0.0))
+    made = {measure: replace(measure, expression=OverGroups(found[measure], output_field=FLOAT)) for measure in found}
+    measure, down = question.rank
+    return replace(
+        question,
+        measures=tuple(made.get(measure, measure) for measure in question.measures),
+        rank=(made.get(measure, measure), down),
+    )
+
+
+def _best_of_each(rows: QuerySet[Any], question: Question) -> Answer:
+    """Return the first groups for each value of the group ``per``."""
+    assert question.per is not None
+    measure, down = question.rank
+    rest = [group.alias for group in question.groups if group is not question.per]
+    found = _grouped(rows, question.groups, question.measures).filter(question.having)
+    order = _ordered([(measure.alias, down), *((alias, False) for alias in rest)])
+    ranked = found.annotate(mcp_rank=Window(RowNumber(), partition_by=[F(question.per.alias)], order_by=order))
+    wanted = ranked.filter(mcp_rank__lte=question.top).order_by(*_ordered(question.order))
+    read = _read(wanted, [term.alias for term in question.terms], question.limit + 1)
+    shown, more = read[: question.limit], len(read) > question.limit
+    return Answer(shown, more, {"mcp_groups": found.count() - len(shown)})
 
 
 def _read(rows: QuerySet[Any], aliases: Sequence[str], limit: int) -> list[tuple[Any, ...]]:
@@ -179,16 +263,41 @@ def _read(rows: QuerySet[Any], aliases: Sequence[str], limit: int) -> list[tuple
     return salvaged_tuples(rows, aliases, limit)
 
 
+def _filled(rows: Sequence[tuple[Any, ...]], question: Question) -> list[tuple[Any, ...]]:
+    """Return the groups with those between the first and the last period that no row is of."""
+    known = {row[0]: row for row in rows if row[0] is not None}
+    if not known:
+        return list(rows)
+    empty = tuple(
+        0 if measure.function in ("count", "sum") and not measure.sources else None for measure in question.measures
+    )
+    found = [
+        known.get(period, (period, *empty)) for period in periods(min(known), max(known), question.groups[0].period)
+    ]
+    down = question.order[0][1]
+    return [*(reversed(found) if down else found), *(row for row in rows if row[0] is None)]
+
+
 def _totals(rows: QuerySet[Any], measures: Sequence[Measure]) -> list[tuple[Any, ...]]:
+    plain = [measure for measure in measures if not measure.sources]
     try:
-        totals = rows.aggregate(**{measure.alias: measure.expression for measure in measures})
+        totals = rows.aggregate(**{measure.alias: measure.expression for measure in plain})
     except Exception as error:
         if is_out_of_range(error) or not is_unreadable(error):
             raise
-        if len(measures) == 1:
-            return [(None,)]
-        return [tuple(value for measure in measures for (value,) in _totals(rows, [measure]))]
-    return [tuple(totals[measure.alias] for measure in measures)]
+        if len(plain) == 1:
+            totals = {plain[0].alias: None}
+        else:
+            totals = {measure.alias: value for measure in plain for (value,) in _totals(rows, [measure])}
+    return [tuple(_total(measure, totals) for measure in measures)]
+
+
+def _total(measure: Measure, totals: Mapping[str, Any]) -> Any:
+    """Return the value of a measure over all rows."""
+    values = [totals[source.alias] for source in measure.sources]
+    if measure.derive is not None:
+        return measure.derive(*values)
+    return (100.0 if values[0] else None) if values else totals[measure.alias]
 
 
 def _leaders(rows: QuerySet[Any], question: Question) -> tuple[Any, bool]:
@@ -199,7 +308,11 @@ def _leaders(rows: QuerySet[Any], question: Question) -> tuple[Any, bool]:
     if question.top is None:
         return None, False
     first, (measure, down) = question.groups[0], question.rank
-    ranked = _grouped(rows, [first], [measure]).order_by(*_ordered([(measure.alias, down), (first.alias, False)]))
+    if measure.function == "change":
+        raise ToolError('"top" cannot rank by a change: order by it, or rank by what changes.')
+    ranked = _grouped(rows, [first], [*measure.sources, measure]).order_by(
+        *_ordered([(measure.alias, down), (first.alias, False)])
+    )
     values = list(ranked.values_list(first.alias, flat=True)[: question.top + 1])
     if not values:
         return None, False
@@ -245,6 +358,8 @@ def _shown_rest(request: MCPRequest, question: Question, rest: Mapping[str, Any]
 
 
 def _hints(question: Question, answer: Answer) -> Iterator[str]:
+    if question.per is not None and answer.rest is not None and answer.rest["mcp_groups"]:
+        yield f"Only the first {question.top} of each {question.per.title} are shown."
     if answer.more:
         ways = ["raise limit"] * (question.limit < MAX_GROUPS) + ["narrow the filters", "group more coarsely"]
         ways += ["use top"] * (not question.top)
@@ -260,15 +375,20 @@ class AggregateRecords(RecordTool):
     name = "aggregate_records"
     title = "Aggregate records"
     description = (
-        "Use this for totals instead of reading rows: count, count_distinct, sum, avg, min, max, "
-        'by groups. Example, the top five by month: {"model":"shop.order","aggregates":["sum:total"],'
-        '"group_by":["customer__country","created:month"],"top":5}'
+        "Use this for totals instead of reading rows: count, count_distinct, sum, avg, min, max, median, percentile, "
+        "stddev, variance, ratio, difference, percent_of_total, change, by groups. Example, the top five by month: "
+        '{"model":"shop.order","aggregates":["sum:total"],"group_by":["customer__country","created:month"],"top":5}'
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {
             "model": {"type": "string"},
-            "aggregates": {"type": "array", "items": {"type": "string"}, "description": '"count" or "function:field"'},
+            "aggregates": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": '"count", "function:field", "sum:quantity*price", "avg:delivered-shipped", '
+                '{"function":"count","where":{..},"as":"paid"}, {"ratio":["paid","count"]}',
+            },
             "group_by": {
                 "type": "array",
                 "items": {"type": "string"},
@@ -279,6 +399,8 @@ class AggregateRecords(RecordTool):
             "having": {**FREE_OBJECT, "description": '{"sum_total__gte": 1000}'},
             "ordering": {"type": "array", "items": {"type": "string"}, "description": "Result columns"},
             "top": {"type": "integer", "description": "Of the first group, by ordering"},
+            "per": {"type": "string", "description": "With top: so many for each value of this field"},
+            "fill": {"type": "boolean", "description": "Also periods without rows"},
             "limit": {"type": "integer", "description": "Groups, 1-200, default 50"},
         },
         "required": ["model"],
@@ -295,6 +417,8 @@ class AggregateRecords(RecordTool):
         search = search_argument(request, exposure, given.get("search"))
         try:
             answer = _answer(_base(request, exposure, conditions, search), question)
+        except NotSupportedError as error:
+            raise ToolError(f"The database cannot compute that: {error}") from None
         except DatabaseError as error:
             if not is_out_of_range(error):
                 raise

@@ -4,33 +4,33 @@ Dates can be grouped by periods and weekdays.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import lru_cache, partial
 from typing import Any, Final
 
 from django.db.models import (
-    Avg,
-    BigIntegerField,
     Count,
     DateField,
     DateTimeField,
-    DecimalField,
-    DurationField,
     ExpressionWrapper,
-    FloatField,
-    Max,
-    Min,
+    F,
     Q,
-    Sum,
+    Subquery,
     Value,
 )
 from django.db.models.functions import (
     Cast,
+    Coalesce,
+    ExtractDay,
+    ExtractHour,
     ExtractIsoWeekDay,
-    Round,
+    ExtractMonth,
+    ExtractQuarter,
+    ExtractWeek,
+    Floor,
+    NullIf,
     TruncDay,
     TruncHour,
     TruncMonth,
@@ -42,11 +42,14 @@ from django.db.models.functions import (
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..orm.access import MAX_NAME
-from ..orm.columns import Column, field_renderer, render, render_column, trimmed
-from ..orm.kinds import kind_of, parse_operand, parse_value, stored_field
+from ..orm.aggregates import FLOAT, FUNCTIONS, INTEGER, MAX_DECIMALS, Amount, middle, result_of
+from ..orm.arithmetic import UNITS, is_expression, value_of
+from ..orm.columns import field_renderer, render, render_column, trimmed
+from ..orm.kinds import kind_of, parse_operand, parse_value
+from ..orm.parsing import condition_of
 from ..orm.relations import labels_for
 from ..orm.spellings import OPERATORS
-from ..orm.ways import Target, is_comparable, is_countable, is_groupable, is_period, is_summable, target_of
+from ..orm.ways import Link, Target, is_groupable, is_period, is_summable, link_of, linked_rows, target_of
 from ..orm.wording import alternatives, json_or_text
 
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -71,7 +74,28 @@ PERIODS: Final[Mapping[str, tuple[Callable[..., Any], Callable[[Any], str]]]] = 
     "day": (TruncDay, lambda value: value.isoformat()[:10]),
     "hour": (TruncHour, lambda value: value.isoformat()[:13]),
     "weekday": (ExtractIsoWeekDay, lambda value: WEEKDAYS[value - 1]),
+    "quarter_of_year": (ExtractQuarter, str),
+    "month_of_year": (ExtractMonth, str),
+    "week_of_year": (ExtractWeek, str),
+    "day_of_month": (ExtractDay, str),
+    "hour_of_day": (ExtractHour, str),
 }
+# Those that are stretches of time, one after the other.
+STRETCHES: Final = ("year", "quarter", "month", "week", "day", "hour")
+_WIDTH: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
+
+
+def periods(first: Any, last: Any, period: str) -> Iterator[Any]:
+    """Yield where the periods begin from the first to the last; both are dates, or times for hours."""
+    months = {"month": 1, "quarter": 3, "year": 12}.get(period)
+    step = {"week": timedelta(7), "day": timedelta(1), "hour": timedelta(hours=1)}.get(period)
+    while first <= last:
+        yield first
+        if step is not None:
+            first += step
+        else:
+            month = first.year * 12 + first.month - 1 + (months or 1)
+            first = first.replace(year=month // 12, month=month % 12 + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +116,35 @@ class Group:
         return self.target.narrowed
 
     @property
+    def width(self) -> Decimal | None:
+        """The width of buckets of numbers, each of which is known by where it begins."""
+        return Decimal(self.period) if _WIDTH.fullmatch(self.period) else None
+
+    @property
     def expression(self) -> Any:
         """What the query groups by."""
         if not self.period:
             return self.target.expression
+        if self.width is not None:
+            width = Value(float(self.width), output_field=FLOAT)
+            return ExpressionWrapper(Floor(Cast(self.target.expression, FLOAT) / width) * width, output_field=FLOAT)
         function, _ = PERIODS[self.period]
         # As dates, the values of all but hours can be compared without regard to time zones.
-        options = {} if self.period in ("hour", "weekday") else {"output_field": DateField()}
+        options = {"output_field": DateField()} if self.period in STRETCHES[:-1] else {}
         return function(self.target.expression, **options)
 
     def equals(self, value: Any) -> Q:
         """Return the condition that the group has a value that the query gave."""
         if value is None:
             return Q((f"{self.alias}__isnull", True))
-        if isinstance(value, datetime) and self.period:
+        if isinstance(value, datetime) and self.period == "hour":
             value = TruncHour(Value(value, output_field=DateTimeField()))
         return Q((self.alias, value))
 
     def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:
         """Return the values as JSON; a relation as ``[key, label]``."""
+        if self.width is not None:
+            return [render(_rounded(value)) for value in values]
         if self.period:
             _, write = PERIODS[self.period]
             return [None if value is None else write(value) for value in values]
@@ -144,150 +178,65 @@ def group_of(request: MCPRequest, exposure: Exposure, given: Any, position: int)
                 raise
             # "created__month"
             name, period = root, last
+    if _WIDTH.fullmatch(period) and Decimal(period):
+        target = target_of(request, exposure, name, is_summable)
+        if kind_of(target.column.field).word == "duration":
+            raise ToolError(f"{target.name} is a duration: buckets are of numbers.")
+        return Group(f"{target.name}:{period}", alias, target, period)
     if period not in PERIODS:
         raise ToolError(f"Unknown period {period[:40]!r}. {alternatives(period, PERIODS)}")
     target = target_of(request, exposure, name, is_period)
-    if period == "hour" and kind_of(target.column.field).word == "date":
+    if period in ("hour", "hour_of_day") and kind_of(target.column.field).word == "date":
         raise ToolError(
-            f"{target.name} has no hours. {alternatives(period, (name for name in PERIODS if name != period))}"
+            f"{target.name} has no hours. {alternatives(period, (name for name in PERIODS if 'hour' not in name))}"
         )
     return Group(f"{target.name}:{period}", alias, target, period)
 
 
-MAX_DECIMALS: Final = 6
-MAX_DIGITS: Final = 100
-# Decimals of so many digits are floating point numbers without loss.
-EXACT_DIGITS: Final = 15
 COMPARISONS: Final = ("exact", "gt", "gte", "lt", "lte", "range")
 MAX_COMPARISONS: Final = 10
 _TITLE: Final = re.compile(r"(?!groups$)[A-Za-z][A-Za-z0-9_]{0,39}")
-_CALL: Final = re.compile(r"(\w{1,20})\(([^()]*)\)")
-_SPELLING: Final = 'An aggregate is "count", "sum:field", or {"function", "field", "as"}.'
-
-_INTEGER: Final = BigIntegerField()
-_FLOAT: Final = FloatField()
-_DURATION: Final = DurationField()
-
-
-@lru_cache(maxsize=32)
-def _decimal(places: int | None) -> "DecimalField[Any, Any]":
-    return DecimalField(max_digits=MAX_DIGITS, decimal_places=places)
-
-
-class UnitField(DecimalField):  # type: ignore[type-arg]
-    """The type of a sum of decimals, which is on SQLite a whole number: of units of the last place."""
-
-    def get_internal_type(self) -> str:
-        """Return a type of its own, whose values Django leaves as they are."""
-        return "UnitField"
-
-    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
-        """Return the number as the database compares it with a sum."""
-        if connection.vendor != "sqlite" or value is None:
-            return value
-        return int(self.to_python(value).scaleb(self.decimal_places))
-
-    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
-        """Return the decimal."""
-        whole = connection.vendor == "sqlite" and value is not None
-        return Decimal(value).scaleb(-self.decimal_places) if whole else value
-
-
-class UnitSum(Sum):
-    """The exact sum of decimals: SQLite holds and adds them as floating point numbers."""
-
-    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Return the sum of whole numbers."""
-        copy = self.copy()
-        source, *others = copy.get_source_expressions()
-        field: Any = self.output_field
-        units = ExpressionWrapper(source * Value(10**field.decimal_places), output_field=_FLOAT)
-        copy.set_source_expressions([Cast(Round(units), _INTEGER), *others])
-        return super(UnitSum, copy).as_sqlite(compiler, connection, **extra)
-
-
-@lru_cache(maxsize=32)
-def _units(places: int) -> UnitField:
-    return UnitField(max_digits=MAX_DIGITS, decimal_places=places)
-
-
-def _sum_field(column: Column) -> Any:
-    stored = stored_field(column.field)
-    if _word(column) == "decimal" and stored.decimal_places is not None and (stored.max_digits or 99) <= EXACT_DIGITS:
-        return _units(stored.decimal_places)
-    places = getattr(stored, "decimal_places", None)
-    return {"integer": _INTEGER, "decimal": _decimal(places), "duration": _DURATION}.get(_word(column), _FLOAT)
-
-
-def _sum(expression: Any, output_field: Any) -> Any:
-    """Return the sum, of decimals with no more digits than they have."""
-    if isinstance(output_field, UnitField):
-        return UnitSum(expression, output_field=output_field)
-    return _sum_of_sums(expression, output_field)
-
-
-def _sum_of_sums(expression: Any, output_field: Any) -> Any:
-    found = Sum(expression, output_field=output_field)
-    places = getattr(output_field, "decimal_places", None)
-    if places is None or isinstance(output_field, UnitField):
-        return found
-    return Round(found, precision=places, output_field=output_field)
-
-
-def _average_field(column: Column) -> Any:
-    return {"decimal": _decimal(MAX_DECIMALS), "duration": _DURATION}.get(_word(column), _FLOAT)
-
-
-def _word(column: Column) -> str:
-    return kind_of(column.field).word
-
-
-@dataclass(frozen=True, slots=True)
-class Function:
-    """An aggregate: ``make`` gives its expression, for columns that are ``usable``.
-
-    ``result`` gives the type of its values, which a sum may not have from its column: a sum outgrows it. ``combine``
-    gives the value of several groups together from their values; where it is None, that cannot be told from them.
-    """
-
-    make: Callable[..., Any]
-    usable: Callable[[Column], bool]
-    result: Callable[[Column], Any]
-    combine: Callable[..., Any] | None = None
-
-
-FUNCTIONS: Final[Mapping[str, Function]] = {
-    "count": Function(Count, is_countable, lambda column: _INTEGER, Sum),
-    "count_distinct": Function(partial(Count, distinct=True), is_countable, lambda column: _INTEGER),
-    "sum": Function(_sum, is_summable, _sum_field, _sum_of_sums),
-    "avg": Function(Avg, is_summable, _average_field),
-    "min": Function(Min, is_comparable, lambda column: stored_field(column.field), Min),
-    "max": Function(Max, is_comparable, lambda column: stored_field(column.field), Max),
-}
+_CALL: Final = re.compile(r"(\w{1,20})\((.*)\)")
+_SPELLING: Final = (
+    'An aggregate is "count", "sum:field", "sum:quantity*price", or {"function", "field", "where", "as"}; '
+    'of two of them {"ratio": ["refunded", "count"]}.'
+)
+# Members of an aggregate as an object, beside those of what is made of other aggregates.
+_MEMBERS: Final = frozenset({"function", "field", "as", "where", "share", "unit"})
+SHARES: Final = "a share between 0 and 1, such as 0.9"
+DEFAULT_UNIT: Final = "days"
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One number of a group: its ``title`` for the caller, its ``alias`` in the query.
 
-    The alias is made here: what a client writes is never a name in SQL. ``result`` is the type of the values.
+    The alias is made here: what a client writes is never a name in SQL. ``result`` is the type of the values. One that
+    is made of others (``sources``) has an expression of their aliases, and ``derive`` makes it of their values. A
+    duration is shown as a number of ``unit``, where there is one.
     """
 
     title: str
     alias: str
     expression: Any
-    result: Any = _INTEGER
+    result: Any = INTEGER
     function: str = "count"
     narrowed: tuple[str, ...] = ()
+    sources: tuple["Measure", ...] = ()
+    derive: Callable[..., Any] | None = None
+    unit: timedelta | None = None
 
     def combined(self) -> Any:
         """Return what gives the value of several groups together, None where their values do not tell it."""
-        combine = FUNCTIONS[self.function].combine
+        function = FUNCTIONS.get(self.function)
+        combine = function.combine if function is not None else None
         return combine(self.alias, output_field=self.result) if combine is not None else None
 
     def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:
         """Return the values as JSON."""
-        if self.function == "avg":
+        if self.unit is not None:
+            values = [value / self.unit if isinstance(value, timedelta) else value for value in values]
+        if self.unit is not None or self.sources or self.function not in ("count", "sum", "min", "max"):
             return [render(_rounded(value)) for value in values]
         places = getattr(self.result, "decimal_places", None)
         return [render(trimmed(value, places)) for value in values]
@@ -303,55 +252,243 @@ def _rounded(value: Any) -> Any:
     return short if short else Decimal(0)
 
 
-def measure_of(request: MCPRequest, exposure: Exposure, given: Any, position: int) -> Measure:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """An aggregate as it was asked for."""
+
+    function: str
+    field: str = ""
+    title: str = ""
+    where: Any = None
+    share: Any = None
+    unit: Any = None
+    sources: tuple[str, ...] = ()
+
+
+def measures_of(request: MCPRequest, exposure: Exposure, given: Sequence[Any]) -> tuple[Measure, ...]:
     """Return what ``count``, ``sum:total`` or ``{"function": "sum", "field": "total", "as": "all"}`` computes.
+
+    Those made of others come after them, in the order in which they were asked for.
 
     Raises:
         ToolError: the caller cannot compute that.
     """
-    name, text, title = _spelt(given)
+    asked = [_spelt(item) for item in given]
+    plain = {
+        position: _measure(request, exposure, item, f"mcp_a{position}")
+        for position, item in enumerate(asked)
+        if not item.sources
+    }
+    found = [
+        plain[position] if position in plain else _derived(item, f"mcp_a{position}", list(plain.values()))
+        for position, item in enumerate(asked)
+    ]
+    return tuple(found)
+
+
+def _measure(request: MCPRequest, exposure: Exposure, asked: _Asked, alias: str) -> Measure:
+    name, text = asked.function, asked.field
     if name not in FUNCTIONS:
-        raise ToolError(f"Unknown aggregate {name[:40]!r}. {alternatives(name, FUNCTIONS)}")
-    alias = f"mcp_a{position}"
+        raise ToolError(f"Unknown aggregate {name[:40]!r}. {alternatives(name, [*FUNCTIONS, *DERIVED])}")
+    where: dict[str, Any] = {}
+    if asked.where is not None:
+        where["filter"] = condition_of(request, exposure, asked.where)
     if text in ("", "*"):
         if name != "count":
             raise ToolError(f'The aggregate {name} needs a field, such as "{name}:total".')
-        return Measure(title or "count", alias, Count("*"))
-    function = FUNCTIONS[name]
-    target = target_of(request, exposure, text, function.usable)
-    result = _result(function, target.column)
+        return Measure(asked.title or "count", alias, Count(Value(1), **where) if where else Count("*"))
+    function, suffix = FUNCTIONS[name], ""
+    if name == "percentile":
+        share = _share(asked.share)
+        function, suffix = middle(share), f"_{share:g}".replace(".", "_")
+    several = to_several(request, exposure, text)
+    if several is not None:
+        return _over_related(request, exposure, asked, alias, *several, where)
+    target = value_of(request, exposure, text, function.usable)
+    result = result_of(function, target.column)
+    unit, word = _unit(asked.unit, result, is_expression(text))
     return Measure(
-        title or f"{name}_{target.name}",
+        asked.title or f"{name}{suffix}_{target.name}{word}",
         alias,
-        function.make(target.expression, output_field=result),
+        function.make(target.expression, output_field=result, **where),
         result,
         name,
         target.narrowed,
+        unit=unit,
     )
 
 
-def _result(function: Function, column: Column) -> Any:
-    # A field of the project's own may give any class, and knows best how to make it.
-    stored = stored_field(column.field)
-    own = hasattr(stored, "from_db_value") and function.result in (_sum_field, _average_field)
-    return stored if own else function.result(column)
+def _over_related(
+    request: MCPRequest,
+    exposure: Exposure,
+    asked: _Asked,
+    alias: str,
+    link: Link,
+    text: str,
+    where: Mapping[str, Any],
+) -> Measure:
+    """Return the measure of values of related rows, of which each is counted once: a subquery for each row here."""
+    name = asked.function
+    if name not in ("count", "sum", "min", "max"):
+        raise ToolError(f"{name} of several related rows: aggregate {link.exposure.label} itself.")
+    function = FUNCTIONS[name]
+    target = value_of(request, link.exposure, text, function.usable) if text else None
+    result = result_of(function, target.column) if target is not None else INTEGER
+    inner = function.make(target.expression, output_field=result) if target is not None else Count("*")
+    rows = linked_rows(request, link, exposure.get_queryset(request).db).annotate(mcp_all=Value(1)).values("mcp_all")
+    each = Subquery(rows.annotate(mcp_value=inner).values("mcp_value"), output_field=result)
+    unit, word = _unit(asked.unit, result, is_expression(text))
+    assert function.combine is not None
+    expression = function.combine(each, output_field=result, **where)
+    if name == "count":
+        expression = Coalesce(expression, Value(0), output_field=INTEGER)
+    title = asked.title or f"{name}_{asked.field}{word}"
+    return Measure(title, alias, expression, result, name, target.narrowed if target else (), unit=unit)
 
 
-def _spelt(given: Any) -> tuple[str, str, str]:
-    """Return function, field and title."""
+def to_several(request: MCPRequest, exposure: Exposure, text: str) -> tuple[Link, str] | None:
+    """Return the relation to several rows that all fields of an expression begin with, and the expression there.
+
+    None stands for an expression of fields of the row itself.
+
+    Raises:
+        ToolError: it has fields of both.
+    """
+    paths = re.findall(r"[^\W\d][\w.]*", text)
+    roots = {path.replace(".", "__").partition("__")[0] for path in paths}
+    links = {root: link_of(request, exposure, root) for root in roots}
+    several = [link for link in links.values() if link is not None and link.to_many]
+    if not several:
+        return None
+    if len(roots) > 1:
+        raise ToolError(f"{text[:60]!r} mixes rows: all of its fields have to begin with {several[0].name}.")
+    root = next(iter(roots))
+    return several[0], re.sub(rf"\b{re.escape(root)}(?:\.|__|$|(?=\W))", "", text)
+
+
+def _share(given: Any) -> float:
+    try:
+        share = float(given)
+    except (TypeError, ValueError):
+        share = -1.0
+    # "90" and "p90" are what people say.
+    share = share / 100 if 1 < share <= 100 else share
+    if not 0 <= share <= 1:
+        raise ToolError(f'percentile needs {SHARES}: {{"function": "percentile", "field": "total", "share": 0.9}}.')
+    return share
+
+
+def _unit(given: Any, result: Any, is_computed: bool) -> tuple[timedelta | None, str]:
+    """Return the unit of a duration, and how titles say it; none for a stored duration for which none is asked."""
+    if result.get_internal_type() != "DurationField" or (given is None and not is_computed):
+        return None, ""
+    word = given if given is not None else DEFAULT_UNIT
+    unit = UNITS.get(word.lower()) if isinstance(word, str) else None
+    if unit is None:
+        raise ToolError(f"Unknown unit {str(word)[:20]!r}. {alternatives(str(word), UNITS)}")
+    return unit, "_" + next(name for name, length in UNITS.items() if length == unit)
+
+
+# What is made of other aggregates of the call
+
+
+def _divided(value: Any, by: Any) -> Any:
+    return (
+        None
+        if value is None or not by
+        else float(value / by if isinstance(value, timedelta) else value)
+        / (1 if isinstance(value, timedelta) else float(by))
+    )
+
+
+def _difference(value: Any, other: Any) -> Any:
+    return None if value is None or other is None else value - other
+
+
+def amount(measure: Measure) -> Any:
+    """Return the value of a measure as a number that can be divided."""
+    return Amount(F(measure.alias), FLOAT)
+
+
+def _ratio(one: Measure, other: Measure) -> tuple[Any, Any]:
+    return amount(one) / NullIf(amount(other), Value(0.0)), FLOAT
+
+
+def _less(one: Measure, other: Measure) -> tuple[Any, Any]:
+    kinds = {(field.get_internal_type(), getattr(field, "decimal_places", 0)) for field in (one.result, other.result)}
+    if len(kinds) == 1:
+        return F(one.alias) - F(other.alias), one.result
+    return amount(one) - amount(other), FLOAT
+
+
+# How many aggregates each takes, and what it makes of them.
+DERIVED: Final[Mapping[str, int]] = {"ratio": 2, "difference": 2, "percent_of_total": 1, "change": 1}
+
+
+def _derived(asked: _Asked, alias: str, measures: Sequence[Measure]) -> Measure:
+    titles = [measure.title for measure in measures]
+    sources = []
+    for name in asked.sources:
+        position = find_title(titles, name)
+        if position is None:
+            raise ToolError(
+                f"{asked.function} is made of other aggregates of this call, not {name[:60]!r}. "
+                f"{alternatives(name, titles)}"
+            )
+        sources.append(measures[position])
+    if len(sources) != DERIVED[asked.function]:
+        raise ToolError(f'{asked.function} takes {DERIVED[asked.function]}, as in {{"ratio": ["refunded", "count"]}}.')
+    for source in sources:
+        if source.result.get_internal_type() not in NUMBERS and asked.function != "difference":
+            raise ToolError(f"{asked.function} takes numbers, and {source.title} is none.")
+    title = asked.title or "_".join([asked.function, *(source.title for source in sources)])[:80]
+    made: tuple[Any, Any] = (None, FLOAT)
+    if asked.function in ("ratio", "difference"):
+        made = (_ratio if asked.function == "ratio" else _less)(*sources)
+    derive = {"ratio": _divided, "difference": _difference}.get(asked.function)
+    narrowed = tuple(label for source in sources for label in source.narrowed)
+    unit = sources[0].unit if asked.function == "difference" else None
+    expression = ExpressionWrapper(made[0], output_field=made[1]) if made[0] is not None else None
+    return Measure(title, alias, expression, made[1], asked.function, narrowed, tuple(sources), derive, unit)
+
+
+NUMBERS: Final = frozenset({"BigIntegerField", "IntegerField", "FloatField", "DecimalField", "UnitField"}) | {
+    f"{size}IntegerField" for size in ("Small", "Positive", "PositiveSmall", "PositiveBig")
+}
+
+
+def _spelt(given: Any) -> _Asked:
     given = json_or_text(given)
     if isinstance(given, str):
-        called = _CALL.fullmatch(given.strip())
-        name, _, text = (called[1], ":", called[2]) if called else given.partition(":")
-        return name.strip().lower(), text.strip(), ""
-    if not isinstance(given, dict) or not given.keys() <= {"function", "field", "as"}:
+        return _spelt_as_text(given.strip())
+    if not isinstance(given, dict):
         raise ToolError(_SPELLING)
-    name, text, title = given.get("function"), given.get("field") or "", given.get("as") or ""
-    if not isinstance(name, str) or not isinstance(text, str) or not isinstance(title, str):
-        raise ToolError(_SPELLING)
-    if title and not _TITLE.fullmatch(title):
+    title = given.get("as") or ""
+    if not isinstance(title, str) or (title and not _TITLE.fullmatch(title)):
         raise ToolError("as must be a short name of letters, digits and underscores.")
-    return name.lower(), text, title
+    made = next((name for name in DERIVED if name in given), None)
+    if made is not None and given.keys() <= {made, "as"}:
+        sources = given[made] if isinstance(given[made], list) else [given[made]]
+        if not all(isinstance(source, str) for source in sources):
+            raise ToolError(_SPELLING)
+        return _Asked(made, title=title, sources=tuple(sources))
+    name, text = given.get("function"), given.get("field") or ""
+    if not given.keys() <= _MEMBERS or not isinstance(name, str) or not isinstance(text, str):
+        raise ToolError(_SPELLING)
+    return _Asked(name.lower(), text, title, given.get("where"), given.get("share"), given.get("unit"))
+
+
+def _spelt_as_text(given: str) -> _Asked:
+    called = _CALL.fullmatch(given)
+    name, _, text = (called[1], ":", called[2]) if called else given.partition(":")
+    name, text = name.strip().lower(), text.strip()
+    if name in DERIVED:
+        separator = {"ratio": "/", "difference": "-"}.get(name)
+        return _Asked(name, sources=tuple(part.strip() for part in text.split(separator)) if separator else (text,))
+    if name == "percentile":
+        text, _, share = (part.strip() for part in (text.rpartition(":") if ":" in text else (text, "", "")))
+        return _Asked(name, text, share=share)
+    return _Asked(name, text)
 
 
 def find_title(titles: Sequence[str], text: str) -> int | None:
@@ -408,9 +545,16 @@ def _compared(measure: Measure, lookup: str, given: Any) -> Q:
         if lookup == "range":
             if not isinstance(given, list) or len(given) != 2:
                 raise ValueError("a list of two values: the first and the last")
-            value: Any = [parse_operand(measure.result, item) for item in given]
+            value: Any = [_operand(measure, parse_operand, item) for item in given]
         else:
-            value = (parse_value if lookup == "exact" else parse_operand)(measure.result, given)
+            value = _operand(measure, parse_value if lookup == "exact" else parse_operand, given)
     except ValueError as error:
         raise ToolError(f"having: {measure.title} with {lookup} needs {error}.") from None
     return Q((f"{measure.alias}__{lookup}", value))
+
+
+def _operand(measure: Measure, parse: Callable[[Any, Any], Any], given: Any) -> Any:
+    if measure.unit is None:
+        return parse(measure.result, given)
+    number: float = parse(FLOAT, given)
+    return number * measure.unit

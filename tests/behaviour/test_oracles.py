@@ -134,6 +134,7 @@ def reads(request: MCPRequest, world: World) -> Iterator[tuple[Tool, dict[str, A
                 yield aggregate, {**about, "aggregates": measures, "group_by": ["pk"], "ordering": measures}
                 yield aggregate, {**about, "aggregates": measures, "having": {measures[0]: {"gte": "1950-01-01"}}}
         yield from related_reads(about)
+        yield from computed_reads(about)
         for row in model.objects.order_by("pk"):
             yield GetRecord(), {**about, "pk": row.pk, "history": True}
 
@@ -164,6 +165,32 @@ def related_reads(about: Mapping[str, Any]) -> Iterator[tuple[Tool, dict[str, An
             yield query, {**about, "fields": ["pk"], "ordering": [f"-{path}"], "limit": 1}
             yield query, {**about, "filters": {path: WORDS[0]}, "fields": ["pk"]}
             yield GetRecord(), {**about, "pk": 1, "fields": [path]}
+
+
+def computed_reads(about: Mapping[str, Any]) -> Iterator[tuple[Tool, dict[str, Any]]]:
+    """Yield calls whose answers are computed: of conditions, of several fields, of related rows, of other results."""
+    aggregate = AggregateRecords()
+    fields = ("pages", "price", "born", "published", "author.born", "books.pages", "books.price", "tags", "tags.name")
+    fields += ("author.secret_token", "loans", "loans.borrower", "profile.biography", "books.author.name", "email")
+    for field in fields:
+        for measure in (
+            *(f"{function}:{field}" for function in ("median", "stddev", "percentile", "count", "sum", "max")),
+            *(f"sum:{field}*{other}" for other in fields[:8]),
+            *(f"max:{field}-{other}" for other in fields[:8]),
+            f"min:{field}/{field}",
+            f"percentile:{field}:0.9",
+        ):
+            yield aggregate, {**about, "aggregates": [measure]}
+        grouped = {**about, "aggregates": [f"sum:{field}", "count"], "group_by": [field]}
+        yield aggregate, {**grouped, "group_by": [f"{field}:10"]}
+        yield aggregate, {**grouped, "group_by": [f"{field}:month_of_year"]}
+        yield aggregate, {**grouped, "group_by": [f"{field}:year"], "fill": True}
+        yield aggregate, {**grouped, "group_by": ["pk"], "per": field, "top": 1}
+        for word in (*WORDS, str(DATES[1]), 5, 8, "seen"):
+            counted = {"function": "count", "where": {field: word}, "as": "some"}
+            of_all = {"percent_of_total": "some"}
+            yield aggregate, {**about, "aggregates": [counted, "count", "ratio:some/count"]}
+            yield aggregate, {**about, "aggregates": [counted, of_all], "group_by": ["pk"], "ordering": ["-some"]}
 
 
 def writes(world: World) -> Iterator[tuple[Tool, dict[str, Any]]]:

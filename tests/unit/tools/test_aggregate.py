@@ -202,7 +202,7 @@ def test_a_label_of_a_group_is_there_for_who_may_view_it(request_: Any) -> None:
         {"aggregates": ["max:isbn_"]},
         {"aggregates": ["sum:title"]},
         {"aggregates": ["sum"]},
-        {"aggregates": ["median:pages"]},
+        {"aggregates": ["mode:pages"]},
         {"aggregates": [{"function": "sum", "field": "pages", "as": 'x" FROM auth_user --'}]},
         {"aggregates": [{"function": "sum", "field": "pages", "filter": {}}]},
         {"aggregates": [{"function": ["sum"], "field": "pages"}]},

@@ -1,0 +1,296 @@
+"""What the database computes of a column over many rows: the functions of aggregates, alike on all databases.
+
+Sums of decimals are exact, though SQLite holds them as floating point numbers. Medians, percentiles and spreads are
+those of SQL's ordered-set and sample functions; for SQLite, which has none, they are computed in this process.
+"""
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache, partial
+from math import floor
+from typing import Any, Final
+
+from django.db import NotSupportedError
+from django.db.models import (
+    Aggregate,
+    Avg,
+    BigIntegerField,
+    Count,
+    DecimalField,
+    DurationField,
+    ExpressionWrapper,
+    FloatField,
+    Max,
+    Min,
+    Sum,
+    Value,
+)
+from django.db.models.functions import Cast, Round
+
+from .arithmetic import EXACT_DIGITS
+from .columns import MAX_DIGITS, Column
+from .kinds import kind_of, stored_field
+from .ways import is_comparable, is_countable, is_summable
+
+MAX_DECIMALS: Final = 6
+
+INTEGER: Final = BigIntegerField()
+FLOAT: Final = FloatField()
+DURATION: Final = DurationField()
+
+
+@lru_cache(maxsize=32)
+def _decimal(places: int | None) -> "DecimalField[Any, Any]":
+    return DecimalField(max_digits=MAX_DIGITS, decimal_places=places)
+
+
+class UnitField(DecimalField):  # type: ignore[type-arg]
+    """The type of a sum of decimals, which is on SQLite a whole number: of units of the last place."""
+
+    def get_internal_type(self) -> str:
+        """Return a type of its own, whose values Django leaves as they are."""
+        return "UnitField"
+
+    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
+        """Return the number as the database compares it with a sum."""
+        if connection.vendor != "sqlite" or value is None:
+            return value
+        return int(self.to_python(value).scaleb(self.decimal_places))
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        """Return the decimal."""
+        whole = connection.vendor == "sqlite" and value is not None
+        return Decimal(value).scaleb(-self.decimal_places) if whole else value
+
+
+class UnitSum(Sum):
+    """The exact sum of decimals: SQLite holds and adds them as floating point numbers."""
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Return the sum of whole numbers."""
+        copy = self.copy()
+        source, *others = copy.get_source_expressions()
+        field: Any = self.output_field
+        units = ExpressionWrapper(source * Value(10**field.decimal_places), output_field=FLOAT)
+        copy.set_source_expressions([Cast(Round(units), INTEGER), *others])
+        return super(UnitSum, copy).as_sqlite(compiler, connection, **extra)
+
+
+class OverGroups(ExpressionWrapper):  # type: ignore[type-arg]
+    """A value that a window over the groups gives: nothing that rows are grouped by."""
+
+    def get_group_by_cols(self) -> list[Any]:
+        """Return none."""
+        return []
+
+
+class Amount(Cast):
+    """A sum, or another number of a group, as a floating point number."""
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Return the number; of units of the last place, as many as make one."""
+        (source,) = self.get_source_expressions()
+        sql, params = super().as_sqlite(compiler, connection, **extra)
+        field = source.output_field
+        return (f"({sql} / {10**field.decimal_places}.0)", params) if isinstance(field, UnitField) else (sql, params)
+
+
+@lru_cache(maxsize=32)
+def _units(places: int) -> UnitField:
+    return UnitField(max_digits=MAX_DIGITS, decimal_places=places)
+
+
+def _sum_field(column: Column) -> Any:
+    stored = stored_field(column.field)
+    if _word(column) == "decimal" and stored.decimal_places is not None and (stored.max_digits or 99) <= EXACT_DIGITS:
+        return _units(stored.decimal_places)
+    places = getattr(stored, "decimal_places", None)
+    return {"integer": INTEGER, "decimal": _decimal(places), "duration": DURATION}.get(_word(column), FLOAT)
+
+
+def _sum(expression: Any, output_field: Any, **options: Any) -> Any:
+    """Return the sum, of decimals with no more digits than they have."""
+    if isinstance(output_field, UnitField):
+        return UnitSum(expression, output_field=output_field, **options)
+    return sum_of_sums(expression, output_field, **options)
+
+
+def sum_of_sums(expression: Any, output_field: Any, **options: Any) -> Any:
+    """Return the sum of values that are sums already."""
+    found = Sum(expression, output_field=output_field, **options)
+    places = getattr(output_field, "decimal_places", None)
+    if places is None or isinstance(output_field, UnitField):
+        return found
+    return Round(found, precision=places, output_field=output_field)
+
+
+def _average_field(column: Column) -> Any:
+    return {"decimal": _decimal(MAX_DECIMALS), "duration": DURATION}.get(_word(column), FLOAT)
+
+
+def _word(column: Column) -> str:
+    return kind_of(column.field).word
+
+
+# Values of a group as SQLite hands them over, one after the other.
+
+
+class _Collected:
+    """An aggregate of SQLite that is computed from all values at once; NULL does not count."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self.share = 0.5
+
+    def step(self, value: Any, share: float = 0.5) -> None:
+        """Take the value of one row."""
+        self.share = share
+        if value is not None:
+            self.values.append(value)
+
+
+class _Percentile(_Collected):
+    def finalize(self) -> Any:
+        """Return the value below which the share of values lies, between two of them if need be."""
+        values = sorted(self.values)
+        if not values:
+            return None
+        place = self.share * (len(values) - 1)
+        low = floor(place)
+        high = min(low + 1, len(values) - 1)
+        return values[low] + (values[high] - values[low]) * (place - low)
+
+
+class _Deviation(_Collected):
+    def finalize(self) -> float | None:
+        """Return the standard deviation of a sample, None for less than two values."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+
+class _Variance(_Collected):
+    def finalize(self) -> float | None:
+        """Return the variance of a sample, None for less than two values."""
+        return statistics.variance(self.values) if len(self.values) > 1 else None
+
+
+class _Computed(Aggregate):
+    """An aggregate that SQLite lacks: its name there, and what computes it."""
+
+    name: str
+    collector: type[Any]
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Make the aggregate known to the connection, and return its call."""
+        connection.ensure_connection()
+        connection.connection.create_aggregate(self.name, -1, self.collector)
+        return Aggregate.as_sql(self, compiler, connection, function=self.name, **extra)
+
+
+# Where the template of this Django has the condition of an aggregate, if it has.
+_FILTER: Final = "%(filter)s" if "%(filter)s" in Aggregate.template else ""
+
+
+class Percentile(_Computed):
+    """The value below which a share of the values lies (``percentile_cont`` of SQL): half of them by default."""
+
+    name = "mcp_percentile"
+    collector = _Percentile
+    share = 0.5
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Return the call, with the share, a number that was read before."""
+        copy = self.copy()
+        copy.template = f"%(function)s(%(expressions)s, {self.share!r}){_FILTER}"
+        return super(Percentile, copy).as_sqlite(compiler, connection, **extra)
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Return the ordered-set aggregate."""
+        copy = self.copy()
+        copy.template = f"PERCENTILE_CONT({self.share!r}) WITHIN GROUP (ORDER BY %(expressions)s){_FILTER}"
+        return Aggregate.as_sql(copy, compiler, connection, **extra)
+
+    def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
+        """Refuse any other database."""
+        raise NotSupportedError(f"{connection.display_name} has no percentiles.")
+
+
+class Deviation(_Computed):
+    """The standard deviation of a sample."""
+
+    function = "STDDEV_SAMP"
+    name = "mcp_deviation"
+    collector = _Deviation
+
+
+class Variation(_Computed):
+    """The variance of a sample."""
+
+    function = "VAR_SAMP"
+    name = "mcp_variance"
+    collector = _Variance
+
+
+def _spread(function: type[Aggregate], expression: Any, output_field: Any, **options: Any) -> Any:
+    return function(Cast(expression, FLOAT), output_field=output_field, **options)
+
+
+def _middle_field(column: Column) -> Any:
+    return DURATION if _word(column) == "duration" else FLOAT
+
+
+def _middle(share: float) -> Callable[..., Any]:
+    def make(expression: Any, output_field: Any, **options: Any) -> Any:
+        value = expression if output_field is DURATION else Cast(expression, FLOAT)
+        found = Percentile(value, output_field=output_field, **options)
+        found.share = share
+        return found
+
+    return make
+
+
+def has_spread(column: Column) -> bool:
+    """Return whether values are numbers."""
+    return is_summable(column) and _word(column) != "duration"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """An aggregate: ``make`` gives its expression, for columns that are ``usable``.
+
+    ``result`` gives the type of its values, which a sum may not have from its column: a sum outgrows it. ``combine``
+    gives the value of several groups together from their values; where it is None, that cannot be told from them.
+    """
+
+    make: Callable[..., Any]
+    usable: Callable[[Column], bool]
+    result: Callable[[Column], Any]
+    combine: Callable[..., Any] | None = None
+
+
+def middle(share: float) -> "Function":
+    """Return the function of a percentile, whose share lies between 0 and 1."""
+    return Function(_middle(share), is_summable, _middle_field)
+
+
+FUNCTIONS: Final[Mapping[str, Function]] = {
+    "count": Function(Count, is_countable, lambda column: INTEGER, Sum),
+    "count_distinct": Function(partial(Count, distinct=True), is_countable, lambda column: INTEGER),
+    "sum": Function(_sum, is_summable, _sum_field, sum_of_sums),
+    "avg": Function(Avg, is_summable, _average_field),
+    "min": Function(Min, is_comparable, lambda column: stored_field(column.field), Min),
+    "max": Function(Max, is_comparable, lambda column: stored_field(column.field), Max),
+    "median": middle(0.5),
+    "percentile": middle(0.5),
+    "stddev": Function(partial(_spread, Deviation), has_spread, lambda column: FLOAT),
+    "variance": Function(partial(_spread, Variation), has_spread, lambda column: FLOAT),
+}
+
+
+def result_of(function: Function, column: Column) -> Any:
+    """Return the type of what a function makes of a column."""
+    # A field of the project's own may give any class, and knows best how to make it.
+    stored = stored_field(column.field)
+    own = hasattr(stored, "from_db_value") and function.result in (_sum_field, _average_field)
+    return stored if own else function.result(column)

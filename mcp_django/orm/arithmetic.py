@@ -1,0 +1,269 @@
+"""Arithmetic over columns: ``quantity * unit_price``, ``delivered_at - shipped_at``, ``created + 5d``.
+
+A text is read by a grammar of its own into typed values; names in it are looked up by the caller's own rule
+(:func:`~mcp_django.orm.ways.target_of`), so that nothing that a client writes becomes SQL or an ORM keyword. Numbers,
+dates and durations are combined as far as that means something; what is divided by zero is NULL.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from django.db.models import (
+    BigIntegerField,
+    DateField,
+    DateTimeField,
+    DecimalField,
+    DurationField,
+    ExpressionWrapper,
+    Field,
+    FloatField,
+    Value,
+)
+from django.db.models.functions import Cast, NullIf, TruncDate
+
+from ..context.request import Exposure, MCPRequest
+from ..exceptions import ToolError
+from .columns import MAX_DIGITS, Column
+from .kinds import kind_of, stored_field
+from .ways import Target, is_countable, target_of
+
+MAX_LENGTH: Final = 200
+MAX_TOKENS: Final = 40
+MAX_DEPTH: Final = 8
+# Digits of a decimal that floating point numbers hold without loss, as SQLite keeps decimals.
+EXACT_DIGITS: Final = 15
+SYNTAX: Final = 'Write it as "quantity*unit_price", "delivered_at-shipped_at" or "created+5d".'
+# Units of durations, by what they are called; the names of results have the first.
+UNITS: Final[dict[str, timedelta]] = {
+    **dict.fromkeys(("days", "day", "d"), timedelta(days=1)),
+    **dict.fromkeys(("weeks", "week", "w"), timedelta(weeks=1)),
+    **dict.fromkeys(("hours", "hour", "h"), timedelta(hours=1)),
+    **dict.fromkeys(("minutes", "minute", "min"), timedelta(minutes=1)),
+    **dict.fromkeys(("seconds", "second", "s"), timedelta(seconds=1)),
+}
+_TOKEN: Final = re.compile(
+    r"\s*(?:(?P<duration>[0-9]{1,6}\s?(?:d|days?|w|weeks?|h|hours?|min|minutes?|s|seconds?)\b)"
+    r"|(?P<number>[0-9]{1,15}(?:\.[0-9]{1,6})?)(?![\w.])|(?P<name>[^\W\d][\w.]*)|(?P<sign>[-+*/()]))"
+)
+_NUMBERS: Final = ("integer", "decimal", "number")
+_DATES: Final = ("date", "datetime")
+
+_INTEGER: Final = BigIntegerField()
+_FLOAT: Final = FloatField()
+_DURATION: Final = DurationField()
+_DATE: Final = DateField()
+_MOMENT: Final = DateTimeField()
+
+
+def is_expression(text: str) -> bool:
+    """Return whether a text is more than the name of a field or a path."""
+    return re.search(r"[-+*/()\s]", text.strip()) is not None
+
+
+def value_of(request: MCPRequest, exposure: Exposure, text: str, usable: Callable[[Column], bool]) -> Target:
+    """Return the value of a field, a path, or an expression of them, whose column is ``usable``.
+
+    Raises:
+        ToolError: it names no field of this caller's, or cannot be computed.
+    """
+    if not is_expression(text):
+        return target_of(request, exposure, text.strip(), usable)
+    found = _Parser(text, lambda name: target_of(request, exposure, name, is_countable)).read()
+    if not usable(found.column):
+        raise ToolError(f"{text[:60]!r} gives a {kind_of(found.column.field).word}, which is of no use here.")
+    return found
+
+
+@dataclass(slots=True)
+class _Parser:
+    """Reads one expression from left to right, ``*`` and ``/`` before ``+`` and ``-``."""
+
+    text: str
+    look_up: Callable[[str], Target]
+    tokens: list[tuple[str, str]]
+    position: int = 0
+
+    def __init__(self, text: str, look_up: Callable[[str], Target]) -> None:
+        self.text, self.look_up, self.position = text, look_up, 0
+        self.tokens = list(self._split())
+
+    def _split(self) -> Iterator[tuple[str, str]]:
+        if len(self.text) > MAX_LENGTH:
+            raise ToolError(f"An expression has at most {MAX_LENGTH} characters.")
+        position = 0
+        for _ in range(MAX_TOKENS):
+            if not self.text[position:].strip():
+                return
+            found = _TOKEN.match(self.text, position)
+            if found is None or found.lastgroup is None:
+                break
+            yield found.lastgroup, found[found.lastgroup]
+            position = found.end()
+        else:
+            raise ToolError(f"An expression has at most {MAX_TOKENS} parts.")
+        if self.text[position:].strip():
+            raise ToolError(f"{self.text[position : position + 20]!r} was not understood in an expression. {SYNTAX}")
+
+    def read(self) -> Target:
+        """Return the value of the whole text."""
+        found = self._sum(0)
+        if self.position < len(self.tokens):
+            raise self._unexpected()
+        return found
+
+    def _unexpected(self) -> ToolError:
+        at = repr(self.tokens[self.position][1]) if self.position < len(self.tokens) else "its end"
+        return ToolError(f"The expression {self.text[:60]!r} is not understood at {at}. {SYNTAX}")
+
+    def _sign(self, signs: str) -> str:
+        """Return the next token if it is one of the signs, and go on behind it; "" otherwise."""
+        kind, token = self.tokens[self.position] if self.position < len(self.tokens) else ("", "")
+        if kind != "sign" or token not in signs:
+            return ""
+        self.position += 1
+        return token
+
+    def _sum(self, depth: int) -> Target:
+        found = self._product(depth)
+        while sign := self._sign("+-"):
+            found = combined(found, sign, self._product(depth))
+        return found
+
+    def _product(self, depth: int) -> Target:
+        found = self._factor(depth)
+        while sign := self._sign("*/"):
+            found = combined(found, sign, self._factor(depth))
+        return found
+
+    def _factor(self, depth: int) -> Target:
+        if depth > MAX_DEPTH:
+            raise ToolError(f"Brackets may be nested {MAX_DEPTH} deep.")
+        if self._sign("-"):
+            return combined(_constant(Decimal(0)), "-", self._factor(depth + 1))
+        if self._sign("("):
+            found = self._sum(depth + 1)
+            if not self._sign(")"):
+                raise self._unexpected()
+            return found
+        if self.position >= len(self.tokens) or self.tokens[self.position][0] == "sign":
+            raise self._unexpected()
+        kind, token = self.tokens[self.position]
+        self.position += 1
+        if kind == "number":
+            return _constant(Decimal(token))
+        return length(token) if kind == "duration" else self.look_up(token)
+
+
+def length(text: Any) -> Target:
+    """Return the duration of a text such as ``5d`` or ``2 hours``.
+
+    Raises:
+        ToolError: it is none.
+    """
+    found = re.fullmatch(r"([0-9]{1,6})\s?([a-z]+)", text.strip().lower()) if isinstance(text, str) else None
+    unit = UNITS.get(found[2]) if found is not None else None
+    if found is None or unit is None:
+        raise ToolError(f"{str(text)[:40]!r} is no duration: write 5d, 2w, 3h or 30min.")
+    value = Value(int(found[1]) * unit, output_field=_DURATION)
+    return Target(text, Column(text, "field", field=_DURATION), value)
+
+
+def _constant(number: Decimal) -> Target:
+    whole = number == number.to_integral_value()
+    field: Any = _INTEGER if whole else decimal_field(-int(number.as_tuple().exponent))
+    value = Value(int(number) if whole else number, output_field=field)
+    return Target(str(number), Column(str(number), "field", field=field), value)
+
+
+def decimal_field(places: int) -> "DecimalField[Any, Any]":
+    """Return the type of decimals with so many places that SQLite holds exactly."""
+    return DecimalField(max_digits=EXACT_DIGITS, decimal_places=places)
+
+
+def combined(left: Target, sign: str, right: Target) -> Target:
+    """Return the value of two values and ``+``, ``-``, ``*`` or ``/`` between them.
+
+    Raises:
+        ToolError: it means nothing for values of their kinds.
+    """
+    words = (_word(left), _word(right))
+    made = _temporal(left, sign, right, words) if {*words} & {*_DATES, "duration"} else _numeric(left, sign, right)
+    if made is None or not {*words} <= {*_NUMBERS, *_DATES, "duration"}:
+        raise ToolError(f"{left.name} {sign} {right.name} means nothing: a {words[0]} and a {words[1]}.")
+    name = f"{_bracketed(left, sign)}{sign}{_bracketed(right, sign)}"
+    field, expression = made
+    return Target(name, Column(name, "field", field=field), expression, (*left.narrowed, *right.narrowed))
+
+
+def _bracketed(target: Target, sign: str) -> str:
+    return f"({target.name})" if sign in "*/" and re.search(r"[-+]", target.name) else target.name
+
+
+def _word(target: Target) -> str:
+    return kind_of(target.column.field).word if target.column.kind == "field" else "relation"
+
+
+def _numeric(left: Target, sign: str, right: Target) -> tuple["Field[Any, Any]", Any] | None:
+    words = {_word(left), _word(right)}
+    if not words <= {*_NUMBERS}:
+        return None
+    if sign == "/":
+        # Real division, of integers too; floats divide alike on all databases.
+        return _FLOAT, _made(_cast(left, _FLOAT), sign, NullIf(_cast(right, _FLOAT), Value(0.0)), _FLOAT)
+    if words == {"integer"}:
+        return _INTEGER, _made(_cast(left, _INTEGER), sign, _cast(right, _INTEGER), _INTEGER)
+    places = [_places(left), _places(right)]
+    if "number" in words or None in places:
+        return _FLOAT, _made(_cast(left, _FLOAT), sign, _cast(right, _FLOAT), _FLOAT)
+    first, second = (place or 0 for place in places)
+    exact = decimal_field(first + second if sign == "*" else max(first, second))
+    wide: Any = DecimalField(max_digits=MAX_DIGITS, decimal_places=exact.decimal_places)
+    return exact, _made(left.expression, sign, right.expression, wide)
+
+
+def _places(target: Target) -> int | None:
+    if _word(target) == "integer":
+        return 0
+    places: int | None = getattr(stored_field(target.column.field), "decimal_places", None)
+    return places
+
+
+def _cast(target: Target, field: "Field[Any, Any]") -> Any:
+    return Cast(target.expression, field)
+
+
+def _made(left: Any, sign: str, right: Any, field: "Field[Any, Any]") -> Any:
+    operators: dict[str, Callable[[Any, Any], Any]] = {
+        "+": lambda one, other: one + other,
+        "-": lambda one, other: one - other,
+        "*": lambda one, other: one * other,
+        "/": lambda one, other: one / other,
+    }
+    return ExpressionWrapper(operators[sign](left, right), output_field=field)
+
+
+def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) -> tuple["Field[Any, Any]", Any] | None:
+    first, second = words
+    if sign == "-" and first in _DATES and second in _DATES:
+        field = _MOMENT if words == ("datetime", "datetime") else _DATE
+        one, other = (_as_date(target) if field is _DATE else target.expression for target in (left, right))
+        return _DURATION, _made(one, sign, other, _DURATION)
+    if second == "duration" and first in _DATES and sign in "+-":
+        moved = _made(left.expression, sign, right.expression, _MOMENT)
+        return (_MOMENT, moved) if first == "datetime" else (_DATE, Cast(moved, _DATE))
+    if first == "duration" and second in _DATES and sign == "+":
+        return _temporal(right, sign, left, (second, first))
+    if words == ("duration", "duration") and sign in "+-":
+        return _DURATION, _made(left.expression, sign, right.expression, _DURATION)
+    if first == "duration" and second in _NUMBERS and sign in "*/":
+        factor = NullIf(_cast(right, _FLOAT), Value(0.0)) if sign == "/" else _cast(right, _FLOAT)
+        return _DURATION, _made(left.expression, sign, factor, _DURATION)
+    return None
+
+
+def _as_date(target: Target) -> Any:
+    return TruncDate(target.expression) if _word(target) == "datetime" else target.expression
