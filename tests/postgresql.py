@@ -15,8 +15,9 @@ import psycopg
 ROOT = Path(__file__).resolve().parent.parent
 POSTGRES_URL = os.environ.get("TEST_POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/postgres")
 MODULES = {
-    "behaviour": "aggregate_forms aggregates_against_python bad_input composite_keys every_field every_postgres_field every_relation "
-    "hidden many_sites oracles packages_wrinkles read_only_database related_filters tenants unmanaged",
+    "behaviour": "aggregate_forms aggregates_against_python bad_input composite_keys every_field "
+    "every_postgres_field every_relation hidden many_sites oracles packages_wrinkles read_only_database "
+    "related_filters tenants unmanaged",
     "unit": "sites",
     "unit/actions": "calls redirects",
     "unit/completions": "arguments fields rows templates",
@@ -24,7 +25,8 @@ MODULES = {
     "unit/exposures": "actions admin admin_filters filtersets history model",
     "unit/forms": "constraints files filling formsets inline_forms inline_reading inlines requests uploads",
     "unit/oauth": "bearer tokenplan validator",
-    "unit/orm": "access aggregates arguments arithmetic columns converters deletion expressions filters inputs kinds labels lookups managers "
+    "unit/orm": "access aggregates arguments arithmetic columns converters deletion expressions filters inputs kinds "
+    "labels lookups managers "
     "named_filters narrowing ordering pages pagination parsing patterns permissions plans prefetch queries "
     "query_limits relations relative_dates rendering replaced rows serialized shapes unreadable ways",
     "unit/resources": "base files models",

@@ -7,7 +7,7 @@ dates and durations are combined as far as that means something; what is divided
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -34,6 +34,7 @@ from .ways import Target, is_countable, target_of
 MAX_LENGTH: Final = 200
 MAX_TOKENS: Final = 40
 MAX_DEPTH: Final = 8
+MAX_SHIFT: Final = 10**15
 # Digits of a decimal that floating point numbers hold without loss, as SQLite keeps decimals.
 EXACT_DIGITS: Final = 15
 SYNTAX: Final = 'Write it as "quantity*unit_price", "delivered_at-shipped_at" or "created+5d".'
@@ -172,6 +173,17 @@ def length(text: Any) -> Target:
     return Target(text, Column(text, "field", field=_DURATION), value)
 
 
+def shift(given: Any) -> Target:
+    """Return what a value is moved by: a number, or a duration such as ``5d``.
+
+    Raises:
+        ToolError: it is neither.
+    """
+    if isinstance(given, (int, float)) and not isinstance(given, bool) and abs(given) < MAX_SHIFT:
+        return _constant(Decimal(str(given)))
+    return length(given)
+
+
 def _constant(number: Decimal) -> Target:
     whole = number == number.to_integral_value()
     field: Any = _INTEGER if whole else decimal_field(-int(number.as_tuple().exponent))
@@ -267,3 +279,20 @@ def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) ->
 
 def _as_date(target: Target) -> Any:
     return TruncDate(target.expression) if _word(target) == "datetime" else target.expression
+
+
+def compared(left: Target, right: Target) -> tuple[Target, Target]:
+    """Return two values as the database compares them: a time with a date as its day.
+
+    Raises:
+        ToolError: values of their kinds cannot be compared with each other.
+    """
+    words = [_word(left), _word(right)]
+    if set(words) == set(_DATES):
+        left, right = (replace(target, expression=_as_date(target)) for target in (left, right))
+    elif words == ["relation", "relation"]:
+        if left.column.field.related_model is not right.column.field.related_model:
+            raise ToolError(f"{left.name} and {right.name} lead to different models.")
+    elif words[0] != words[1] and not set(words) <= set(_NUMBERS):
+        raise ToolError(f"{left.name} and {right.name} cannot be compared: a {words[0]} and a {words[1]}.")
+    return left, right

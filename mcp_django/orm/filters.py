@@ -26,7 +26,7 @@ from django.db.models import (
     When,
 )
 from django.db.models.functions import Coalesce
-from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
+from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, IsNull, LessThan, LessThanOrEqual
 from django.db.models.sql.where import AND
 
 from ..context.request import Exposure, MCPRequest
@@ -37,6 +37,7 @@ from .columns import resolve_column
 from .kinds import is_joinable
 from .lookups import (
     Applied,
+    Comparison,
     Condition,
     Filter,
     Junction,
@@ -362,6 +363,8 @@ def _condition(request: MCPRequest, exposure: Exposure, using: str, item: Filter
         return Q(pk__in=_keys(item.source.narrow(exposure.get_queryset(request).using(using), item.values)))
     if isinstance(item, Quantified):
         return _quantified(request, using, item)
+    if isinstance(item, Comparison):
+        return _comparison(item, negated)
     if item.path.many:
         return _through_many(request, exposure, item)
     if item.path.guarded:
@@ -415,7 +418,14 @@ def _guarded(request: MCPRequest, model: Any, condition: Condition, path: str | 
     return _plain(condition, path)
 
 
-_NUMBERS: Final[Mapping[str, Any]] = {
+def _comparison(item: Comparison, negated: bool) -> Q:
+    """Return the comparison, which a value that is NULL does not pass: below a ``not`` it is then false."""
+    left, right = item.left.expression, item.right.expression
+    found = Q(_COMPARISONS[item.lookup](left, right))
+    return found & Q(IsNull(left, False)) & Q(IsNull(right, False)) if negated else found
+
+
+_COMPARISONS: Final[Mapping[str, Any]] = {
     "exact": Exact,
     "gt": GreaterThan,
     "gte": GreaterThanOrEqual,
@@ -433,7 +443,7 @@ def _quantified(request: MCPRequest, using: str, item: Quantified) -> Q:
     if item.quantifier == "count":
         counted = rows.filter(passes).annotate(mcp_all=Value(1)).values("mcp_all").annotate(mcp_count=Count("*"))
         number = Coalesce(Subquery(counted.values("mcp_count")), Value(0), output_field=IntegerField())
-        return Q(_NUMBERS[item.lookup](number, Value(item.values[0])))
+        return Q(_COMPARISONS[item.lookup](number, Value(item.values[0])))
     if item.quantifier == "every":
         # What is neither true nor false, as a comparison with NULL, does not pass.
         verdict = Case(When(passes, then=Value(1)), default=Value(0), output_field=IntegerField())

@@ -394,7 +394,16 @@ class Quantified:
     values: tuple[int, ...] = ()
 
 
-Filter = Condition | Applied | Junction | Quantified
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two values of a row compared with each other: each a :class:`~mcp_django.orm.ways.Target`."""
+
+    left: Any
+    lookup: str
+    right: Any
+
+
+Filter = Condition | Applied | Junction | Quantified | Comparison
 
 
 def conditions_of(filters: Sequence[Filter], *, related: bool = True) -> Iterator[Condition | Applied]:
@@ -402,7 +411,7 @@ def conditions_of(filters: Sequence[Filter], *, related: bool = True) -> Iterato
     for item in filters:
         if isinstance(item, Junction) or (isinstance(item, Quantified) and related):
             yield from conditions_of(item.parts, related=related)
-        elif not isinstance(item, Quantified):
+        elif not isinstance(item, (Quantified, Comparison)):
             yield item
 
 
@@ -415,6 +424,8 @@ def wording(item: Filter) -> list[Any]:
     """Return the filter as JSON, equal for equal filters, with relative dates as the client wrote them."""
     if isinstance(item, Junction):
         return [item.connector, [wording(part) for part in item.parts]]
+    if isinstance(item, Comparison):
+        return [item.left.name, item.lookup, item.right.name]
     if isinstance(item, Quantified):
         number = [item.lookup, *item.values]
         return [item.link.name, item.quantifier, number, [wording(part) for part in item.parts]]

@@ -11,13 +11,15 @@ from django.db.models import IntegerField, Q
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from .access import related_exposure
+from .arithmetic import combined, compared, shift, value_of
 from .columns import pk_text
 from .filters import all_of, filters_of, find_filter
 from .keys import key_meant, named_rows
-from .kinds import parse_integer
+from .kinds import kind_of, parse_integer
 from .lookups import (
     MAX_VALUES,
     Applied,
+    Comparison,
     Condition,
     Filter,
     Junction,
@@ -33,7 +35,7 @@ from .lookups import (
 )
 from .relative_dates import local_now
 from .spellings import MISSPELT, OPERATORS, as_conditions, lookup_meant, name_meant
-from .ways import Link, link_of
+from .ways import Link, Target, is_countable, link_of, target_of
 from .wording import alternatives, is_short_text, json_or_text
 
 MAX_FILTERS: Final = 20
@@ -49,6 +51,9 @@ QUANTIFIERS: Final[Mapping[str, Literal["some", "none", "every", "count"]]] = {
     **dict.fromkeys(("every", "all"), "every"),
     "count": "count",
 }
+# What a field that is compared with another one may be moved by.
+SHIFTS: Final[Mapping[str, str]] = {"plus": "+", "minus": "-"}
+FIELD_LOOKUPS: Final = ("exact", "gt", "gte", "lt", "lte")
 COUNTED: Final = ("exact", "gt", "gte", "lt", "lte")
 COUNT_FIELD: Final[Any] = IntegerField()
 SOME_EXAMPLE: Final = '{"some": {"status": "paid"}}.'
@@ -82,7 +87,8 @@ class _Reader:
                 found.append(self._junction(connector, value, depth))
                 continue
             source = next((source for source in self.sources if source.comes_first and name in source.names()), None)
-            if source is None and isinstance(value, dict) and (link := self._link(name, value)) is not None:
+            is_object = isinstance(value, dict) and not is_field(value)
+            if source is None and is_object and (link := self._link(name, value)) is not None:
                 found.append(self._related(link, value, depth))
                 continue
             if source is None:
@@ -222,7 +228,7 @@ class _Reader:
     # Conditions on fields
 
     def _conditions(self, name: str, value: Any) -> Sequence[Filter]:
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or is_field(value):
             return [self._condition(name, None, value)]
         if not value:
             raise ToolError(f"The filter {name[:60]!r} is empty.")
@@ -253,8 +259,12 @@ class _Reader:
         found = self._compared(name, path, lookups, meant[0], meant[1])
         return Junction("not", (found,)) if meant[2] else found
 
-    def _compared(self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Any) -> Condition:
+    def _compared(
+        self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Any
+    ) -> Condition | Comparison:
         self._count()
+        if is_field(value) and kind_of(path.field).word not in ("json", "mapping"):
+            return self._with_field(name, path, lookups, lookup, value)
         if not self.exposure.lookup_allowed(self.request, f"{path.column}__{lookup}", _as_in_url(value)):
             raise _Unknown
         wanted = "isnull" if value is None and lookup == "exact" else lookup
@@ -265,6 +275,25 @@ class _Reader:
         if condition.lookup == "in" and lookup == "exact" and "in" not in lookups:
             raise ToolError(f"The filter {name[:60]!r} takes one value.")
         return condition
+
+    def _with_field(
+        self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Mapping[str, Any]
+    ) -> Comparison:
+        """Return the comparison of the field with another one of the row, or of a related row."""
+        if lookup not in FIELD_LOOKUPS or (lookup not in lookups and lookup != "exact"):
+            raise ToolError(f"The filter {name[:60]!r} compares fields by {', '.join(FIELD_LOOKUPS)}.")
+        root = name if find_filter(self.request, self.exposure, name) is not None else name.rpartition("__")[0]
+        left = target_of(self.request, self.exposure, root, is_countable)
+        right = value_of(self.request, self.exposure, str(value["field"]), is_countable)
+        for word, sign in SHIFTS.items():
+            if word in value:
+                right = combined(right, sign, shift(value[word]))
+        return Comparison(*self._ordered(lookup, *compared(left, right)))
+
+    def _ordered(self, lookup: str, left: Target, right: Target) -> tuple[Target, str, Target]:
+        if lookup != "exact" and left.column.kind == "relation":
+            raise ToolError(f"{left.name} is a relation: only exact compares it.")
+        return left, lookup, right
 
     def _parsed(self, name: str, path: Path, lookup: str, value: Any) -> Condition:
         """Return the condition; what is no key of a related row may name that row otherwise."""
@@ -331,6 +360,11 @@ class _Reader:
             known = alternatives(text, [stored for stored, _ in told.choices])
             raise ToolError(f"The filter {offer.name!r} has no choice {text[:60]!r}. {known}")
         return found
+
+
+def is_field(value: Any) -> bool:
+    """Return whether a value is another field: ``{"field": "promised_at"}``, also with ``plus`` or ``minus``."""
+    return isinstance(value, dict) and isinstance(value.get("field"), str) and value.keys() <= {"field", *SHIFTS}
 
 
 def _is_longer(key: Any, value: Any) -> bool:

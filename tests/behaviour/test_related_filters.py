@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -252,3 +252,78 @@ def test_rows_through_a_table_of_their_own(library: None) -> None:
     assert codes(books={"none": {}}) == ["C"]
     assert codes(placement_set={"some": {"position": 1}}) == ["B"]
     assert codes(books={"every": {"title": first.title}}) == ["A", "C"]
+
+
+class TestFieldsAgainstFields:
+    """Two columns compared with each other: NULL passes nothing, and everything below a not."""
+
+    CASES: dict[str, tuple[dict[str, Any], Callable[[Book], bool | None]]] = {
+        "greater": ({"pages__gt": {"field": "rating"}}, lambda b: None if b.rating is None else b.pages > b.rating),
+        "in an object": (
+            {"pages": {"lte": {"field": "rating"}}},
+            lambda b: None if b.rating is None else b.pages <= b.rating,
+        ),
+        "equal": ({"pages": {"field": "rating"}}, lambda b: None if b.rating is None else b.pages == b.rating),
+        "as an operator": ({"pages >": {"field": "price"}}, lambda b: b.pages > b.price),
+        "arithmetic": ({"price__lt": {"field": "pages*2+1"}}, lambda b: b.price < b.pages * 2 + 1),
+        "moved": ({"pages__gte": {"field": "price", "minus": 3}}, lambda b: b.pages >= b.price - 3),
+        "moved in time": (
+            {"created__gt": {"field": "created", "minus": "5d"}},
+            lambda b: True,
+        ),
+        "a day and a time": (
+            {"published__lt": {"field": "created", "minus": "2w"}},
+            lambda b: None if b.published is None else b.published < (b.created - timedelta(weeks=2)).date(),
+        ),
+        "through a relation": (
+            {"title": {"field": "author.name"}},
+            lambda b: b.title == b.author.name,
+        ),
+    }
+
+    @pytest.fixture
+    def shelf(self) -> MCPRequest:
+        for number in range(8):
+            make_book(
+                f"book {number}" if number % 2 else "a",
+                author=make_author(f"author {number}" if number < 6 else "a"),
+                pages=number,
+                price=number // 2,
+                rating=None if number == 3 else number % 4 + 0.5 * (number == 2),
+                published=None if number == 5 else datetime(2024, 1, 1 + number, tzinfo=UTC).date(),
+            )
+        return reader(make_superuser(), site_with(Author, Book))
+
+    @pytest.mark.parametrize("name", CASES)
+    @pytest.mark.parametrize("denied", [False, True])
+    def test_they_find_what_python_finds(self, shelf: MCPRequest, name: str, denied: bool) -> None:
+        filters, passes = self.CASES[name]
+        asked = {"not": filters} if denied else filters
+        found = call(QUERY, shelf, model="testapp.book", filters=asked, limit=100)
+        books = [book for book in Book.objects.select_related("author") if bool(passes(book)) is not denied]
+        assert sorted(row[0] for row in found["rows"]) == sorted(book.pk for book in books)
+
+    @pytest.mark.parametrize(
+        ("filters", "told"),
+        [
+            ({"title__contains": {"field": "isbn"}}, "compares fields by exact, gt"),
+            ({"title": {"field": "pages"}}, "cannot be compared: a text and a integer"),
+            ({"pages": {"field": "nope"}}, "has no field 'nope'"),
+            ({"pages": {"field": "author.secret_token"}}, "has no field"),
+            ({"author": {"field": "owner"}}, "lead to different models"),
+            ({"title__gt": {"field": "isbn"}}, "compares fields by exact, gt"),
+            ({"published__gt": {"field": "created", "plus": "5 months"}}, "no duration"),
+            ({"pages__gt": {"field": "pages", "plus": "5d"}}, "means nothing"),
+            ({"pages__gt": {"field": "pages*"}}, "not understood at its end"),
+        ],
+    )
+    def test_row_112_what_cannot_be_compared_is_told(self, shelf: MCPRequest, filters: Any, told: str) -> None:
+        assert told in refusal(QUERY, shelf, model="testapp.book", filters=filters)
+
+    def test_row_121_what_is_hidden_is_compared_with_nothing(self, shelf: MCPRequest) -> None:
+        site = site_with(Book)
+        site.register(Author, Visible, hides="name", fields=["name"])
+        request = reader(shelf.user, site)
+        Book.objects.filter(title="book 1").update(title=HIDDEN, author=Author.objects.create(name=HIDDEN))
+        found = call(QUERY, request, model="testapp.book", filters={"title": {"field": "author.name"}}, limit=100)
+        assert [row[1] for row in found["rows"]] == ["a"]
