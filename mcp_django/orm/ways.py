@@ -252,6 +252,18 @@ def linked_rows(request: MCPRequest, link: Link, using: str) -> QuerySet[Any]:
     return rows.filter(**{field.field.attname: OuterRef(field.field.target_field.attname)})
 
 
+def rows_linked_to(link: Link, row: Model, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    """Return those rows of the queryset, which is one of the related model, that are related to the row."""
+    field = link.field
+    if field.many_to_many:
+        through, source, target = link_table(field)
+        linked = through._base_manager.using(queryset.db).filter(**{source: row.pk})
+        return queryset.filter(pk__in=linked.order_by().values(target))
+    if field.concrete:
+        return queryset.filter(**{field.target_field.attname: getattr(row, field.attname)})
+    return queryset.filter(**{field.field.attname: getattr(row, field.field.target_field.attname)})
+
+
 def link_table(field: Any) -> tuple[type[Model], str, str]:
     """Return the model of a many-to-many relation's table, and its columns for this row and for the related one."""
     forward = isinstance(field, Field)

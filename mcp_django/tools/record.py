@@ -3,10 +3,10 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 import orjson
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
 from ..conf import settings
 from ..context.places import go_to
@@ -24,22 +24,28 @@ from ..orm.arguments import (
     exposure_argument,
     fields_argument,
     flag_argument,
+    limit_argument,
     names_argument,
 )
 from ..orm.columns import Column, is_file
 from ..orm.keys import key_meant
-from ..orm.lookups import Condition, resolve_path
-from ..orm.ordering import total_order
+from ..orm.lookups import Applied, Condition, NamedFilter, Offer, resolve_path
+from ..orm.ordering import default_ordering, total_order
 from ..orm.pages import read_page, show_row
-from ..orm.queries import PageQuery
+from ..orm.queries import COUNT_CAP, PageQuery, count_rows
 from ..orm.relations import label_of
 from ..orm.rows import FoundRow, find_row
 from ..orm.uris import download_url, parse_uri, row_uri
-from ..orm.ways import guarded_values
+from ..orm.ways import Link, guarded_values, link_of, links_of, rows_linked_to
+from ..orm.wording import alternatives
 from ..schema.jsonable import clean_text
 from ..writes.versions import version_of
 from .base import RecordTool
 from .query import NAMES
+
+MAX_RELATIONS: Final = 10
+DEFAULT_RELATED: Final = 5
+MAX_RELATED: Final = 20
 
 
 def record_payload(
@@ -138,6 +144,7 @@ class GetRecord(RecordTool):
             "pk": {"type": "string"},
             "uri": {"type": "string", "description": "django://app/model/pk"},
             "fields": NAMES,
+            "related": {**NAMES, "description": "Also rows of these relations and their number: orders, reviews:5"},
             "history": {"type": "boolean", "description": "Also who changed what"},
         },
     }
@@ -152,6 +159,8 @@ class GetRecord(RecordTool):
         payload["fields"] |= _of_related_rows(request, exposure, found.row, related)
         if links := _downloads(request, exposure, payload):
             payload["downloads"] = {"expires_in": MAX_AGE, **links}
+        if given.get("related") is not None:
+            payload["related"] = related_rows(request, exposure, found.row, given["related"])
         if flag_argument(given.get("history"), "history"):
             payload["history"] = history_of(request, exposure, found.row)
         return ToolResult(structured=payload)
@@ -178,6 +187,49 @@ class GetRecord(RecordTool):
         key = key_meant(request, exposure, given["pk"], RECORD_NOT_FOUND)
         go_to(request, exposure, "change", key)
         return exposure, find_row(request, exposure, key)
+
+
+class _RelatedTo(NamedFilter):
+    """The rows that are related to a row."""
+
+    def __init__(self, link: Link, row: Model) -> None:
+        self.link, self.row = link, row
+
+    def names(self) -> Sequence[str]:
+        """Return none: no client can name it."""
+        return ()
+
+    def offers(self) -> Sequence[Offer]:
+        """Return none."""
+        return ()
+
+    def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
+        """Return the related rows."""
+        return rows_linked_to(self.link, self.row, queryset)
+
+
+def related_rows(request: MCPRequest, exposure: Exposure, row: Model, value: Any) -> dict[str, Any]:
+    """Return the first rows of each relation that ``related`` names, with their number, as pages of their model.
+
+    Raises:
+        ToolError: the caller has no relation of that name.
+    """
+    found: dict[str, Any] = {}
+    for text in names_argument(value, "related", MAX_RELATIONS):
+        name, _, number = text.partition(":")
+        link = link_of(request, exposure, name)
+        if link is None:
+            known = [link.name for link in links_of(request, exposure)]
+            raise ToolError(f"{exposure.label} has no relation {name[:60]!r}. {alternatives(name, known)}")
+        limit = limit_argument(number or None, DEFAULT_RELATED, MAX_RELATED)
+        columns, order = fields_argument(request, link.exposure, None), default_ordering(request, link.exposure)
+        conditions = (Applied(_RelatedTo(link, row), {}),)
+        query = PageQuery(link.exposure, columns, order, limit, conditions, text_limit=settings.TEXT_CHARS)
+        page, count = read_page(request, query), count_rows(request, query)
+        total = count if count <= COUNT_CAP else f"more than {COUNT_CAP}"
+        shown = {"model": link.exposure.label, "count": total, "columns": page.names, "rows": page.rows}
+        found[name] = shown | ({"hint": "; ".join(page.notes)} if page.notes else {})
+    return found
 
 
 def _downloads(request: MCPRequest, exposure: Exposure, payload: Mapping[str, Any]) -> dict[str, str]:

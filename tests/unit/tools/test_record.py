@@ -8,6 +8,7 @@ from django.contrib import admin
 from django.test import override_settings
 
 from mcp_django import MCPSite, ModelExposure
+from mcp_django.context.request import MCPRequest
 from mcp_django.orm.arguments import RECORD_NOT_FOUND
 from mcp_django.tools.record import GetRecord, record_payload
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -104,3 +105,59 @@ def test_an_exposure_of_nothing_shows_the_key_and_the_label() -> None:
     site.register(Author, ModelExposure)
     found = call(GET, reader(make_superuser(), site), model="testapp.author", pk=author.pk)
     assert (found["fields"], found["label"]) == ({"id": author.pk}, "n")
+
+
+class TestRelatedRows:
+    """The first rows of relations, of which only those count that the caller may see."""
+
+    @pytest.fixture
+    def author(self) -> Any:
+        author = make_author("Ada")
+        for number in range(7):
+            book = make_book(f"book {number}", author=author, pages=number)
+            book.tags.add(Tag.objects.create(name=f"tag {number}"))
+        make_book("another", author=make_author("Bob"))
+        return author
+
+    def test_they_come_with_their_number(self, author: Any) -> None:
+        request = reader(make_superuser(), site_with(Author, Book, Tag, list_display=["title"]))
+        found = call(GetRecord(), request, model="testapp.author", pk=str(author.pk), related=["books:2"])
+        books = found["related"]["books"]
+        assert (books["model"], books["count"], len(books["rows"])) == ("testapp.book", 7, 2)
+        title = books["columns"].index("title")
+        assert [row[title] for row in books["rows"]] == ["book 0", "book 1"]
+        by_text = call(GetRecord(), request, model="testapp.author", pk=str(author.pk), related="books")
+        assert len(by_text["related"]["books"]["rows"]) == 5
+
+    def test_of_many_to_many_relations_from_both_sides(self, author: Any) -> None:
+        request = reader(make_superuser(), site_with(Author, Book, Tag))
+        book = author.books.first()
+        found = call(GetRecord(), request, model="testapp.book", pk=str(book.pk), related=["tags"])
+        assert found["related"]["tags"]["rows"] == [[tag.pk, tag.name] for tag in book.tags.all()]
+        tag = book.tags.get()
+        found = call(GetRecord(), request, model="testapp.tag", pk=str(tag.pk), related=["books"])
+        assert found["related"]["books"]["count"] == 1
+        assert found["related"]["books"]["rows"][0][0] == book.pk
+
+    def test_row_121_hidden_rows_are_none(self, author: Any) -> None:
+        class Long(ModelExposure):
+            fields = ("title", "author")
+
+            def get_queryset(self, request: MCPRequest) -> Any:
+                return super().get_queryset(request).filter(pages__gt=4)
+
+        site = site_with(Author)
+        site.register(Book, Long)
+        request = reader(make_superuser(), site)
+        found = call(GetRecord(), request, model="testapp.author", pk=str(author.pk), related=["books"])
+        assert [row[1] for row in found["related"]["books"]["rows"]] == ["book 5", "book 6"]
+        assert found["related"]["books"]["count"] == 2
+
+    @pytest.mark.parametrize("name", ["book", "nothing", "owner", "audiobooks", "books:x"])
+    def test_row_112_only_relations_that_the_caller_can_follow(self, author: Any, name: str) -> None:
+        site = site_with(Author, Book)
+        told = refusal(GetRecord(), reader(make_superuser(), site), model="testapp.author", pk=author.pk, related=name)
+        assert "no relation" in told or "whole number" in told
+        alone = reader(make_user("u", "testapp.view_author"), site)
+        told = refusal(GetRecord(), alone, model="testapp.author", pk=author.pk, related="books")
+        assert "has no relation 'books'" in told
