@@ -201,12 +201,16 @@ class MCPSite:
     @cached_property
     def _exposures(self) -> dict[type[Model], ModelExposure]:
         from .exposures.admin import AdminExposure
+        from .exposures.inline_rows import InlineRows, inlines_to_read
 
         found = {model: self._build(model, *registered) for model, registered in self._registry.items()}
         if self.admin_site is not None and settings.AUTO_REGISTER:
             for model, model_admin in self.admin_site._registry.items():
                 if model not in found and self.is_candidate(model, model_admin):
                     found[model] = AdminExposure(model, self, model_admin)
+        for model, pages in inlines_to_read(list(found.values())).items():
+            if model not in found and self.is_candidate(model, None):
+                found[model] = InlineRows(model, self, pages)
         return dict(sorted(found.items(), key=lambda item: item[1].label))
 
     def _build(

@@ -467,6 +467,13 @@ class AdminExposure(ModelExposure):
         """The ``ModelAdmin`` itself."""
         return self.model_admin
 
+    @property
+    def declared_inlines(self) -> Sequence[type[Any]]:
+        """Those of the admin, of which :meth:`get_inlines` may show the caller fewer."""
+        if self.inlines is not None or self.form is not None or self.fields is not None:
+            return self.inlines or ()
+        return tuple(self.model_admin.inlines)
+
     def get_formsets(self, request: MCPRequest, obj: Model, change: bool) -> list[tuple[Any, Any]]:
         """Return all of the admin's, those that callers do not see too: they post what the page shows."""
         found = super().get_formsets(request, obj, change)

@@ -341,6 +341,11 @@ class ModelExposure:
         made.inlines = list(self.inlines or ())
         return made
 
+    @property
+    def declared_inlines(self) -> Sequence[type[Any]]:
+        """The classes of the inlines that the page of a row can show."""
+        return self.inlines or ()
+
     def get_inlines(self, request: MCPRequest, obj: Model | None = None) -> list[Any]:
         """Return the inlines that the page shows to the caller, as instances of their classes."""
         from ..forms.inlines import is_djangos

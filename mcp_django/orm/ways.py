@@ -16,7 +16,7 @@ from django.db.models import Case, CompositePrimaryKey, F, Field, Model, OuterRe
 
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
-from .access import MAX_NAME, has_every_row, related_exposure, sees_every_row, visible_fields, visible_name
+from .access import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
 from .columns import Column, is_generic_key, is_generic_relation, resolve_column
 from .kinds import is_joinable, kind_of
 from .wording import alternatives
@@ -241,7 +241,7 @@ def linked_rows(request: MCPRequest, link: Link, using: str) -> QuerySet[Any]:
     """Return the related rows of the row that the query around is about, which are the caller's to see."""
     field, related = link.field, link.exposure
     rows = related.model._base_manager.using(using).order_by()
-    if not has_every_row(related):
+    if not sees_every_row(request, related):
         rows = rows.filter(pk__in=related.get_queryset(request).order_by().values("pk"))
     if field.many_to_many:
         through, source, target = link_table(field)
