@@ -22,7 +22,9 @@ PYTHON, PYTHON_DJANGO6 = ".venv/bin/python", ".venv-django6/bin/python"
 # The options of the long runs. Files go to the processes in their order: those of the servers, the longest, first.
 PYTEST = os.environ.get("PYTEST", "-n 2 --dist loadfile --no-loadscope-reorder")
 # The example project is tested with its own settings, all else with those of the tests.
-EXAMPLE = "--ds=example_project.settings tests/project/test_example_project.py tests/project/test_example_stories.py"
+EXAMPLE = "--ds=example_project.settings " + " ".join(
+    f"tests/project/test_example_{name}.py" for name in ("asking", "project", "stories")
+)
 # The admin's verdicts and the endpoint's are compared there too, and on small admins beside it, in so many cases.
 PARITY = "-n 2 --ds=tests.parity.settings --nomigrations tests/behaviour/test_parity.py"
 CASES, CASES_DJANGO6 = os.environ.get("PARITY_CASES", "2000"), "400"

@@ -23,13 +23,6 @@ class ProductExposure(mcp.ModelExposure):
         *["price", "image", "attributes", "active", "created"],
     ]
     search_fields = ["name", "sku", "category__name"]
-    filter_fields = {
-        "sku": ["exact"],
-        "category": ["exact"],
-        "active": ["exact"],
-        "price": ["gte", "lte"],
-        "created": ["gte", "lt"],
-    }
     ordering = ["name", "id"]
     actions = ["adjust_price"]
 
@@ -49,7 +42,6 @@ class ProductExposure(mcp.ModelExposure):
 class StockMovementExposure(mcp.ModelExposure):
     fields = ["id", "product", "quantity", "reason", "created"]
     search_fields = ["product__name", "product__sku"]
-    filter_fields = {"product": ["exact"], "reason": ["exact", "in"], "created": ["gte", "lt"]}
     ordering = ["-created", "-id"]
 
 
@@ -59,7 +51,6 @@ class OrderLineExposure(mcp.ModelExposure):
 
     fields = ["id", "order", "product", "quantity", "unit_price", "subtotal"]
     search_fields = ["product__name", "product__sku"]
-    filter_fields = {"order": ["exact"], "product": ["exact"], "quantity": ["gte", "lte"], "unit_price": ["gte", "lte"]}
     ordering = ["-id"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OrderLine]:
