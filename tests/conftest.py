@@ -89,10 +89,11 @@ def news_end_with_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
     """News of one test are not told in the next; and the threads that tell them read the database, and stop first."""
     if "transactional_db" in request.fixturenames:
         request.getfixturevalue("transactional_db")
-    yield
-    from mcp_django.subscriptions import hub, subscriptions
+    from mcp_django.subscriptions import subscriptions
+    from mcp_django.subscriptions.hub import hub
     from mcp_django.transports.http import outgoing
 
+    yield
     hub.close()
     subscriptions._processes[0].stop()
     outgoing._alive.stop()

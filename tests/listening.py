@@ -12,6 +12,7 @@ from mcp_django import MCPSite
 from mcp_django import site as default_site
 from mcp_django.context.request import MCPRequest
 from mcp_django.subscriptions import hub, subscriptions
+from mcp_django.subscriptions.changes import CHANGES, LISTS, Changes
 from mcp_django.subscriptions.subscriptions import open_subscription
 from tests.writing import request_of
 
@@ -113,11 +114,19 @@ class Recorder:
     def wait_ready(self, timeout: float) -> bool:
         return True
 
-    def soon(self, callback: Callable[[], None]) -> None:
-        callback()
+    def put(self, changes: Changes) -> None:
+        if changes and not self.idle:
+            self.messages += changes.messages()
+            self.deliver(CHANGES, changes)
 
     def publish(self, topic: str, payload: Any) -> None:
+        """Tell what another process would."""
         self.messages.append((topic, payload))
+        if topic in (CHANGES, LISTS):
+            topic, payload = CHANGES, Changes.read(topic, payload)
+        self.deliver(topic, payload)
+
+    def deliver(self, topic: str, payload: Any) -> None:
         for deliver in self.subscribers.get(topic, []):
             deliver(payload)
 
@@ -138,7 +147,7 @@ class Recorder:
 def tell_at_once(monkeypatch: Any) -> Recorder:
     """Have this process's changes told in the thread of the test, by `run()` of its two workers."""
     recorder = Recorder()
-    monkeypatch.setattr("mcp_django.subscriptions.changes.hub", recorder)
+    monkeypatch.setattr("mcp_django.subscriptions.hub.hub.put", recorder.put)
     monkeypatch.setattr("mcp_django.subscriptions.subscriptions.hub", recorder)
     process = subscriptions._Process()
     for worker in (process.fanout.worker, process.sweep.worker):

@@ -28,7 +28,7 @@ from ..protocol.eras import Call
 from ..protocol.errors import InvalidParams
 from ..protocol.versions import LEGACY, negotiate
 from ..runtime.cache import cache
-from ..subscriptions import hub
+from ..subscriptions.hub import hub
 
 logger = logging.getLogger("mcp_django")
 

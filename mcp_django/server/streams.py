@@ -21,7 +21,7 @@ from ..context.questions import Answers, Question
 from ..models import Stream, StreamEvent
 from ..protocol.errors import InternalError
 from ..protocol.messages import ClientResponse, Id, encode, error_response, notification, request
-from ..subscriptions import hub
+from ..subscriptions.hub import hub
 from .sessions import ClientSession
 
 # Seconds between two signs of life of a call's worker, and of silence after which it is taken for dead by who looks a

@@ -241,21 +241,8 @@ class Audience:
 
     def relevant(self, changes: Changes) -> Changes:
         """Return those of the changes that somebody here may watch."""
-        found = Changes()
         with self._lock:
-            if not self._callers:
-                return found
-            for label, pks in changes.rows.items():
-                if label in self._pks:
-                    # Of rows that nobody watches, pages still want to know which they are.
-                    watched = pks if pks is None or None in self._pks[label] else pks & self._pks[label]
-                    if watched is None:
-                        found.add_model(label)
-                    elif watched:
-                        found.add_rows(label, watched)
-            found.add_uris(uri for uri in changes.uris if uri in self._index)
-            found.lists, found.everything = changes.lists, changes.everything
-        return found
+            return changes.among(self._pks, self._index) if self._callers else Changes()
 
     def concerned(self, changes: Changes) -> dict[Caller, Entries]:
         """Return by caller what changes concern: what is watched of those rows, models and resources."""

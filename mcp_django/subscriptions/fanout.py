@@ -51,14 +51,9 @@ class Fanout:
         self._resync_at = 0.0
         self._failures = 0
 
-    def heard(self, topic: str, payload: Any) -> None:
-        """Take a message of the hub; called in the hub's thread."""
-        changes = Changes()
-        if payload is RESYNC:
-            changes.everything = True
-        else:
-            changes.read(topic, payload)
-        self.put(self.audience.relevant(changes))
+    def heard(self, news: Any) -> None:
+        """Take changes from the hub, or :data:`RESYNC`; called in the hub's thread."""
+        self.put(self.audience.relevant(Changes(everything=True) if news is RESYNC else news))
 
     def put(self, changes: Changes) -> None:
         """Have changes told."""

@@ -3,6 +3,8 @@
 One thread with an event loop of its own serves the whole process. It is started by the first use and ends with the
 process; a fork starts without it. Publishing puts the news into a bounded queue and returns: neither a slow listener
 nor a channel layer that is down is ever waited for. Who may have missed something is given :data:`RESYNC` instead.
+
+Changes of rows, resources and lists are news of their own kind: what comes within a moment is told as one.
 """
 
 import asyncio
@@ -22,6 +24,7 @@ from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 
 from ..conf import settings
+from .changes import CHANGES, LISTS, Changes
 from .relay import Relay
 
 logger = logging.getLogger("mcp_django")
@@ -30,7 +33,7 @@ logger = logging.getLogger("mcp_django")
 RESYNC: Final = object()
 # News that wait for the thread; beyond it all of them become one RESYNC.
 MAX_QUEUE: Final = 10_000
-# Seconds within which `soon` calls, and that the end of the process may wait for the last news to get out.
+# Seconds in which changes are put together, and that the end of the process may wait for the last news to get out.
 SOON: Final = 0.05
 FLUSH_TIMEOUT: Final = 2.0
 
@@ -72,16 +75,20 @@ def group_name() -> str:
 
 
 class Hub:
-    """See the functions of the module, which are those of the process's hub."""
+    """The news of this process; ``road`` is what they reach others by."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew, without listeners and whatever another thread was about to do: for the child of a fork."""
         self._lock = threading.Lock()
         self._subscribers: dict[str, tuple[Deliver, ...]] = {}
         self._queue: deque[tuple[str, Any]] = deque()
-        self._callbacks: list[Callable[[], None]] = []
-        # Whether the thread has been told to look at the queue and at the callbacks.
+        self._changes = Changes()
+        # Whether the thread has been told to look at the queue and at the changes.
         self._scheduled = self._timed = False
-        # Whether the thread has made its relay, so that the queue may be emptied.
+        # Whether the thread has made its relay, so that news may be sent.
         self._is_serving = False
         self._lost = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -94,11 +101,14 @@ class Hub:
     # Any thread
 
     def is_idle(self) -> bool:
-        """See :func:`is_idle`."""
+        """Return whether nobody could hear of anything: no one listens here, and no road leads to other processes."""
         return not self._subscribers and shared_layer() is None
 
     def publish(self, topic: str, payload: Any) -> None:
-        """See :func:`publish`."""
+        """Tell all who listen to the topic, here at once, in other processes through the channel layer.
+
+        ``payload`` is JSON, at most 64 KiB of it. Nothing is waited for and nothing raised.
+        """
         if self.is_idle():
             return
         with self._lock:
@@ -110,17 +120,21 @@ class Hub:
         if not scheduled and not self._call(self._drain):
             self._scheduled = False
 
-    def soon(self, callback: Callable[[], None]) -> None:
-        """See :func:`soon`."""
+    def put(self, changes: Changes) -> None:
+        """Tell who listens to :data:`CHANGES` of them, put together with others, in 50 ms or when the process ends."""
+        if not changes or self.is_idle():
+            return
         with self._lock:
-            if callback not in self._callbacks:
-                self._callbacks.append(callback)
+            self._changes.merge(changes)
             timed, self._timed = self._timed, True
-        if not timed and not self._call(self._run_callbacks_soon):
+        if not timed and not self._call(self._tell_soon):
             self._timed = False
 
     def subscribe(self, topic: str, deliver: Deliver) -> Callable[[], None]:
-        """See :func:`subscribe`."""
+        """Have ``deliver(payload)`` called, in the hub's thread, for what is published; return what ends it.
+
+        It must be quick. It gets :data:`RESYNC` when news may have been lost.
+        """
         with self._lock:
             self._subscribers[topic] = (*self._subscribers.get(topic, ()), deliver)
         self._call(self._listen)
@@ -136,7 +150,7 @@ class Hub:
         return unsubscribe
 
     def wait_ready(self, timeout: float) -> bool:
-        """See :func:`wait_ready`."""
+        """Return whether this process hears the others, after ``timeout`` seconds at most."""
         return shared_layer() is None or self._heard.wait(timeout)
 
     def _call(self, function: Callable[[], Any]) -> bool:
@@ -162,7 +176,7 @@ class Hub:
             return self._loop
 
     def close(self) -> None:
-        """See :func:`close`."""
+        """Send what waits, for 2 s at most, and end the thread; the next use starts it again."""
         with self._lock:
             loop, thread, stop = self._loop, self._thread, self._stop
         if loop is None or thread is None or stop is None or thread is threading.current_thread():
@@ -196,10 +210,10 @@ class Hub:
         if self._subscribers:
             self._listen()
         # What an earlier thread may have left.
-        self._run_callbacks_soon()
+        self._tell_soon()
         self._drain()
         await stop.wait()
-        self._run_callbacks()
+        self._tell_changes()
         self._drain()
         if relay is not None:
             self._heard.clear()
@@ -217,7 +231,7 @@ class Hub:
             return None
         if isinstance(layer, InMemoryChannelLayer):
             return None
-        return Relay(layer, group, deliver=self._deliver, resync=self._resync, joined=self._joined)
+        return Relay(layer, group, deliver=self._take, resync=self._resync, joined=self._joined)
 
     def _joined(self, hears: bool) -> None:
         if hears:
@@ -229,15 +243,21 @@ class Hub:
         if self._relay is not None:
             self._relay.listen()
 
-    def _run_callbacks_soon(self) -> None:
-        asyncio.get_running_loop().call_later(SOON, self._run_callbacks)
+    def _tell_soon(self) -> None:
+        asyncio.get_running_loop().call_later(SOON, self._tell_changes)
 
-    def _run_callbacks(self) -> None:
+    def _tell_changes(self) -> None:
+        if not self._is_serving:
+            return
         with self._lock:
-            callbacks, self._callbacks = self._callbacks, []
+            changes, self._changes = self._changes, Changes()
             self._timed = False
-        for callback in callbacks:
-            self._guarded(callback)
+        if not changes:
+            return
+        self._deliver(CHANGES, changes)
+        if self._relay is not None:
+            for topic, payload in changes.messages():
+                self._relay.send(topic, payload)
 
     def _drain(self) -> None:
         if not self._is_serving:
@@ -254,6 +274,12 @@ class Hub:
             self._deliver(topic, payload)
             if self._relay is not None:
                 self._relay.send(topic, payload)
+
+    def _take(self, topic: str, payload: Any) -> None:
+        """Deliver what another process tells."""
+        if topic in (CHANGES, LISTS):
+            topic, payload = CHANGES, Changes.read(topic, payload)
+        self._deliver(topic, payload)
 
     def _deliver(self, topic: str, payload: Any) -> None:
         for deliver in self._subscribers.get(topic, ()):
@@ -282,59 +308,24 @@ def _finish(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
-_hubs = [Hub()]
-
-
-def publish(topic: str, payload: Any) -> None:
-    """Tell all who listen to the topic, here at once, in other processes through the channel layer.
-
-    ``payload`` is JSON, at most 64 KiB of it. Any thread may call; nothing is waited for and nothing raised.
-    """
-    _hubs[-1].publish(topic, payload)
-
-
-def subscribe(topic: str, deliver: Deliver) -> Callable[[], None]:
-    """Have ``deliver(payload)`` called, in the hub's thread, for what is published; return what ends it.
-
-    It must be quick. It gets :data:`RESYNC` when news may have been lost.
-    """
-    return _hubs[-1].subscribe(topic, deliver)
-
-
-def soon(callback: Callable[[], None]) -> None:
-    """Have ``callback()`` called in the hub's thread, in 50 ms, or when the process ends."""
-    _hubs[-1].soon(callback)
-
-
-def is_idle() -> bool:
-    """Return whether nobody could hear of anything: no one listens here, and there is no road to other processes."""
-    return _hubs[-1].is_idle()
-
-
-def wait_ready(timeout: float) -> bool:
-    """Return whether this process hears the others, after ``timeout`` seconds at most."""
-    return _hubs[-1].wait_ready(timeout)
-
-
-def close() -> None:
-    """Send what waits, for 2 s at most, and end the thread; the next use starts it again."""
-    _hubs[-1].close()
+hub: Final = Hub()
+# What it was in the parents of this process: their loops are not closed by being collected here.
+_inherited: list[Any] = []
 
 
 def _forked() -> None:
-    # The old one is kept: its loop belongs to the parent, and must not be closed by being collected here.
-    _hubs.append(Hub())
+    _inherited.append(dict(vars(hub)))
+    hub.reset()
 
 
 def _reconnect(*, setting: str, **kwargs: Any) -> None:
-    hub = _hubs[-1]
     if setting in ("CHANNEL_LAYERS", "MCP_DJANGO") and hub._thread and hub.road != (shared_layer(), group_name()):
         hub.close()
         if hub._subscribers:
             hub._call(hub._listen)
 
 
-atexit.register(close)
+atexit.register(hub.close)
 setting_changed.connect(_reconnect)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)

@@ -5,26 +5,26 @@ for. Only the models that some site may expose are listened to: a listener costs
 Rows of proxies, of parents and children, and the two ends of a many-to-many relation are one row.
 """
 
-from __future__ import annotations
-
 import logging
+import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.apps import apps
-from django.db import router
+from django.core.exceptions import SynchronousOnlyOperation
+from django.db import DatabaseError, router, transaction
 from django.db.backends.signals import connection_created
 from django.db.models import ManyToManyField, Model, QuerySet
 from django.db.models.signals import m2m_changed, post_delete, post_save
+from django.db.transaction import TransactionManagementError
 
 from ..conf import settings
 from ..exceptions import NotFound
 from ..signals import rows_changed
 from ..sites import MCPSite, _sites, is_open
-
-if TYPE_CHECKING:
-    from .changes import Changes
+from .changes import MAX_ROWS, Changes
 
 Models = tuple[tuple[type[Model], str | None], ...]
 
@@ -92,8 +92,9 @@ logger = logging.getLogger("mcp_django")
 
 KINDS: Final = ("tools", "prompts", "resources")
 
-# Models that some site may expose, and those that are listened to.
+# Models that some site may expose, which are listened to, and those that an admin knows and no site may.
 _exposed: set[type[Model]] = set()
+_closed: set[type[Model]] = set()
 
 
 def connect() -> None:
@@ -111,16 +112,15 @@ def _connected(**kwargs: Any) -> None:
 
 
 def connect_models() -> None:
-    """Listen to the models that some site may expose by now; no registry is built for that."""
+    """Listen to the models that some site may expose by now; each is looked at once, and no registry is built."""
     for site in tuple(_sites):
-        registries: list[Iterable[type[Model]]] = [site._registry]
+        new = site._registry.keys() - _exposed
         if site.admin_site is not None and settings.AUTO_REGISTER:
-            registries.append(site.admin_site._registry)
-        for registry in registries:
-            for model in tuple(registry):
-                if model not in _exposed and (registry is site._registry or is_open(model)):
-                    _exposed.add(model)
-                    _connect(model)
+            for model in site.admin_site._registry.keys() - _exposed - _closed:
+                (new if is_open(model) else _closed).add(model)
+        for model in new:
+            _exposed.add(model)
+            _connect(model)
 
 
 def _connect(model: type[Model]) -> None:
@@ -134,14 +134,61 @@ def _connect(model: type[Model]) -> None:
                 post_delete.connect(_deleted, sender=through, dispatch_uid="mcp_django")
 
 
+# Transactions
+
+
+class _Batch:
+    """The changes under one state of a transaction: its open savepoints are those of all of them."""
+
+    def __init__(self, savepoints: tuple[Any, ...]) -> None:
+        self.savepoints = savepoints
+        self.changes = Changes()
+        self.is_told = False
+
+    def tell(self) -> None:
+        # Behind the hub are the channel layers, which nobody needs who changes nothing.
+        from .hub import hub
+
+        self.is_told = True
+        hub.put(self.changes)
+
+
+# By alias, the batch of the open transaction of this thread. Only Django's list of what to do on commit holds it: when
+# the transaction or a savepoint is rolled back, it is gone.
+_open = threading.local()
+
+
+def after_commit(using: str | None, fill: Callable[[Changes], None], *, explicit: bool = False) -> None:
+    """Have the changes that ``fill`` adds told when the transaction of this thread commits, at once when there is none.
+
+    They are not told when the transaction, or a savepoint around this call, is rolled back. Where Django cannot know of
+    the commit, because autocommit was turned off by hand, only what is ``explicit`` is told, and at once.
+    """
+    connection = transaction.get_connection(using)
+    savepoints = tuple(connection.savepoint_ids)
+    blocks = connection.atomic_blocks
+    # In a test's own transaction nothing is committed, and callbacks are run by what the test captured.
+    if blocks and not getattr(blocks[-1], "_from_testcase", False):
+        reference = _open.__dict__.get(connection.alias)
+        batch = reference() if reference is not None else None
+        if batch is not None and batch.savepoints == savepoints and not batch.is_told:
+            fill(batch.changes)
+            return
+    batch = _Batch(savepoints)
+    fill(batch.changes)
+    try:
+        transaction.on_commit(batch.tell, using=using, robust=True)
+    except TransactionManagementError:
+        if explicit:
+            batch.tell()
+    except (SynchronousOnlyOperation, DatabaseError):
+        # A coroutine has no transaction, and a database that is not there has none to commit.
+        batch.tell()
+    else:
+        _open.__dict__[connection.alias] = weakref.ref(batch)
+
+
 # Signals
-
-
-def _after_commit(using: str | None, fill: Callable[[Changes], None], *, explicit: bool = False) -> None:
-    # Behind the outbox are the hub and the channel layers, which nobody needs who changes nothing.
-    from .changes import after_commit
-
-    after_commit(using, fill, explicit=explicit)
 
 
 def _recorded(receiver: Callable[..., None]) -> Callable[..., None]:
@@ -151,7 +198,7 @@ def _recorded(receiver: Callable[..., None]) -> Callable[..., None]:
         if not settings.EVENTS:
             return
         try:
-            _after_commit(using, lambda changes: receiver(changes, **kwargs))
+            after_commit(using, lambda changes: receiver(changes, **kwargs))
         except Exception:
             logger.exception("A change of %s could not be told", kwargs.get("sender"))
 
@@ -241,7 +288,7 @@ def notify_changed(*targets: Any, using: str | None = None) -> None:
     connect_models()
     for target in targets:
         alias, fill = _reading(target)
-        _after_commit(alias or using, fill, explicit=True)
+        after_commit(alias or using, fill, explicit=True)
 
 
 def _reading(target: Any) -> tuple[str | None, Callable[[Changes], None]]:
@@ -252,8 +299,6 @@ def _reading(target: Any) -> tuple[str | None, Callable[[Changes], None]]:
         case type() if issubclass(target, Model):
             return router.db_for_write(target), lambda changes: _add_keys(changes, target, None)
         case QuerySet():
-            from .changes import MAX_ROWS
-
             pks = list(target.values_list("pk", flat=True)[: MAX_ROWS + 1])
             return target.db, lambda changes: _add_keys(changes, target.model, pks or None)
     rows: Any = target if isinstance(target, (list, tuple, set, frozenset)) else [target]
@@ -295,4 +340,4 @@ def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:
     name = site.name if site is not None else None
     if settings.EVENTS:
         told = [(kind, name) for kind in kinds or KINDS]
-        _after_commit(None, lambda changes: changes.lists.update(told), explicit=True)
+        after_commit(None, lambda changes: changes.lists.update(told), explicit=True)

@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from ..conf import settings
@@ -14,11 +13,11 @@ from ..context.request import MCPRequest
 from ..exceptions import NotFound
 from ..protocol.errors import InvalidParams
 from ..scopes import READ
-from . import hub
 from .audience import Audience, Caller
 from .authority import Sweep
-from .changes import CHANGES, LISTS
+from .changes import CHANGES
 from .fanout import Fanout
+from .hub import hub
 from .signals import KINDS, connect_models
 from .users import identity, reload
 from .watches import Watch, content_digest, find_watches, list_digests, needs_digest
@@ -44,24 +43,23 @@ class _Process:
         self.fanout = Fanout(self.audience)
         self.sweep = Sweep(self.audience)
         self._lock = threading.Lock()
-        self._unsubscribe: list[Callable[[], None]] = []
+        self._unsubscribe: Callable[[], None] | None = None
 
     def listen(self) -> None:
         """Hear of changes, from now on."""
         with self._lock:
-            if self._unsubscribe:
+            if self._unsubscribe is not None:
                 return
-            for topic in (CHANGES, LISTS):
-                self._unsubscribe.append(hub.subscribe(topic, partial(self.fanout.heard, topic)))
+            self._unsubscribe = hub.subscribe(CHANGES, self.fanout.heard)
         connect_models()
         hub.wait_ready(HEARING)
 
     def stop(self) -> None:
         """Hear nothing any more and end the threads."""
         with self._lock:
-            for unsubscribe in self._unsubscribe:
-                unsubscribe()
-            self._unsubscribe.clear()
+            if self._unsubscribe is not None:
+                self._unsubscribe()
+            self._unsubscribe = None
         self.fanout.worker.stop()
         self.sweep.worker.stop()
         # What was not told by now is news to nobody who comes later.

@@ -14,7 +14,7 @@ from django.db.backends.signals import connection_created
 from oauth2_provider.settings import oauth2_settings
 
 from ...oauth.scopes import HIERARCHY
-from ...subscriptions import hub
+from ...subscriptions.hub import hub
 from ...transports.stdio.pipes import claim
 from ...transports.stdio.server import StdioServer
 from ..accounts import find_scopes, find_site, find_user

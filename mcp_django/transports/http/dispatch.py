@@ -27,7 +27,7 @@ from ...server.dispatch import Reply, rejection, resume, resume_async, serve
 from ...server.methods.base import Asked, Later, Listen
 from ...server.sessions import ClientSession, find_session, open_session, topic
 from ...server.streams import Resumption, answer_question, cancel, owns
-from ...subscriptions import hub
+from ...subscriptions.hub import hub
 from .exchange import Exchange
 from .limits import count_call
 

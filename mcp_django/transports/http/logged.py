@@ -26,7 +26,7 @@ from ...runtime.threads import Busy, in_thread
 from ...server import sessions, streams
 from ...server.dispatch import Reply
 from ...server.methods.base import Asked, Later
-from ...subscriptions import hub
+from ...subscriptions.hub import hub
 from .connection import KEEP_ALIVE_EVERY, Connection
 from .direct import STREAM_AFTER, perform, timed_out
 from .dispatch import rerun

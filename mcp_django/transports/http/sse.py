@@ -25,7 +25,7 @@ from ...server.dispatch import Reply, rejection
 from ...server.methods.base import Later
 from ...server.sessions import ClientSession
 from ...sites import MCPSite
-from ...subscriptions import hub
+from ...subscriptions.hub import hub
 from ...subscriptions.subscriptions import open_subscription
 from .consumer import MCPConsumer
 from .dispatch import begin, enter_session, lane_of, take_notification

@@ -29,7 +29,7 @@ from ...server import sessions
 from ...server.dispatch import Reply
 from ...server.methods.lifecycle import identity
 from ...server.sessions import ClientSession, lease_key
-from ...subscriptions import hub
+from ...subscriptions.hub import hub
 from ...subscriptions.subscriptions import Subscription, open_subscription
 from .connection import KEEP_ALIVE_EVERY, Connection
 from .dispatch import Changes, Listening

@@ -18,7 +18,7 @@ from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.inbound import LEGACY_ERA
 from mcp_django.server import sessions
 from mcp_django.server.sessions import ClientSession, find_session, lease_key, open_session, topic
-from mcp_django.subscriptions import hub
+from mcp_django.subscriptions.hub import hub
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db

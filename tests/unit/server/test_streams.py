@@ -14,7 +14,7 @@ from mcp_django.models import Stream, StreamEvent
 from mcp_django.protocol.messages import ClientResponse
 from mcp_django.server import streams
 from mcp_django.server.sessions import ClientSession
-from mcp_django.subscriptions import hub
+from mcp_django.subscriptions.hub import hub
 from tests.factories import make_user
 from tests.unit.server.test_sessions import make_request, new_session
 

@@ -319,7 +319,7 @@ def test_202_after_a_loss_everyone_is_told_everything_that_is_still_visible(comm
     listener = listen(user, uri_of(mine), uri_of(lost), uri_of(gone), page_of(Book), lists=["tools", "prompts"])
     Book.objects.filter(pk=lost.pk).update(owner=other)
     Book.objects.filter(pk=gone.pk).delete()
-    news.process.fanout.heard("changes", RESYNC)
+    news.process.fanout.heard(RESYNC)
     commit()
     assert sorted(listener.take()) == sorted([uri_of(mine), uri_of(gone), page_of(Book), "prompts", "tools"])
 
@@ -327,9 +327,9 @@ def test_202_after_a_loss_everyone_is_told_everything_that_is_still_visible(comm
 def test_202_losses_in_a_row_are_told_at_most_once_a_second(news, commit):
     book = make_book()
     listener, run = listen(make_superuser(), uri_of(book)), news.process.fanout.run
-    news.process.fanout.heard("changes", RESYNC)
+    news.process.fanout.heard(RESYNC)
     assert run() == fanout.PACE
-    news.process.fanout.heard("lists", RESYNC)
+    news.process.fanout.heard(RESYNC)
     rest = run()
     assert 0 < rest <= fanout.RESYNC_PACE
     assert listener.take() == [uri_of(book)]
@@ -463,7 +463,7 @@ def test_202_a_database_that_is_down_loses_no_change(news, commit, monkeypatch):
     def fail(users):
         raise OperationalError("down")
 
-    news.process.fanout.heard("changes", {"rows": {"testapp.book": [str(book.pk)]}})
+    news.process.fanout.heard(Changes.read("changes", {"rows": {"testapp.book": [str(book.pk)]}}))
     with monkeypatch.context() as patched:
         patched.setattr(fanout, "reload", fail)
         assert news.process.fanout.run() == 2.0

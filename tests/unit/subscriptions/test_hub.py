@@ -11,6 +11,7 @@ import pytest
 from django.test import override_settings
 
 from mcp_django.subscriptions import hub as hub_module
+from mcp_django.subscriptions.changes import CHANGES, Changes
 from mcp_django.subscriptions.hub import RESYNC, Hub
 from tests.listening import TIMEOUT
 
@@ -45,6 +46,12 @@ class Ear:
     def unsubscribe(self):
         for unsubscribe in self.unsubscribes:
             unsubscribe()
+
+
+def rows(*pks):
+    changes = Changes()
+    changes.add_rows("a.b", pks)
+    return changes
 
 
 @pytest.fixture
@@ -140,26 +147,56 @@ def test_202_more_than_the_queue_holds_becomes_a_resync(hubs, monkeypatch):
     assert ear.heard == [RESYNC, 20, 21, 22, 23, 24]
 
 
-def test_callbacks_are_called_soon(hubs):
-    hub, called = hubs(), threading.Event()
-    for _ in range(2):
-        hub.soon(called.set)
-        assert called.wait(TIMEOUT)
-        called.clear()
+def test_changes_are_told_soon(hubs):
+    hub = hubs()
+    ear = Ear(hub, CHANGES)
+    for number in (1, 2):
+        hub.put(rows(str(number)))
+        assert ear.wait(lambda number=number: len(ear.heard) == number)
+        assert ear.heard[-1].rows == {"a.b": {str(number)}}
 
 
-def test_callbacks_are_called_once_and_at_the_end_at_the_latest(hubs, monkeypatch):
+def test_107_a_burst_of_changes_is_told_as_one_and_at_the_end_at_the_latest(hubs, monkeypatch):
     monkeypatch.setattr(hub_module, "SOON", 1000)
-    hub, calls = hubs(), []
-
-    def callback():
-        calls.append(threading.current_thread().name)
-
-    for number in range(2):
-        for _ in range(3):
-            hub.soon(callback)
+    hub = hubs()
+    ear = Ear(hub, CHANGES)
+    for number in (1, 2):
+        for _ in range(10_000):
+            hub.put(rows(str(number)))
         hub.close()
-        assert calls == ["mcp-hub"] * (number + 1)
+        assert [changes.rows for changes in ear.heard] == [{"a.b": {str(done)}} for done in range(1, number + 1)]
+        assert ear.threads == {"mcp-hub"}
+
+
+@override_settings(CHANNEL_LAYERS={})
+def test_where_nobody_can_hear_no_change_is_kept(hubs):
+    hub = hubs()
+    hub.put(rows("1"))
+    ear = Ear(hub, CHANGES)
+    hub.put(Changes())
+    hub.close()
+    assert ear.heard == []
+
+
+@override_settings(CHANNEL_LAYERS={})
+def test_the_child_of_a_fork_does_not_tell_what_its_parent_will(hubs, monkeypatch):
+    monkeypatch.setattr(hub_module, "SOON", 1000)
+    monkeypatch.setattr(hub_module, "hub", hubs())
+    monkeypatch.setattr(hub_module, "_inherited", [])
+    hub = hub_module.hub
+    parents = Ear(hub, CHANGES)
+    hub.put(rows("1"))
+    hub._lock.acquire()
+    hub_module._forked()
+    # What would end with the parent's own use of it.
+    before = hub_module._inherited[0]
+    before["_loop"].call_soon_threadsafe(before["_stop"].set)
+    before["_thread"].join(TIMEOUT)
+    ear = Ear(hub, CHANGES)
+    hub.put(rows("2"))
+    hub.close()
+    assert [changes.rows for changes in ear.heard] == [{"a.b": {"2"}}]
+    assert parents.heard == []
 
 
 def test_closing_delivers_what_was_published_and_the_next_use_starts_again(hubs):
@@ -178,15 +215,15 @@ def test_where_no_thread_can_be_started_nothing_fails_and_later_all_is_told(hubs
     def fail(self):
         raise RuntimeError("can't start new thread")
 
-    hub, called = hubs(), threading.Event()
+    hub = hubs()
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", fail)
-        ear = Ear(hub, "a")
+        ear, changed = Ear(hub, "a"), Ear(hub, CHANGES)
         hub.publish("a", 1)
-        hub.soon(called.set)
+        hub.put(rows("1"))
     hub.publish("a", 2)
     assert ear.wait(lambda: ear.heard == [1, 2])
-    assert called.wait(TIMEOUT)
+    assert changed.wait(lambda: changed.heard)
 
 
 def test_a_thread_that_ended_by_itself_is_followed_by_another(hubs, caplog, monkeypatch):
@@ -261,19 +298,6 @@ def test_109_the_group_has_a_valid_name_that_tells_installations_apart(settings)
     assert len(names) == 3
 
 
-def test_the_functions_of_the_module_are_those_of_the_process(monkeypatch, hubs):
-    monkeypatch.setattr(hub_module, "_hubs", [hubs()])
-    assert hub_module.is_idle()
-    ear, called = Ear(hub_module, "a"), threading.Event()
-    hub_module.publish("a", 1)
-    hub_module.soon(called.set)
-    assert hub_module.wait_ready(TIMEOUT)
-    hub_module.close()
-    assert ear.heard == [1]
-    assert called.is_set()
-    assert not hub_module.is_idle()
-
-
 # Several processes
 
 
@@ -328,7 +352,7 @@ def test_202_a_burst_that_the_layer_drops_ends_in_a_resync(layers, hubs, setting
 def test_a_change_of_settings_takes_another_road(layers, hubs, settings, monkeypatch):
     hub, other = hubs(), hubs()
     settings.CHANNEL_LAYERS = MEMORY
-    monkeypatch.setattr(hub_module, "_hubs", [hub])
+    monkeypatch.setattr(hub_module, "hub", hub)
     ear = Ear(hub, "a")
     hub.publish("a", 1)
     assert ear.wait(lambda: ear.heard == [1])
@@ -382,8 +406,10 @@ PROGRAM = """
     from django.conf import settings
     settings.CHANNEL_LAYERS = json.loads(sys.argv[1])
     django.setup()
-    from mcp_django.subscriptions import hub
-    hub.FLUSH_TIMEOUT = int(sys.argv[2])
+    from mcp_django.subscriptions import hub as hub_module
+    from mcp_django.subscriptions.changes import Changes
+    hub = hub_module.hub
+    hub_module.FLUSH_TIMEOUT = int(sys.argv[2])
 """
 
 
@@ -391,18 +417,29 @@ def test_111_the_last_news_of_a_process_get_out_when_it_ends(layers, hubs):
     # By name: to resolve it takes a thread, of which there are no new ones by then.
     config = json.dumps(layers).replace("127.0.0.1", "localhost")
     receiver = hubs()
-    ear = Ear(receiver, "a")
+    ear, changed = Ear(receiver, "a"), Ear(receiver, CHANGES)
     assert receiver.wait_ready(TIMEOUT)
     code = (
         PROGRAM
         + """
-    hub.soon(lambda: hub.publish("a", "soon"))
+    changes = Changes()
+    changes.add_rows("a.b", ["1"])
+    changes.lists.add(("tools", None))
+    hub.put(changes)
     hub.publish("a", "last words")
     """
     )
     returncode, _, stderr = run(code, config, "30")
     assert (returncode, stderr) == (0, "")
-    assert ear.wait(lambda: {"last words", "soon"} <= set(ear.heard))
+    assert ear.wait(lambda: "last words" in ear.heard)
+
+    def told():
+        heard = [item for item in changed.heard if item is not RESYNC]
+        return any(item.rows == {"a.b": {"1"}} for item in heard) and any(
+            item.lists == {("tools", None)} for item in heard
+        )
+
+    assert changed.wait(told)
 
 
 def test_a_process_ends_although_the_layer_is_dead():
@@ -423,16 +460,16 @@ def test_the_child_of_a_fork_starts_anew(layers, hubs):
     heard = []
     hub.subscribe("a", heard.append)
     assert hub.wait_ready(20)
-    hub._hubs[-1]._lock.acquire()
+    hub._lock.acquire()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         child = os.fork()
     if not child:
-        assert not hub._hubs[-1]._subscribers
+        assert not hub._subscribers
         hub.publish("a", "child")
         hub.close()
         os._exit(0)
-    hub._hubs[-1]._lock.release()
+    hub._lock.release()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     hub.publish("a", "parent")
     """

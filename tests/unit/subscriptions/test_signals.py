@@ -1,15 +1,26 @@
+import gc
 import json
+import threading
 
 import pytest
 from django.contrib.auth.models import Permission
 from django.core import serializers
-from django.db import connections, transaction
+from django.db import DatabaseError, connections, transaction
 from django.db.backends.signals import connection_created
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.signals import rows_changed
-from mcp_django.subscriptions import changes, signals
-from mcp_django.subscriptions.signals import notify_changed, notify_list_changed
+from mcp_django.subscriptions import signals
+from mcp_django.subscriptions.changes import CHANGES, MAX_ROWS
+from mcp_django.subscriptions.hub import hub
+from mcp_django.subscriptions.signals import (
+    after_commit,
+    ends_of,
+    notify_changed,
+    notify_list_changed,
+    relations_of,
+    same_rows,
+)
 from tests.factories import make_author, make_book, make_superuser
 from tests.listening import Recorder, rolled_back
 from tests.testapp.models import AudioBook, Author, Book, Placement, Profile, PublishedBook, Section, Shelf, Tag
@@ -19,27 +30,57 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def hub(monkeypatch):
+def recorder(monkeypatch):
     recorder = Recorder()
-    monkeypatch.setattr(changes, "hub", recorder)
+    monkeypatch.setattr("mcp_django.subscriptions.hub.hub.put", recorder.put)
     return recorder
 
 
 @pytest.fixture
-def told(hub, django_capture_on_commit_callbacks):
+def told(recorder, django_capture_on_commit_callbacks):
     """What is told of work that is committed."""
 
     def run(work):
-        hub.messages.clear()
+        recorder.messages.clear()
         with django_capture_on_commit_callbacks(execute=True):
             work()
-        return hub.rows()
+        return recorder.rows()
 
     return run
 
 
 def pk(row):
     return [str(row.pk)]
+
+
+# Which rows are one row
+
+
+def test_a_model_by_itself_has_its_own_rows():
+    assert same_rows(Author) == ((Author, "pk"),)
+
+
+def test_rows_of_proxies_and_children_are_rows_of_the_model():
+    expected = {Book: "pk", PublishedBook: "pk", AudioBook: "id"}
+    assert dict(same_rows(Book)) == expected
+    assert dict(same_rows(PublishedBook)) == expected
+
+
+def test_rows_of_a_child_are_rows_of_its_parent_and_of_the_parents_proxies():
+    assert dict(same_rows(AudioBook)) == {Book: "id", PublishedBook: "id", AudioBook: "pk"}
+
+
+def test_the_tables_of_relations_are_found_from_both_ends():
+    assert set(relations_of(Book)) == {Book.tags.through, Placement}
+    assert set(relations_of(Tag)) == {Book.tags.through}
+    assert set(relations_of(Shelf)) == {Placement}
+    assert set(relations_of(Author)) == set()
+
+
+def test_a_relation_with_a_model_of_its_own_has_two_ends():
+    assert dict(ends_of(Placement)) == {Shelf: "shelf_id", Book: "book_id"}
+    assert dict(ends_of(Book.tags.through)) == {Book: "book_id", Tag: "tag_id"}
+    assert ends_of(Book) == ()
 
 
 # Signals
@@ -136,7 +177,7 @@ def test_105_rows_that_a_tool_changed_without_signals_are_told(told, monkeypatch
     assert "could not be told" in caplog.text
 
 
-def test_104_nothing_is_told_of_a_save_that_is_rolled_back(told, hub):
+def test_104_nothing_is_told_of_a_save_that_is_rolled_back(told, recorder):
     def work():
         with rolled_back():
             make_author()
@@ -234,7 +275,7 @@ def test_a_queryset_whose_rows_do_not_match_any_more_stands_for_any_rows(told):
 
 
 def test_a_queryset_of_very_many_rows_stands_for_any_rows(told, django_assert_num_queries):
-    Author.objects.bulk_create(Author(name="x") for _ in range(changes.MAX_ROWS + 1))
+    Author.objects.bulk_create(Author(name="x") for _ in range(MAX_ROWS + 1))
 
     def work():
         with django_assert_num_queries(1):
@@ -243,12 +284,12 @@ def test_a_queryset_of_very_many_rows_stands_for_any_rows(told, django_assert_nu
     assert told(work) == {"testapp.author": None}
 
 
-def test_uris_are_told_as_rows_or_as_they_are(told, hub):
+def test_uris_are_told_as_rows_or_as_they_are(told, recorder):
     uris = ["shop://x", "django://testapp/tag", "django://testapp/tag/schema"]
     assert told(lambda: notify_changed("django://testapp/book/5", "django://testapp/book/6/cover", *uris)) == {
         "testapp.book": ["5", "6"]
     }
-    assert sorted(uri for _, payload in hub.messages for uri in payload.get("uris", [])) == sorted(uris)
+    assert sorted(uri for _, payload in recorder.messages for uri in payload.get("uris", [])) == sorted(uris)
 
 
 @pytest.mark.parametrize("target", [5, None, ["text"], object, {}], ids=repr)
@@ -257,22 +298,176 @@ def test_anything_else_is_an_error(target):
         notify_changed(target)
 
 
-def test_104_what_the_project_tells_waits_for_the_commit(hub, django_capture_on_commit_callbacks):
+def test_104_what_the_project_tells_waits_for_the_commit(recorder, django_capture_on_commit_callbacks):
     with django_capture_on_commit_callbacks(execute=True):
         notify_changed("shop://x")
         notify_list_changed("tools")
-        assert hub.messages == []
-    assert dict(hub.messages) == {"changes": {"uris": ["shop://x"]}, "lists": [["tools", None]]}
+        assert recorder.messages == []
+    assert dict(recorder.messages) == {"changes": {"uris": ["shop://x"]}, "lists": [["tools", None]]}
 
 
-def test_lists_are_told_by_kind_and_site(told, hub):
+def test_lists_are_told_by_kind_and_site(told, recorder):
     with transaction.atomic():
         told(lambda: (notify_list_changed("tools", site=MCPSite("staff")), notify_list_changed("prompts")))
-    assert hub.messages == [("lists", [["prompts", None], ["tools", "staff"]])]
+    assert recorder.messages == [("lists", [["prompts", None], ["tools", "staff"]])]
     told(notify_list_changed)
-    assert hub.messages == [("lists", [["prompts", None], ["resources", None], ["tools", None]])]
+    assert recorder.messages == [("lists", [["prompts", None], ["resources", None], ["tools", None]])]
 
 
 def test_a_list_that_is_none_is_an_error():
     with pytest.raises(ValueError, match="no list of toys"):
         notify_list_changed("toys")
+
+
+# Transactions
+
+
+@pytest.fixture
+def committed(recorder):
+    return lambda: recorder.rows().get("a.b", [])
+
+
+def change(pk, using="default", **options):
+    after_commit(using, lambda changes: changes.add_rows("a.b", [pk]), **options)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_a_transaction_a_change_is_told_at_once(committed):
+    change("1")
+    assert committed() == ["1"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_104_a_change_is_told_when_it_is_committed_and_once(committed):
+    with transaction.atomic():
+        change("1")
+        change("1")
+        with transaction.atomic():
+            change("2")
+        assert committed() == []
+    assert committed() == ["1", "2"]
+    with transaction.atomic():
+        change("3")
+    assert committed() == ["1", "2", "3"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_104_a_rolled_back_change_tells_nobody(committed):
+    with rolled_back():
+        change("1")
+    assert committed() == []
+    with transaction.atomic():
+        change("2")
+    assert committed() == ["2"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_104_a_savepoint_that_is_rolled_back_tells_nobody_of_what_was_within(committed):
+    with transaction.atomic():
+        change("before")
+        for number in range(2):
+            with rolled_back():
+                change(f"within {number}")
+                with transaction.atomic():
+                    change(f"deeper {number}")
+            change(f"after {number}")
+        with transaction.atomic():
+            change("kept")
+    assert committed() == ["after 0", "after 1", "before", "kept"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_104_a_block_without_a_savepoint_shares_the_fate_of_the_transaction(committed):
+    with rolled_back(), transaction.atomic(savepoint=False):
+        change("1")
+    with transaction.atomic():
+        with transaction.atomic(savepoint=False):
+            change("2")
+        with transaction.atomic(savepoint=False):
+            change("3")
+    assert committed() == ["2", "3"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_changes_of_one_transaction_take_one_place_in_it(committed):
+    connection = transaction.get_connection()
+    with transaction.atomic():
+        for number in range(5000):
+            change(str(number))
+        assert len(connection.run_on_commit) == 1
+    assert committed() is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nothing_is_left_of_a_transaction_that_was_rolled_back(committed):
+    with rolled_back():
+        change("1")
+    gc.collect()
+    assert not [item for item in gc.get_objects() if isinstance(item, signals._Batch)]
+
+
+@pytest.mark.django_db
+def test_callbacks_that_a_test_runs_itself_tell_as_a_commit_does(committed, django_capture_on_commit_callbacks):
+    for number in range(2):
+        with django_capture_on_commit_callbacks(execute=True) as callbacks:
+            change(str(number))
+        assert len(callbacks) == 1
+    assert committed() == ["0", "1"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_with_autocommit_turned_off_by_hand_only_the_project_itself_tells(committed):
+    transaction.set_autocommit(False)
+    try:
+        change("1")
+        change("2", explicit=True)
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+    assert committed() == ["2"]
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_coroutine_tells_at_once(committed):
+    change("1", explicit=True)
+    assert committed() == ["1"]
+
+
+def test_a_database_that_is_not_there_has_no_transaction(committed, monkeypatch):
+    def fail(*args, **kwargs):
+        raise DatabaseError
+
+    monkeypatch.setattr(transaction, "on_commit", fail)
+    change("1")
+    assert committed() == ["1"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_hub_that_fails_does_not_fail_the_commit(committed, monkeypatch, caplog):
+    def fail(*args):
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("mcp_django.subscriptions.hub.hub.put", fail)
+        with transaction.atomic():
+            change("1")
+    assert "on_commit" in caplog.text
+    change("2")
+    assert committed() == ["2"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_hub_that_cannot_start_did_not_tell_is_told_later(monkeypatch):
+    def fail(self):
+        raise RuntimeError("can't start new thread")
+
+    heard = []
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        unsubscribe = hub.subscribe(CHANGES, lambda changes: heard.append(changes.rows))
+        with transaction.atomic():
+            change("1")
+    change("2")
+    hub.close()
+    unsubscribe()
+    assert heard == [{"a.b": {"1", "2"}}]

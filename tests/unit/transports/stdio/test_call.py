@@ -2,7 +2,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import override_settings
 
-from mcp_django.subscriptions import hub
+from mcp_django.subscriptions.hub import hub
 from mcp_django.subscriptions.signals import notify_list_changed
 from tests.factories import make_book, make_superuser
 from tests.stdio_client import Gate, in_thread, talk, tool
