@@ -6,7 +6,6 @@ anything here: a client of this transport confirms by token.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -26,12 +25,12 @@ from ...server.methods.base import Later
 from ...server.sessions import ClientSession
 from ...sites import MCPSite
 from ...subscriptions.hub import hub
-from ...subscriptions.subscriptions import open_subscription
+from ...subscriptions.subscriptions import Subscription
+from ..notifications import LISTS, Mailbox, relay
 from .consumer import MCPConsumer
 from .dispatch import begin, enter_session, lane_of, take_notification
 from .exchange import Exchange
 from .logged import LoggedCall, Tail
-from .streams import LISTS, Mailbox
 
 T = TypeVar("T")
 
@@ -175,30 +174,30 @@ class Forwarder:
     async def run(self) -> None:
         """Forward until cancelled."""
         unsubscribe = hub.subscribe(sessions.topic(self.session.id), self.heard)
-        request, owner, mailbox = self.exchange.request, self.exchange.caller, self.mailbox
-        wanted: dict[str, Any] = {"uris": (), "lists": LISTS, "deliver": mailbox.put, "end": mailbox.end}
-        subscription = await in_thread("reads", lambda: open_subscription(request, **wanted), owner=owner)
+        opened = partial(self.mailbox.subscribe, self.exchange.request, uris=(), lists=LISTS)
+        subscription = await in_thread("reads", opened, owner=self.exchange.caller)
         try:
-            while not mailbox.ended:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(mailbox.wake.wait(), streams.ALIVE_EVERY)
-                mailbox.wake.clear()
-                if self.uris is not None:
-                    uris, self.uris = self.uris, None
-                    await in_thread("reads", partial(subscription.set_uris, uris), owner=owner)
-                await in_thread("reads", self.write)
+            await relay(self.mailbox, partial(self.deliver, subscription), streams.ALIVE_EVERY)
         finally:
             unsubscribe()
             subscription.close()
         self.tail.leave()
 
-    def write(self) -> None:
-        """Write down what waits, or a sign of life."""
+    async def deliver(self, subscription: Subscription) -> bool:
+        """Write down what waits, or a sign of life; return whether anything did."""
+        if self.uris is not None:
+            uris, self.uris = self.uris, None
+            await in_thread("reads", partial(subscription.set_uris, uris), owner=self.exchange.caller)
+        return await in_thread("reads", self.write)
+
+    def write(self) -> bool:
+        """Do what :meth:`deliver` does, in a thread."""
         messages = [encode(notification(method, params)) for method, params in self.mailbox.take()]
         if messages:
             streams.append(self.stream_id, messages)
         else:
             streams.keep_alive([self.stream_id])
+        return bool(messages)
 
     def heard(self, news: Any) -> None:
         """Follow what becomes of the session; called in the hub's thread."""

@@ -1,24 +1,19 @@
 """Streams that tell of changes: ``subscriptions/listen`` of one request, and the GET stream of a session.
 
-An open stream costs a task and a little memory, no thread and no database connection. What it has not sent yet is kept
-once for each thing that changed, so that no burst can make it grow.
-
 Each message of a session goes out on one of its streams (basic/transports, Multiple Connections). Which of them has
 the place is kept in Django's default cache, for as long as its holder renews it. Where workers do not share a cache,
 each of them lets one stream have it, and a message may reach a client twice.
 """
 
 import asyncio
-import contextlib
 import logging
 import secrets
-import threading
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ...protocol import subscriptions as listen
+from ...protocol import subscriptions
 from ...protocol.errors import ProtocolError
 from ...protocol.messages import encode, error_response, notification
 from ...protocol.sse import event, event_id, priming
@@ -29,8 +24,10 @@ from ...server import sessions
 from ...server.dispatch import Reply
 from ...server.methods.lifecycle import identity
 from ...server.sessions import ClientSession, lease_key
+from ...subscriptions.fanout import UPDATED
 from ...subscriptions.hub import hub
-from ...subscriptions.subscriptions import Subscription, open_subscription
+from ...subscriptions.subscriptions import Subscription
+from ..notifications import LISTS, Mailbox, relay
 from .connection import KEEP_ALIVE_EVERY, Connection
 from .dispatch import Changes, Listening
 from .shutdown import register
@@ -82,56 +79,8 @@ class Lease:
             logger.warning("A stream's place is not given up, as the cache does not answer: %s", type(error).__name__)
 
 
-LISTS: Final = frozenset({"tools", "prompts", "resources"})
-UPDATED: Final = "notifications/resources/updated"
-# Seconds between two deliveries on one stream: what changes again meanwhile is told once.
-DELIVER_EVERY: Final = 0.1
+# Milliseconds after which a client may come back to a stream that broke.
 RETRY: Final = 1_000
-
-
-class Mailbox:
-    """Notifications that wait for their stream, one for each thing; filled from any thread."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.wake = asyncio.Event()
-        self.ended = False
-        self._waiting: dict[tuple[str, str], tuple[str, Mapping[str, Any]]] = {}
-        self._uris: Collection[str] | None = None
-        self._lock = threading.Lock()
-
-    def put(self, method: str, params: Mapping[str, Any]) -> None:
-        """Have a notification sent; it takes the place of one of the same thing that waits."""
-        with self._lock:
-            if self._takes(method, params):
-                self._waiting[method, params.get("uri", "")] = method, params
-        self.ring()
-
-    def keep_only(self, uris: Collection[str]) -> None:
-        """Take updates of these resources and of no other from now on, and drop what waits of others."""
-        with self._lock:
-            self._uris = frozenset(uris)
-            self._waiting = {key: item for key, item in self._waiting.items() if self._takes(*item)}
-
-    def _takes(self, method: str, params: Mapping[str, Any]) -> bool:
-        return self._uris is None or method != UPDATED or params["uri"] in self._uris
-
-    def end(self, reason: str = "") -> None:
-        """Have the stream ended."""
-        self.ended = True
-        self.ring()
-
-    def take(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return what waits, oldest first."""
-        with self._lock:
-            found = list(self._waiting.values())
-            self._waiting.clear()
-        return found
-
-    def ring(self) -> None:
-        """Have the stream look."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self.loop.call_soon_threadsafe(self.wake.set)
 
 
 class ChangeStream:
@@ -141,6 +90,7 @@ class ChangeStream:
         self.exchange, self.connection = exchange, connection
         self.mailbox = Mailbox()
         self.subscription: Subscription | None = None
+        self.is_gone = False
 
     async def subscribe(self, lists: Iterable[str], uris: Iterable[str]) -> Subscription:
         """Subscribe to what the caller may see of it.
@@ -148,13 +98,9 @@ class ChangeStream:
         Raises:
             ProtocolError: there is too much of it, or a URI is none.
         """
-        request, mailbox = self.exchange.request, self.mailbox
-        wanted, kinds = tuple(uris), frozenset(lists)
-
-        def opened() -> Subscription:
-            return open_subscription(request, uris=wanted, lists=kinds, deliver=mailbox.put, end=mailbox.end)
-
-        self.subscription = found = await in_thread("reads", opened, owner=self.exchange.caller)
+        exchange = self.exchange
+        opened = partial(self.mailbox.subscribe, exchange.request, uris=tuple(uris), lists=frozenset(lists))
+        self.subscription = found = await in_thread("reads", opened, owner=exchange.caller)
         return found
 
     async def send_changes(self) -> None:
@@ -162,34 +108,29 @@ class ChangeStream:
         unregister = register(self.mailbox.end)
         watch = asyncio.ensure_future(self.leave())
         try:
-            while not (self.mailbox.ended or watch.done()):
-                # Not wait_for(), which makes a task each time.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(KEEP_ALIVE_EVERY):
-                        await self.mailbox.wake.wait()
-                self.mailbox.wake.clear()
-                await self.deliver()
+            await relay(self.mailbox, self.deliver, KEEP_ALIVE_EVERY)
         finally:
             unregister()
             watch.cancel()
             if self.subscription is not None:
                 self.subscription.close()
-        if not watch.done() or watch.cancelled():
+        if not self.is_gone:
             await self.goodbye()
 
     async def leave(self) -> None:
         """Stop when the client closes the connection."""
         await self.connection.closed()
-        self.mailbox.wake.set()
+        self.is_gone = True
+        self.mailbox.end()
 
-    async def deliver(self) -> None:
-        """Send what waits, or a comment when nothing does."""
+    async def deliver(self) -> bool:
+        """Send what waits, or a comment when nothing does; return whether anything did."""
         waiting = self.mailbox.take()
         if waiting:
             await self.connection.send_event(b"".join(self.render(*item) for item in waiting))
-            await asyncio.sleep(DELIVER_EVERY)
         elif not self.mailbox.ended:
             await self.connection.send_event()
+        return bool(waiting)
 
     def render(self, method: str, params: Mapping[str, Any]) -> bytes:
         """Return the event of one notification."""
@@ -218,16 +159,16 @@ class ListenStream(ChangeStream):
             await self.connection.respond(self.exchange.respond(Reply(body, self.call.era.status(error))))
             return
         await self.connection.open_stream(self.exchange.cors())
-        await self.connection.send_event(event(encode(listen.acknowledged(self.id, found.lists, found.uris))))
+        await self.connection.send_event(event(encode(subscriptions.acknowledged(self.id, found.lists, found.uris))))
         await self.send_changes()
 
     def render(self, method: str, params: Mapping[str, Any]) -> bytes:
         """See :meth:`ChangeStream.render`."""
-        return event(encode(listen.tagged(self.id, method, params)))
+        return event(encode(subscriptions.tagged(self.id, method, params)))
 
     async def goodbye(self) -> None:
         """Answer the request, which says that the stream ended in order."""
-        await self.connection.end_stream(event(encode(listen.ended(self.id, identity()))))
+        await self.connection.end_stream(event(encode(subscriptions.ended(self.id, identity()))))
 
 
 class SessionStream(ChangeStream):
@@ -262,7 +203,7 @@ class SessionStream(ChangeStream):
             unsubscribe()
             await self.lease.release()
 
-    async def deliver(self) -> None:
+    async def deliver(self) -> bool:
         """Send what waits, if it is this stream that has the messages."""
         assert self.subscription is not None
         if self.is_stale:
@@ -276,12 +217,11 @@ class SessionStream(ChangeStream):
         if not await self.lease.hold():
             self.missed |= bool(self.mailbox.take())
             await self.connection.send_event()
-            await asyncio.sleep(DELIVER_EVERY)
-            return
+            return True
         if self.missed:
             self.missed = False
             self.resync(self.subscription)
-        await super().deliver()
+        return await super().deliver()
 
     def resync(self, subscription: Subscription) -> None:
         """Tell of everything that may have changed meanwhile."""

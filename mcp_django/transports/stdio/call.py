@@ -12,7 +12,7 @@ from ...conf import settings
 from ...context.questions import Answers
 from ...context.request import MCPRequest
 from ...exceptions import AuthenticationFailed, Cancelled, InsufficientScope, ToolError
-from ...protocol import subscriptions as listen
+from ...protocol import subscriptions
 from ...protocol.eras import Call
 from ...protocol.errors import InternalError, InvalidParams, InvalidRequest, ProtocolError
 from ...protocol.messages import ClientResponse, Id, encode, error_response, notification, request
@@ -21,11 +21,11 @@ from ...server.dispatch import Reply
 from ...server.methods.base import Asked, Later, Listen, log_failure
 from ...server.methods.lifecycle import identity
 from ...server.sessions import add_uri
-from ...subscriptions.subscriptions import Subscription, open_subscription
+from ...subscriptions.subscriptions import Subscription
 from ..http.direct import perform, timed_out
 from ..http.dispatch import begin, lane_of
 from ..http.limits import LimitExceeded, concurrent, count_call, streaming
-from ..http.streams import DELIVER_EVERY, LISTS, Mailbox
+from ..notifications import LISTS, Mailbox, relay
 from .pipes import Output
 
 # These read what the session remembers before they write it: one after the other, in the order in which they came.
@@ -68,9 +68,7 @@ class MemorySession:
     def open(self, request: MCPRequest, mailbox: Mailbox) -> None:
         """Subscribe to the lists and to what the client asked for so far; in a worker thread."""
         with self._lock:
-            self._subscription = open_subscription(
-                request, uris=self.uris, lists=LISTS, deliver=mailbox.put, end=mailbox.end
-            )
+            self._subscription = mailbox.subscribe(request, uris=self.uris, lists=LISTS)
 
     def close(self) -> None:
         """Subscribe to nothing any more."""
@@ -80,16 +78,17 @@ class MemorySession:
             self._subscription = None
 
 
-async def relay(output: Output, mailbox: Mailbox, render: Callable[[str, Mapping[str, Any]], Any]) -> None:
+async def send_changes(output: Output, mailbox: Mailbox, render: Callable[[str, Mapping[str, Any]], Any]) -> None:
     """Send what changes, until the mailbox says that it is over."""
-    while not mailbox.ended:
-        await mailbox.wake.wait()
-        mailbox.wake.clear()
+
+    async def deliver() -> bool:
         await output.room()
-        for method, params in mailbox.take():
+        waiting = mailbox.take()
+        for method, params in waiting:
             output.send(encode(render(method, params)))
-        # What changes again meanwhile is told once.
-        await asyncio.sleep(0 if mailbox.ended else DELIVER_EVERY)
+        return bool(waiting)
+
+    await relay(mailbox, deliver)
 
 
 class Server(Protocol):
@@ -241,16 +240,16 @@ class StdioCall:
             self.mailbox = mailbox = Mailbox()
             subscription = await self._subscribe(wanted, mailbox)
             try:
-                self.server.output.send(encode(listen.acknowledged(identifier, subscription.lists, subscription.uris)))
-                await relay(self.server.output, mailbox, partial(listen.tagged, identifier))
+                honoured = subscriptions.acknowledged(identifier, subscription.lists, subscription.uris)
+                self.server.output.send(encode(honoured))
+                await send_changes(self.server.output, mailbox, partial(subscriptions.tagged, identifier))
             finally:
                 subscription.close()
-        return encode(listen.ended(identifier, identity()))
+        return encode(subscriptions.ended(identifier, identity()))
 
     async def _subscribe(self, wanted: Listen, mailbox: Mailbox) -> Subscription:
-        filters: dict[str, Any] = {"uris": wanted.uris, "lists": wanted.lists}
-        hooks: dict[str, Any] = {"deliver": mailbox.put, "end": mailbox.end}
-        opening = in_thread("reads", lambda: open_subscription(self.request, **filters, **hooks))
+        opened = partial(mailbox.subscribe, self.request, uris=wanted.uris, lists=wanted.lists)
+        opening = in_thread("reads", opened)
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:

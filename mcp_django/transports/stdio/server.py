@@ -30,8 +30,8 @@ from ...server.methods.base import log_failure
 from ...signin import act_as
 from ...sites import MCPSite
 from ..http.limits import LimitExceeded, concurrent
-from ..http.streams import Mailbox
-from .call import MemorySession, StdioCall, relay
+from ..notifications import Mailbox
+from .call import MemorySession, StdioCall, send_changes
 from .pipes import Input, LineTooLong, Output
 
 # Seconds that calls have to end when the client is gone, then streams, then what is left to be written. Clients wait
@@ -273,7 +273,7 @@ class StdioServer:
 
         try:
             await in_thread("reads", open_session)
-            await relay(self.output, mailbox, notification)
+            await send_changes(self.output, mailbox, notification)
         except AuthenticationFailed:
             return
         except Exception as error:
