@@ -73,7 +73,7 @@ class Sweep:
 
     def _check_people(self) -> None:
         callers = self.audience.callers()
-        people = reload(caller.user for caller in callers)
+        people = reload([caller.user for caller in callers])
         for caller in callers:
             person = people[identity(caller.user)]
             reason = caller.lost(person)

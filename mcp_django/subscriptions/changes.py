@@ -4,6 +4,7 @@ However much happens, it stays small: many rows of one model become "some rows o
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 # Topics of the messages that tell other processes.
@@ -17,6 +18,7 @@ MAX_KEYS: Final = 250
 MAX_CHARS: Final = 32 * 1024
 
 
+@dataclass(slots=True, eq=False)
 class Changes:
     """A set of changes, of bounded size.
 
@@ -25,28 +27,23 @@ class Changes:
     ``everything`` stands for changes that nobody knows.
     """
 
-    __slots__ = ("everything", "lists", "rows", "uris")
-
-    def __init__(self, *, everything: bool = False) -> None:
-        self.rows: dict[str, set[str] | None] = {}
-        self.uris: set[str] = set()
-        self.lists: set[tuple[str, str | None]] = set()
-        self.everything = everything
+    rows: dict[str, set[str] | None] = field(default_factory=dict)
+    uris: set[str] = field(default_factory=set)
+    lists: set[tuple[str, str | None]] = field(default_factory=set)
+    everything: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.rows or self.uris or self.lists or self.everything)
 
-    def add_rows(self, label: str, pks: Iterable[str]) -> None:
-        """Add rows of a model."""
+    def add_rows(self, label: str, pks: Iterable[str] | None) -> None:
+        """Add rows of a model, None for some of which it is not known which."""
         found = self.rows.setdefault(label, set())
-        if found is not None:
+        if pks is None:
+            self.rows[label] = None
+        elif found is not None:
             found.update(pks)
             if len(found) > MAX_ROWS:
                 self.rows[label] = None
-
-    def add_model(self, label: str) -> None:
-        """Add rows of a model without saying which."""
-        self.rows[label] = None
 
     def add_uris(self, uris: Iterable[str]) -> None:
         """Add resources."""
@@ -58,10 +55,7 @@ class Changes:
     def merge(self, other: "Changes") -> None:
         """Add all that another set holds."""
         for label, pks in other.rows.items():
-            if pks is None:
-                self.add_model(label)
-            else:
-                self.add_rows(label, pks)
+            self.add_rows(label, pks)
         self.add_uris(other.uris)
         self.lists |= other.lists
         self.everything |= other.everything
@@ -100,10 +94,7 @@ class Changes:
                 found.lists.update((kind, site) for kind, site in payload)
                 return found
             for label, pks in payload.get("rows", {}).items():
-                if pks is None:
-                    found.add_model(label)
-                else:
-                    found.add_rows(label, pks)
+                found.add_rows(label, pks)
             found.add_uris(payload.get("uris", ()))
             found.everything = payload.get("everything", False)
         except (AttributeError, TypeError, ValueError):

@@ -101,23 +101,24 @@ class Fanout:
         if changes.lists or changes.everything:
             callers.update(dict.fromkeys(self.audience.callers()))
         try:
-            people = reload(caller.user for caller in callers)
+            people = reload([caller.user for caller in callers])
         except Exception as error:
             logger.error("The check of subscribers failed", exc_info=error)
             return list(callers)
+        users = {caller: identity(caller.user) for caller in callers}
         rows = Rows(_wanted(concerned))
         # Nobody waits for a user who watches much more.
         weights: Counter[Hashable] = Counter()
         for caller, entries in concerned.items():
-            weights[identity(caller.user)] += sum(WEIGHT_OF_PAGE if watch.is_page else 1 for _, watch in entries)
+            weights[users[caller]] += sum(WEIGHT_OF_PAGE if watch.is_page else 1 for _, watch in entries)
         failed = []
-        for caller in sorted(callers, key=lambda caller: weights[identity(caller.user)]):
+        for caller in sorted(callers, key=lambda caller: weights[users[caller]]):
             entries = concerned.get(caller, {})
             # What middleware decides, such as a tenant's database, is not known to be the same for two callers.
             is_apart = caller.site.needs_middleware or settings.CALL_MIDDLEWARE
             mine = Rows(_wanted({caller: entries})) if is_apart else rows
             try:
-                caller.run(self._tell_caller, caller, people[identity(caller.user)], entries, changes, mine)
+                caller.run(self._tell_caller, caller, people[users[caller]], entries, changes, mine)
             except (OperationalError, InterfaceError) as error:
                 logger.error("The check of a subscriber failed", exc_info=error)
                 failed.append(caller)

@@ -122,7 +122,7 @@ class Hub:
 
     def put(self, changes: Changes) -> None:
         """Tell who listens to :data:`CHANGES` of them, put together with others, in 50 ms or when the process ends."""
-        if not changes or self.is_idle():
+        if self.is_idle():
             return
         with self._lock:
             self._changes.merge(changes)

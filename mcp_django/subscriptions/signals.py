@@ -27,6 +27,8 @@ from ..sites import MCPSite, _sites, is_open
 from .changes import MAX_ROWS, Changes
 
 Models = tuple[tuple[type[Model], str | None], ...]
+# Labels of models, with the primary keys of rows, or None where it is not known which rows they are.
+Rows = list[tuple[str, list[str] | None]]
 
 
 @lru_cache(maxsize=4096)
@@ -140,9 +142,8 @@ def _connect(model: type[Model]) -> None:
 class _Batch:
     """The changes under one state of a transaction: its open savepoints are those of all of them."""
 
-    def __init__(self, savepoints: tuple[Any, ...]) -> None:
-        self.savepoints = savepoints
-        self.changes = Changes()
+    def __init__(self, savepoints: tuple[Any, ...], changes: Changes) -> None:
+        self.savepoints, self.changes = savepoints, changes
         self.is_told = False
 
     def tell(self) -> None:
@@ -158,8 +159,8 @@ class _Batch:
 _open = threading.local()
 
 
-def after_commit(using: str | None, fill: Callable[[Changes], None], *, explicit: bool = False) -> None:
-    """Have the changes that ``fill`` adds told when the transaction of this thread commits, at once when there is none.
+def after_commit(using: str | None, changes: Changes, *, explicit: bool = False) -> None:
+    """Have changes told when the transaction of this thread commits, at once when there is none.
 
     They are not told when the transaction, or a savepoint around this call, is rolled back. Where Django cannot know of
     the commit, because autocommit was turned off by hand, only what is ``explicit`` is told, and at once.
@@ -172,10 +173,9 @@ def after_commit(using: str | None, fill: Callable[[Changes], None], *, explicit
         reference = _open.__dict__.get(connection.alias)
         batch = reference() if reference is not None else None
         if batch is not None and batch.savepoints == savepoints and not batch.is_told:
-            fill(batch.changes)
+            batch.changes.merge(changes)
             return
-    batch = _Batch(savepoints)
-    fill(batch.changes)
+    batch = _Batch(savepoints, changes)
     try:
         transaction.on_commit(batch.tell, using=using, robust=True)
     except TransactionManagementError:
@@ -191,14 +191,15 @@ def after_commit(using: str | None, fill: Callable[[Changes], None], *, explicit
 # Signals
 
 
-def _recorded(receiver: Callable[..., None]) -> Callable[..., None]:
-    """Return a receiver that records changes and never fails the project's own ``save()``."""
+def _recorded(read: Callable[..., Changes]) -> Callable[..., None]:
+    """Return a receiver that records the changes that are read and never fails the project's own ``save()``."""
 
     def receive(*, using: str, **kwargs: Any) -> None:
         if not settings.EVENTS:
             return
         try:
-            after_commit(using, lambda changes: receiver(changes, **kwargs))
+            if changes := read(**kwargs):
+                after_commit(using, changes)
         except Exception:
             logger.exception("A change of %s could not be told", kwargs.get("sender"))
 
@@ -206,13 +207,13 @@ def _recorded(receiver: Callable[..., None]) -> Callable[..., None]:
 
 
 @_recorded
-def _saved(changes: Changes, *, instance: Model, **kwargs: Any) -> None:
-    _add_instance(changes, instance)
+def _saved(*, instance: Model, **kwargs: Any) -> Changes:
+    return _changes(_rows_of(instance))
 
 
 @_recorded
-def _deleted(changes: Changes, *, instance: Model, **kwargs: Any) -> None:
-    _add_instance(changes, instance)
+def _deleted(*, instance: Model, **kwargs: Any) -> Changes:
+    return _changes(_rows_of(instance))
 
 
 def _changed_by_a_tool(rows: list[Model], **kwargs: Any) -> None:
@@ -223,37 +224,43 @@ def _changed_by_a_tool(rows: list[Model], **kwargs: Any) -> None:
 
 
 @_recorded
-def _related(
-    changes: Changes, *, action: str, instance: Model, model: type[Model], pk_set: set[Any] | None, **kwargs: Any
-) -> None:
+def _related(*, action: str, instance: Model, model: type[Model], pk_set: set[Any] | None, **kwargs: Any) -> Changes:
     if not action.startswith("post_") or pk_set == set():
-        return
-    _add_instance(changes, instance)
-    _add_keys(changes, model, pk_set)
+        return Changes()
+    return _changes([*_rows_of(instance), *_rows_by_keys(model, pk_set)])
 
 
-def _add_instance(changes: Changes, instance: Model) -> None:
+def _changes(rows: Rows) -> Changes:
+    changes = Changes()
+    for label, pks in rows:
+        changes.add_rows(label, pks)
+    return changes
+
+
+def _rows_of(instance: Model) -> Rows:
     model = type(instance)
-    for other, attname in same_rows(model):
-        if other in _exposed:
-            _add(changes, other, None if attname is None else [getattr(instance, attname)])
+    found = [
+        _some(other, None if attname is None else [getattr(instance, attname)])
+        for other, attname in same_rows(model)
+        if other in _exposed
+    ]
     for target, attname in ends_of(model):
-        _add_keys(changes, target, [getattr(instance, attname)])
+        found += _rows_by_keys(target, [getattr(instance, attname)])
+    return found
 
 
-def _add_keys(changes: Changes, model: type[Model], pks: Iterable[Any] | None) -> None:
-    """Add rows by the primary keys that they have in the model, None for any rows."""
-    for other, attname in same_rows(model):
-        if other in _exposed:
-            _add(changes, other, pks if attname in ("pk", model._meta.pk.attname) else None)
+def _rows_by_keys(model: type[Model], pks: Iterable[Any] | None) -> Rows:
+    """Return rows by the primary keys that they have in the model, None for any rows."""
+    return [
+        _some(other, pks if attname in ("pk", model._meta.pk.attname) else None)
+        for other, attname in same_rows(model)
+        if other in _exposed
+    ]
 
 
-def _add(changes: Changes, model: type[Model], pks: Iterable[Any] | None) -> None:
-    label = model._meta.label_lower
-    if pks is None:
-        changes.add_model(label)
-    else:
-        changes.add_rows(label, [_text(model, pk) for pk in pks if pk is not None])
+def _some(model: type[Model], pks: Iterable[Any] | None) -> tuple[str, list[str] | None]:
+    texts = None if pks is None else [_text(model, pk) for pk in pks if pk is not None]
+    return model._meta.label_lower, texts
 
 
 def _text(model: type[Model], pk: Any) -> str:
@@ -287,44 +294,38 @@ def notify_changed(*targets: Any, using: str | None = None) -> None:
         return
     connect_models()
     for target in targets:
-        alias, fill = _reading(target)
-        after_commit(alias or using, fill, explicit=True)
+        alias, changes = _read(target)
+        if changes:
+            after_commit(alias or using, changes, explicit=True)
 
 
-def _reading(target: Any) -> tuple[str | None, Callable[[Changes], None]]:
-    """Return the database of a target, None where it has none, and what adds it to changes."""
+def _read(target: Any) -> tuple[str | None, Changes]:
+    """Return the database of a target, None where it has none, and the changes that it stands for."""
     match target:
         case str():
-            return None, lambda changes: _add_uri(changes, target)
+            return None, _of_uri(target)
         case type() if issubclass(target, Model):
-            return router.db_for_write(target), lambda changes: _add_keys(changes, target, None)
+            return router.db_for_write(target), _changes(_rows_by_keys(target, None))
         case QuerySet():
             pks = list(target.values_list("pk", flat=True)[: MAX_ROWS + 1])
-            return target.db, lambda changes: _add_keys(changes, target.model, pks or None)
+            return target.db, _changes(_rows_by_keys(target.model, pks or None))
     rows: Any = target if isinstance(target, (list, tuple, set, frozenset)) else [target]
     if not all(isinstance(row, Model) for row in rows):
         raise TypeError(f"{type(target).__name__} is no row, queryset, model or URI")
     alias = next((row._state.db or router.db_for_write(type(row), instance=row) for row in rows), None)
-    return alias, lambda changes: _add_instances(changes, rows)
+    return alias, _changes([found for row in rows for found in _rows_of(row)])
 
 
-def _add_instances(changes: Changes, rows: Iterable[Model]) -> None:
-    for row in rows:
-        _add_instance(changes, row)
-
-
-def _add_uri(changes: Changes, uri: str) -> None:
+def _of_uri(uri: str) -> Changes:
     from ..orm.uris import parse_uri
 
     try:
         address = parse_uri(uri)
     except NotFound:
-        changes.add_uris([uri])
-        return
-    if address.pk is not None:
-        changes.add_rows(address.label, [address.pk])
-    else:
-        changes.add_uris([uri])
+        return Changes(uris={uri})
+    if address.pk is None:
+        return Changes(uris={uri})
+    return Changes(rows={address.label: {address.pk}})
 
 
 def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:
@@ -339,5 +340,4 @@ def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:
         raise ValueError(f"There is no list of {', '.join(sorted(unknown))}")
     name = site.name if site is not None else None
     if settings.EVENTS:
-        told = [(kind, name) for kind in kinds or KINDS]
-        after_commit(None, lambda changes: changes.lists.update(told), explicit=True)
+        after_commit(None, Changes(lists={(kind, name) for kind in kinds or KINDS}), explicit=True)

@@ -38,7 +38,7 @@ def changes(*pks, label="a.b", uris=(), everything=False):
 
 def any_row():
     found = Changes()
-    found.add_model("a.b")
+    found.add_rows("a.b", None)
     return found
 
 

@@ -40,7 +40,7 @@ def test_many_rows_of_a_model_become_any_rows():
 
 def test_any_rows_take_the_place_of_known_ones_when_put_together():
     changes, other = rows("shop.order", "1"), Changes()
-    other.add_model("shop.order")
+    other.add_rows("shop.order", None)
     changes.merge(other)
     assert changes.rows == {"shop.order": None}
 
@@ -55,7 +55,7 @@ def test_many_resources_become_everything():
 def test_messages_say_the_same_and_none_is_long():
     changes = rows("shop.order", *(f"{number}" for number in range(MAX_ROWS)))
     changes.add_rows("shop.text", ["x" * 900 + str(number) for number in range(100)])
-    changes.add_model("shop.customer")
+    changes.add_rows("shop.customer", None)
     changes.add_uris(["shop://a", "shop://b"])
     changes.lists |= {("tools", None), ("tools", "staff"), ("prompts", "staff")}
     assert all(len(str(payload)) < 40_000 for _, payload in changes.messages())

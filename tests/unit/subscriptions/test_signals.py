@@ -11,7 +11,7 @@ from django.db.backends.signals import connection_created
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.signals import rows_changed
 from mcp_django.subscriptions import signals
-from mcp_django.subscriptions.changes import CHANGES, MAX_ROWS
+from mcp_django.subscriptions.changes import CHANGES, MAX_ROWS, Changes
 from mcp_django.subscriptions.hub import hub
 from mcp_django.subscriptions.signals import (
     after_commit,
@@ -328,7 +328,7 @@ def committed(recorder):
 
 
 def change(pk, using="default", **options):
-    after_commit(using, lambda changes: changes.add_rows("a.b", [pk]), **options)
+    after_commit(using, Changes(rows={"a.b": {pk}}), **options)
 
 
 @pytest.mark.django_db(transaction=True)
