@@ -91,12 +91,12 @@ def news_end_with_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
         request.getfixturevalue("transactional_db")
     from mcp_django.subscriptions import subscriptions
     from mcp_django.subscriptions.hub import hub
-    from mcp_django.transports.http import outgoing
+    from mcp_django.transports.http import call_streams
 
     yield
     hub.close()
     subscriptions._processes[0].stop()
-    outgoing._alive.stop()
+    call_streams._alive.stop()
     if "transactional_db" in request.fixturenames:
         # Where tests on a loop ask the database; a database that is connected to cannot be dropped.
         SyncToAsync.single_thread_executor.submit(connections.close_all).result(10)

@@ -18,11 +18,11 @@ from ...runtime.alarms import Alarm, within
 from ...runtime.threads import Busy, in_thread
 from ...sites import MCPSite
 from . import dispatch
+from .call_streams import Tail
+from .calls import DirectCall, LoggedCall
 from .connection import BodyTooLarge, ClientGone, Connection
-from .direct import DirectCall
 from .dispatch import Outcome
 from .exchange import SHORT_BODY, Exchange
-from .logged import LoggedCall, Tail
 from .shutdown import is_closing
 from .streams import ListenStream, SessionStream
 

@@ -27,10 +27,11 @@ from ...sites import MCPSite
 from ...subscriptions.hub import hub
 from ...subscriptions.subscriptions import Subscription
 from ..notifications import LISTS, Mailbox, relay
+from .call_streams import Tail
+from .calls import LoggedCall
 from .consumer import MCPConsumer
 from .dispatch import begin, enter_session, lane_of, take_notification
 from .exchange import Exchange
-from .logged import LoggedCall, Tail
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from ...server.methods.base import Asked, Later, Listen, log_failure
 from ...server.methods.lifecycle import identity
 from ...server.sessions import add_uri
 from ...subscriptions.subscriptions import Subscription
-from ..http.direct import perform, timed_out
+from ..calls import in_time, perform
 from ..http.dispatch import begin, lane_of
 from ..http.limits import LimitExceeded, concurrent, count_call, streaming
 from ..notifications import LISTS, Mailbox, relay
@@ -140,9 +140,8 @@ class StdioCall:
             self.is_over = True
 
     def give_up(self) -> None:
-        """Tell the work to stop, from the event loop; its task is cancelled besides."""
+        """Tell nothing more of the call, whose task is cancelled."""
         self.is_over = True
-        self.request.mcp.cancelled = True
 
     def _refusal(self, error: ProtocolError) -> bytes:
         return encode(error_response(self.call.id, error, modern=self.call.era.modern))
@@ -175,15 +174,11 @@ class StdioCall:
         context.notify = self._notify
         if answers is not None:
             context.answers = answers
-        try:
-            async with asyncio.timeout(settings.CALL_TIMEOUT):
-                outcome = await in_thread(lane_of(self.call.method), self._begin)
-                return await perform(self.request, self.call, outcome) if isinstance(outcome, Later) else outcome
-        except TimeoutError:
-            return timed_out(self.call)
-        finally:
-            # What goes on in a thread all the same stops at its next report.
-            context.cancelled = True
+        return await in_time(self.request, self.call, settings.CALL_TIMEOUT, self._work())
+
+    async def _work(self) -> Reply | Asked | Listen:
+        outcome = await in_thread(lane_of(self.call.method), self._begin)
+        return await perform(self.request, self.call, outcome) if isinstance(outcome, Later) else outcome
 
     def _begin(self) -> Reply | Later | Asked | Listen:
         self.server.authorize(self.request)

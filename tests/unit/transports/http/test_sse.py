@@ -120,7 +120,7 @@ async def test_progress_comes_as_it_is_told(client, tools):
     await client.initialize()
     params = {"name": "slow", "_meta": {"progressToken": "p"}}
     began = asyncio.get_running_loop().time()
-    with mock.patch("mcp_django.transports.http.logged.GRACE", 30):
+    with mock.patch("mcp_django.transports.http.calls.GRACE", 30):
         assert await client.post({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}) == 202
         told = await client.stream.message()
         while told["method"] != "notifications/progress":

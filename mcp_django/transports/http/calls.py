@@ -1,18 +1,15 @@
-"""A call of a session: its messages go into a stream that outlives connections and workers.
+"""Calls over HTTP: without a session on the connection that each came by, in a session on a stream that outlives it.
 
-:class:`LoggedCall` runs the call, apart from any connection; :class:`Tail` sends a stream to whichever connection the
-client has. An answer that is ready at once, with nothing told before, still goes out as JSON and leaves no trace.
-
-A failure to store never changes the answer: messages are sent to who is connected here, and stored as soon as the
-database takes them.
+:class:`LoggedCall` runs a call of a session apart from any connection. An answer that is ready at once, with nothing
+told before, still goes out as JSON and leaves no trace. A failure to store never changes the answer: messages are sent
+to who is connected here, and stored as soon as the database takes them.
 """
 
 import asyncio
 import contextlib
 import logging
-import secrets
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from django.db import Error as DatabaseUnavailable
@@ -20,17 +17,17 @@ from django.db import Error as DatabaseUnavailable
 from ...exceptions import Cancelled
 from ...protocol.eras import Call
 from ...protocol.http import Response
-from ...protocol.sse import event, event_id, priming, retry
+from ...protocol.sse import KEEP_ALIVE, event
 from ...protocol.versions import PRIMED
 from ...runtime.threads import Busy, in_thread
 from ...server import sessions, streams
 from ...server.dispatch import Reply
 from ...server.methods.base import Asked, Later
 from ...subscriptions.hub import hub
-from .connection import KEEP_ALIVE_EVERY, Connection
-from .direct import STREAM_AFTER, perform, timed_out
-from .dispatch import rerun
-from .outgoing import GRACE, CallLog, Waiting, find_log
+from ..calls import Waiting, in_time, perform
+from .call_streams import GRACE, LAST_WORDS, CallLog
+from .connection import KEEP_ALIVE_EVERY, ClientGone, Connection
+from .dispatch import Pending, rerun
 from .shutdown import register
 
 if TYPE_CHECKING:
@@ -40,24 +37,72 @@ logger = logging.getLogger("mcp_django")
 
 T = TypeVar("T")
 
-# Seconds between two looks at a stream whose news do not come through the hub, as without a shared channel layer.
-LOOK_EVERY: Final = 2.0
-# Seconds that a call has left when its worker stops.
-LAST_WORDS: Final = 2.0
+# Seconds after which a call that is still running becomes an event stream.
+STREAM_AFTER: Final = 5.0
 # Seconds for which a message is tried to be stored, and between two attempts.
 KEEP_TRYING: Final = 60.0
 TRY_EVERY: Final = 0.5
-# Milliseconds after which a client may come back for the rest of a stream.
-RETRY: Final = 500
 
 # Calls at work: the event loop itself holds tasks weakly.
 _running: set["asyncio.Task[None]"] = set()
-# Who sends each stream in this worker.
-_tails: dict[str, "Tail"] = {}
 
 
-def _in_thread(work: Callable[[], T]) -> "asyncio.Future[T]":
-    return in_thread("streams", work)
+class DirectCall:
+    """One call of ``exchange`` that is answered on ``connection`` and nowhere else, as every call without a session.
+
+    An answer that is ready at once goes out as JSON; one whose work runs elsewhere becomes an event stream when there
+    is something to tell or when it takes its time.
+    """
+
+    def __init__(self, exchange: "Exchange", connection: Connection, pending: Pending) -> None:
+        self.exchange, self.connection, self.call = exchange, connection, pending.call
+        # Without a session nobody can be asked on the way, so that there is nothing to wait for.
+        assert isinstance(pending.work, Later)
+        self.later = pending.work
+        self.waiting = Waiting(STREAM_AFTER)
+
+    async def run(self) -> None:
+        """Run the work, while watching the connection and telling what the call has to tell."""
+        exchange, request = self.exchange, self.exchange.request
+        request.mcp.notify = self.waiting.put if exchange.accepts_events else None
+        work = asyncio.ensure_future(
+            in_time(request, self.call, exchange.time_left, perform(request, self.call, self.later))
+        )
+        work.add_done_callback(lambda _: self.waiting.end())
+        watch = asyncio.ensure_future(self.watch(work))
+        try:
+            await self.pump()
+            if work.cancelled():
+                raise ClientGone
+            reply = work.result()
+        finally:
+            for task in (work, watch):
+                task.cancel()
+        assert isinstance(reply, Reply)
+        await self.finish(reply)
+
+    async def watch(self, work: "asyncio.Future[Any]") -> None:
+        """Stop the work when the client goes, in the era in which that is how a call is cancelled."""
+        await self.connection.closed()
+        if self.call.era.disconnect_cancels:
+            work.cancel()
+
+    async def pump(self) -> None:
+        """Send what the work has to tell until it is done; a quiet stream is kept alive by comments."""
+        while (messages := await self.waiting.next()) is not None:
+            if not messages:
+                if not self.exchange.accepts_events:
+                    continue
+                self.waiting.patience = KEEP_ALIVE_EVERY
+            await self.connection.open_stream(self.exchange.cors())
+            await self.connection.send_event(b"".join(map(event, messages)) or KEEP_ALIVE)
+
+    async def finish(self, reply: Reply) -> None:
+        """Send the answer, as the end of the stream if one was opened."""
+        if self.connection.is_streaming:
+            await self.connection.end_stream(event(reply.body))
+        else:
+            await self.connection.respond(self.exchange.respond(reply))
 
 
 class LoggedCall:
@@ -76,15 +121,13 @@ class LoggedCall:
         self.exchange, self.call, self.message, self.stream_id = exchange, call, message, stream_id
         self.loop = asyncio.get_running_loop()
         self.started: asyncio.Future[Response | str | None] = self.loop.create_future()
-        self.waiting = Waiting()
+        self.waiting = Waiting(STREAM_AFTER)
         self.hung_up = asyncio.Event()
         # Whether nothing can be stored before the work is done, as its transaction may be the one that can write.
         self.holds_lock = False
         self.log = CallLog(stream_id or streams.new_id(), last)
         if stream_id is not None:
             self.log.has_row.set()
-        # Whether the call's own transaction, if it has one, is over.
-        self.is_worked_out = False
         self.keeper: asyncio.Future[None] | None = None
         # Whether the database has answered, or failed to, at least once.
         self.was_tried = asyncio.Event()
@@ -144,9 +187,7 @@ class LoggedCall:
                 outcome = await self.perform(outcome)
         finally:
             unsubscribe()
-            self.exchange.request.mcp.cancelled = True
-            self.is_worked_out = True
-            self.waiting.wake.set()
+            self.waiting.end()
             self.exchange.close()
         await pump
         await self.conclude(outcome)
@@ -161,17 +202,16 @@ class LoggedCall:
         """Try once to make the stream's row."""
         arguments = (self.session, self.call.id, self.message, self.call.version, self.log.id)
         with contextlib.suppress(DatabaseUnavailable, Busy):
-            await _in_thread(lambda: streams.open_stream(*arguments))
+            await in_thread("streams", partial(streams.open_stream, *arguments))
             self.log.has_row.set()
 
     async def perform(self, later: Later) -> Reply | Asked | None:
         """Return what comes of the work, None when it was cancelled."""
-        self.work = asyncio.ensure_future(perform(self.exchange.request, self.call, later))
+        exchange = self.exchange
+        work = perform(exchange.request, self.call, later)
+        self.work = asyncio.ensure_future(in_time(exchange.request, self.call, exchange.time_left, work))
         try:
-            async with asyncio.timeout(self.exchange.time_left):
-                return await self.work
-        except TimeoutError:
-            return timed_out(self.call)
+            return await self.work
         except (asyncio.CancelledError, Cancelled):
             return self.last_words
 
@@ -180,11 +220,10 @@ class LoggedCall:
         if isinstance(news, dict) and (
             news.get("ended") or ("cancelled" in news and news["cancelled"] == self.call.id)
         ):
-            self.exchange.request.mcp.cancelled = True
             self.loop.call_soon_threadsafe(self.cancel)
 
     def cancel(self) -> None:
-        """Stop the work."""
+        """Stop the work, or have it stop at its first report where it has not begun."""
         self.exchange.request.mcp.cancelled = True
         if self.work is not None:
             self.work.cancel()
@@ -197,20 +236,10 @@ class LoggedCall:
 
     async def pump(self) -> None:
         """Take what the call has to tell, until its work is done; the stream is opened by the first of it."""
-        wait: float | None = STREAM_AFTER
-        while True:
-            timed = asyncio.timeout(wait)
-            with contextlib.suppress(TimeoutError):
-                async with timed:
-                    await self.waiting.wake.wait()
-            is_last = self.is_worked_out
-            messages = self.waiting.take()
-            if messages or timed.expired() or (self.hung_up.is_set() and not self.started.done()):
-                await self.open()
-                self.tell(messages)
-            if is_last:
-                return
-            wait = None if self.started.done() else wait
+        while (messages := await self.waiting.next()) is not None:
+            await self.open()
+            self.tell(messages)
+            self.waiting.patience = None
 
     def tell(self, messages: list[bytes], *, is_over: bool = False) -> None:
         """Have messages sent and stored, unless another worker has ended the stream."""
@@ -237,7 +266,7 @@ class LoggedCall:
             log.changed.clear()
             is_last = log.is_complete
             first, messages = log.unstored()
-            if not self.holds_lock or self.is_worked_out:
+            if not self.holds_lock or self.waiting.is_over:
                 if messages or not log.has_row.is_set() or log.is_over:
                     is_over = log.is_over
                     if not await self.persist(lambda: self.write(first, messages, is_over)):  # noqa: B023
@@ -258,7 +287,7 @@ class LoggedCall:
         deadline = self.loop.time() + KEEP_TRYING
         while True:
             try:
-                return await _in_thread(write)
+                return await in_thread("streams", write)
             except (DatabaseUnavailable, Busy) as error:
                 # Who is connected here does not wait for it.
                 self.log.release()
@@ -283,7 +312,7 @@ class LoggedCall:
         if isinstance(outcome, Asked):
             await self.open()
             await self.ask(outcome)
-        elif self.keeper is None and self.stream_id is None:
+        elif self.keeper is None and self.stream_id is None and not self.hung_up.is_set():
             self.started.set_result(self.exchange.respond(outcome) if outcome is not None else None)
             await self.discard()
         else:
@@ -311,111 +340,4 @@ class LoggedCall:
         if self.row_task is not None:
             await self.row_task
             with contextlib.suppress(DatabaseUnavailable, Busy):
-                await _in_thread(lambda: streams.discard(self.log.id))
-
-
-class Tail:
-    """Sends a stream to a connection, from event number ``after`` on, until the stream or the connection ends."""
-
-    def __init__(
-        self,
-        exchange: "Exchange",
-        connection: Connection,
-        stream_id: str,
-        after: int,
-        version: str,
-        log: CallLog | None = None,
-    ) -> None:
-        self.exchange, self.connection, self.stream_id, self.after = exchange, connection, stream_id, after
-        self.version = version
-        self.wake = asyncio.Event()
-        self.is_leaving = self.is_taken = self.was_silent = False
-        self.log = log
-        self.loop = asyncio.get_running_loop()
-        # Later connections have greater tokens: news of an earlier one may come after those of this one.
-        self.token = f"{time.time_ns():020d}.{secrets.token_hex(4)}"
-
-    async def run(self, hung_up: asyncio.Event | None = None) -> None:
-        """Send what is there and what comes; leave early when the call hangs up or the worker stops.
-
-        A message goes out on one connection (Multiple Connections): the one that was there before is closed.
-        """
-        news = {"taken": self.token}
-        # News of the hub come later than the next message may.
-        if before := _tails.get(self.stream_id):
-            before.heard(news)
-        _tails[self.stream_id] = self
-        hub.publish(streams.topic(self.stream_id), news)
-        unsubscribe = hub.subscribe(streams.topic(self.stream_id), self.heard)
-        # A call that this worker runs has its last words first.
-        unregister = register(lambda: self.loop.call_later(0 if hung_up is None else LAST_WORDS + 0.8, self.leave))
-        watch = [asyncio.ensure_future(self.leave_after(self.connection.closed))]
-        if hung_up is not None:
-            watch.append(asyncio.ensure_future(self.leave_after(hung_up.wait)))
-        try:
-            await self.connection.open_stream(self.exchange.cors())
-            if self.version in PRIMED:
-                await self.connection.send_event(priming(event_id(self.stream_id, self.after), RETRY))
-            is_over = await self.follow()
-            await self.connection.end_stream(b"" if is_over else retry(RETRY))
-        finally:
-            unsubscribe()
-            unregister()
-            if _tails.get(self.stream_id) is self:
-                del _tails[self.stream_id]
-            if self.log is not None:
-                self.log.followers.discard(self.wake)
-            for task in watch:
-                task.cancel()
-
-    async def leave_after(self, happened: Callable[[], Any]) -> None:
-        """Leave when something has happened."""
-        await happened()
-        self.leave()
-
-    def leave(self) -> None:
-        """Stop sending; the stream itself goes on."""
-        self.is_leaving = True
-        self.wake.set()
-
-    def heard(self, news: Any) -> None:
-        """Look at the stream again, or leave it to another connection; called in the hub's thread."""
-        if isinstance(news, dict) and news.get("taken", self.token) > self.token:
-            self.is_leaving = self.is_taken = True
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self.loop.call_soon_threadsafe(self.wake.set)
-
-    async def follow(self) -> bool:
-        """Send messages as they come; return whether the stream is over."""
-        quiet_since = self.loop.time()
-        while True:
-            self.wake.clear()
-            if self.is_leaving:
-                return False
-            found = await self.read()
-            for number, data in found.messages:
-                if self.is_taken:
-                    return False
-                await self.connection.send_event(event(data, identifier=event_id(self.stream_id, number)))
-                self.after, quiet_since = number, self.loop.time()
-            if found.is_over:
-                return not self.is_taken
-            if not found.messages and not self.is_leaving:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self.wake.wait(), LOOK_EVERY)
-            if self.loop.time() - quiet_since > KEEP_ALIVE_EVERY:
-                await self.connection.send_event()
-                quiet_since = self.loop.time()
-
-    async def read(self) -> streams.Events:
-        """Return what is to be sent now: from the call itself where this worker runs it, or as it is stored."""
-        self.log = find_log(self.stream_id) or self.log
-        if self.log is not None:
-            self.log.followers.add(self.wake)
-        found = self.log.read(self.after) if self.log is not None else None
-        if found is not None:
-            return found
-        bury, after = self.was_silent, self.after
-        found = await in_thread("reads", lambda: streams.read_events(self.stream_id, after, bury=bury))
-        self.was_silent = found.is_silent and not found.messages
-        return found
+                await in_thread("streams", partial(streams.discard, self.log.id))
