@@ -16,8 +16,7 @@ from ..context.middleware import through
 from ..context.request import MCPRequest
 from ..exceptions import NotFound
 from ..orm.access import get_exposure
-from .audience import Audience, Caller, Watcher
-from .fanout import UPDATED
+from .audience import UPDATED, Audience, Caller, Watcher
 from .users import Person, identity, reload
 from .watches import Watch, content_digest, is_readable, list_digests
 from .workers import Worker

@@ -13,10 +13,9 @@ from ..context.request import MCPRequest
 from ..exceptions import NotFound
 from ..protocol.errors import InvalidParams
 from ..scopes import READ
-from .audience import Audience, Caller
+from .audience import Audience, Caller, Fanout
 from .authority import Sweep
 from .changes import CHANGES
-from .fanout import Fanout
 from .hub import hub
 from .signals import KINDS, connect_models
 from .users import identity, reload

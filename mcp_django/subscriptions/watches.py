@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 from django.db import router
@@ -16,7 +16,7 @@ from django.db.models import Model
 
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
-from ..orm.access import get_exposure, has_every_row, parse_pk, visible_exposures, visible_fields
+from ..orm.access import get_exposure, has_every_row, may_view, parse_pk, visible_exposures, visible_fields
 from ..orm.columns import is_file, pk_text
 from ..orm.queries import chunks, rows_of
 from ..orm.uris import SCHEME, Address, parse_uri
@@ -24,8 +24,12 @@ from ..protocol.errors import InvalidParams
 from ..tools.models import describe
 from ..tools.query import read_query
 
+T = TypeVar("T")
+
 # Rows that are looked at where it is not known which have changed.
 SAMPLE: Final = 20
+# Changed rows that are looked up at a time to find one that the reader of a page may view.
+STEP: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +175,78 @@ def shows(request: MCPRequest, exposure: Exposure, watch: Watch, row: Model) -> 
     if watch.field is None:
         return True
     return watch.field in visible_fields(request, exposure, row) and is_file(exposure, watch.field)
+
+
+# Telling
+
+
+class Viewer(Protocol):
+    """What is remembered of a caller: rows that it could view when they last changed, and digests of contents."""
+
+    seen: set[tuple[str, str]]
+    pages: dict[str, int]
+
+
+class Look:
+    """One caller's look at the changed rows of one model.
+
+    ``changed`` are the keys of changed rows, None when they are not known.
+    """
+
+    def __init__(self, request: MCPRequest, caller: Viewer, label: str, changed: set[str] | None, rows: Rows) -> None:
+        self.request, self.caller, self.label, self.changed, self.rows = request, caller, label, changed, rows
+        self.exposure: Exposure | None = request.mcp.site.exposures_by_label.get(label)
+
+    def told(self, entries: Collection[tuple[T, Watch]]) -> list[tuple[T, Watch]]:
+        """Return those of the entries that the caller is to be told of."""
+        if self.exposure is None or not may_view(self.request, self.exposure):
+            return []
+        pks = {watch.pk for _, watch in entries if watch.pk is not None}
+        visible = self.rows.visible(self.request, self.exposure, pks) if pks else {}
+        missed = {pk for pk in pks if pk not in visible and (self.label, pk) in self.caller.seen}
+        gone = self.rows.gone(self.request, self.exposure, missed) if missed else set()
+        self.caller.seen.update((self.label, pk) for pk in visible)
+        self.caller.seen.difference_update((self.label, pk) for pk in missed)
+        pages = {watch for _, watch in entries if watch.is_page}
+        changed_pages = self._changed_pages(self.exposure, pages, bool(visible)) if pages else set()
+        told = []
+        for subscription, watch in entries:
+            if watch.pk is None:
+                changed = watch in changed_pages
+            else:
+                row = visible.get(watch.pk)
+                changed = watch.pk in gone or (row is not None and shows(self.request, self.exposure, watch, row))
+            if changed:
+                told.append((subscription, watch))
+        return told
+
+    def _changed_pages(self, exposure: Exposure, pages: set[Watch], row_changed: bool) -> set[Watch]:
+        """Return the pages that have lost a row, all of them when a visible one changed."""
+        row_changed = row_changed or self._row_changed(exposure)
+        if has_every_row(exposure):
+            return pages if row_changed or self._row_gone(exposure) else set()
+        changed = set()
+        for watch in pages:
+            try:
+                digest = content_digest(self.request, watch)
+            except NotFound:
+                continue
+            before, self.caller.pages[watch.uri] = self.caller.pages.get(watch.uri), digest
+            if row_changed or digest != before:
+                changed.add(watch)
+        return changed
+
+    def _row_changed(self, exposure: Exposure) -> bool:
+        if self.changed is None:
+            return any_visible(self.request, exposure)
+        pks = sorted(self.changed)
+        steps = (pks[start : start + STEP] for start in range(0, len(pks), STEP))
+        return any(self.rows.visible(self.request, exposure, step) for step in steps)
+
+    def _row_gone(self, exposure: Exposure) -> bool:
+        if self.changed is None:
+            return not exposure.get_queryset(self.request).exists()
+        return bool(self.rows.gone(self.request, exposure, self.changed))
 
 
 # Subscribing

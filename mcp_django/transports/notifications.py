@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from ..context.request import MCPRequest
-from ..subscriptions.fanout import UPDATED
+from ..subscriptions.audience import UPDATED
 from ..subscriptions.signals import KINDS
 from ..subscriptions.subscriptions import Subscription, open_subscription
 

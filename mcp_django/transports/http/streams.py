@@ -24,7 +24,7 @@ from ...server import sessions
 from ...server.dispatch import Reply
 from ...server.methods.lifecycle import identity
 from ...server.sessions import ClientSession, lease_key
-from ...subscriptions.fanout import UPDATED
+from ...subscriptions.audience import UPDATED
 from ...subscriptions.hub import hub
 from ...subscriptions.subscriptions import Subscription
 from ..notifications import LISTS, Mailbox, relay

@@ -6,7 +6,7 @@ from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 from django.db import InterfaceError, OperationalError
 
 from mcp_django import MCPSite, ModelExposure, notify_changed, notify_list_changed
-from mcp_django.subscriptions import fanout, signals, subscriptions
+from mcp_django.subscriptions import audience, signals, subscriptions
 from mcp_django.subscriptions.changes import Changes
 from mcp_django.subscriptions.hub import RESYNC
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -29,7 +29,7 @@ def commit(news, django_capture_on_commit_callbacks):
         with django_capture_on_commit_callbacks(execute=True):
             work()
         rest = news.process.fanout.run()
-        assert rest in (None, fanout.PACE)
+        assert rest in (None, audience.PACE)
 
     return run
 
@@ -328,16 +328,16 @@ def test_202_losses_in_a_row_are_told_at_most_once_a_second(news, commit):
     book = make_book()
     listener, run = listen(make_superuser(), uri_of(book)), news.process.fanout.run
     news.process.fanout.heard(RESYNC)
-    assert run() == fanout.PACE
+    assert run() == audience.PACE
     news.process.fanout.heard(RESYNC)
     rest = run()
-    assert 0 < rest <= fanout.RESYNC_PACE
+    assert 0 < rest <= audience.RESYNC_PACE
     assert listener.take() == [uri_of(book)]
     # What is known to have changed does not wait.
     commit(book.save)
     assert listener.take() == [uri_of(book)]
     news.process.fanout._resync_at = 0
-    assert run() == fanout.PACE
+    assert run() == audience.PACE
     assert listener.take() == [uri_of(book)]
     assert run() is None
 
@@ -360,10 +360,10 @@ def test_the_queries_for_a_change_do_not_grow_with_the_streams_of_a_user(commit,
     notify.add_rows("testapp.book", [str(book.pk)])
 
     def queries():
-        audience = listeners[0].subscription.process
-        audience.fanout.put(notify)
+        process = listeners[0].subscription.process
+        process.fanout.put(notify)
         with django_assert_num_queries(5):
-            audience.fanout.run()
+            process.fanout.run()
 
     queries()
     listeners += [listen(user, uri_of(book), page_of(Book)) for _ in range(50)]
@@ -426,7 +426,7 @@ def moody(news, monkeypatch):
 
 def test_211_a_hook_that_fails_closes_that_call_and_keeps_the_streams(moody, caplog):
     change, uri, lucky, unlucky = moody
-    assert change(ZeroDivisionError("x"))() == fanout.PACE
+    assert change(ZeroDivisionError("x"))() == audience.PACE
     assert (lucky.take(), unlucky.take()) == ([uri], [])
     assert "ZeroDivisionError" in caplog.text
     change(None)()
@@ -440,7 +440,7 @@ def test_202_a_change_that_cannot_be_checked_now_is_told_when_it_can(moody, monk
     assert run() == 2.0
     assert run() == 4.0
     monkeypatch.setattr(Moody, "error", None)
-    assert run() == fanout.PACE
+    assert run() == audience.PACE
     assert unlucky.take() == [uri]
     assert run() is None
 
@@ -448,8 +448,8 @@ def test_202_a_change_that_cannot_be_checked_now_is_told_when_it_can(moody, monk
 def test_202_who_cannot_be_told_for_long_is_ended_and_not_left_stale(moody):
     change, uri, lucky, unlucky = moody
     run = change(OperationalError("down"))
-    pauses = [run() for _ in range(fanout.ATTEMPTS)]
-    assert pauses == [2.0, 4.0, 8.0, 10.0, 10.0, fanout.PACE]
+    pauses = [run() for _ in range(audience.ATTEMPTS)]
+    assert pauses == [2.0, 4.0, 8.0, 10.0, 10.0, audience.PACE]
     assert unlucky.ended == ["changes cannot be checked"]
     assert lucky.ended == []
     assert set(lucky.take()) == {uri}
@@ -465,7 +465,7 @@ def test_202_a_database_that_is_down_loses_no_change(news, commit, monkeypatch):
 
     news.process.fanout.heard(Changes.read("changes", {"rows": {"testapp.book": [str(book.pk)]}}))
     with monkeypatch.context() as patched:
-        patched.setattr(fanout, "reload", fail)
+        patched.setattr(audience, "reload", fail)
         assert news.process.fanout.run() == 2.0
     assert listener.take() == []
     commit()
