@@ -170,7 +170,8 @@ class Forwarder:
     def __init__(self, exchange: Exchange, session: ClientSession, stream_id: str, tail: Tail) -> None:
         self.exchange, self.session, self.stream_id, self.tail = exchange, session, stream_id, tail
         self.mailbox = Mailbox()
-        self.uris: tuple[str, ...] | None = None
+        # Whether what the session is subscribed to has to be looked up.
+        self.is_stale = False
 
     async def run(self) -> None:
         """Forward until cancelled."""
@@ -186,8 +187,10 @@ class Forwarder:
 
     async def deliver(self, subscription: Subscription) -> bool:
         """Write down what waits, or a sign of life; return whether anything did."""
-        if self.uris is not None:
-            uris, self.uris = self.uris, None
+        if self.is_stale:
+            self.is_stale = False
+            uris = await in_thread("reads", self.session.stored_uris)
+            self.mailbox.keep_only(uris)
             await in_thread("reads", partial(subscription.set_uris, uris), owner=self.exchange.caller)
         return await in_thread("reads", self.write)
 
@@ -202,12 +205,11 @@ class Forwarder:
 
     def heard(self, news: Any) -> None:
         """Follow what becomes of the session; called in the hub's thread."""
-        if isinstance(news, dict) and news.get("ended"):
-            self.mailbox.end()
-        elif isinstance(news, dict) and "uris" in news:
-            self.uris = tuple(news["uris"])
-            self.mailbox.keep_only(self.uris)
+        if not isinstance(news, dict) or "uris" in news:
+            self.is_stale = True
             self.mailbox.ring()
+        elif news.get("ended"):
+            self.mailbox.end()
 
 
 def endpoint_event(uri: str) -> bytes:

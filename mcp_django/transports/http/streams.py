@@ -206,14 +206,8 @@ class SessionStream(ChangeStream):
     async def deliver(self) -> bool:
         """Send what waits, if it is this stream that has the messages."""
         assert self.subscription is not None
-        if self.is_stale:
-            self.is_stale = False
-            self.learn(await in_thread("reads", self.session.stored_uris))
-        if self.news:
-            news = [self.news.popleft() for _ in range(len(self.news))]
-            await in_thread("reads", partial(self.subscription.set_uris, news[-1][0]), owner=self.exchange.caller)
-            for _, token in news:
-                self.say_known(token)
+        if self.is_stale or self.news:
+            await self.catch_up(self.subscription)
         if not await self.lease.hold():
             self.missed |= bool(self.mailbox.take())
             await self.connection.send_event()
@@ -222,6 +216,20 @@ class SessionStream(ChangeStream):
             self.missed = False
             self.resync(self.subscription)
         return await super().deliver()
+
+    async def catch_up(self, subscription: Subscription) -> None:
+        """Watch what the session is subscribed to by now: of two changes at once, the first may be told of last."""
+        self.is_stale = False
+        news = [self.news.popleft() for _ in range(len(self.news))]
+        uris = await in_thread("reads", self.session.stored_uris)
+        overtaken = set(uris).difference(news[-1][0]) if news else set()
+        if overtaken or not news:
+            self.mailbox.keep_only(uris)
+        await in_thread("reads", partial(subscription.set_uris, uris), owner=self.exchange.caller)
+        for uri in overtaken.intersection(subscription.uris):
+            self.mailbox.put(UPDATED, {"uri": uri})
+        for _, token in news:
+            self.say_known(token)
 
     def resync(self, subscription: Subscription) -> None:
         """Tell of everything that may have changed meanwhile."""

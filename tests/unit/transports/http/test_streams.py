@@ -10,8 +10,10 @@ from django.core.cache import cache
 from django.test import override_settings
 
 from mcp_django import site
+from mcp_django.models import Session
 from mcp_django.protocol.sse import KEEP_ALIVE
 from mcp_django.server import sessions
+from mcp_django.subscriptions.hub import hub
 from mcp_django.subscriptions.subscriptions import Subscription
 from mcp_django.transports.http import consumer, streams
 from mcp_django.transports.http.consumer import as_application
@@ -209,6 +211,21 @@ async def test_each_of_several_changes_at_once_of_what_a_session_hears_is_answer
     # That the books were made may still be told first.
     async with asyncio.timeout(20):
         while (await stream.message()).get("params", {}).get("uri") != uri_of(books[0]):
+            pass
+    await stream.close()
+
+
+async def test_a_session_hears_of_all_that_it_subscribed_to_whichever_change_its_stream_is_told_of_last(client):
+    early, late = await new_book(), await new_book()
+    stream = await client.listen()
+    assert (await stream.block())["data"] == ""
+    for book in (early, late):
+        await client.result("resources/subscribe", {"uri": uri_of(book)})
+    session = await Session.objects.aget()
+    hub.publish(sessions.topic(session.pk), {"uris": [uri_of(early)], "token": ""})
+    await save(late)
+    async with asyncio.timeout(20):
+        while (await stream.message()).get("params", {}).get("uri") != uri_of(late):
             pass
     await stream.close()
 
