@@ -35,7 +35,10 @@ def save(book):
 
 @sync_to_async
 def new_book():
-    return make_book()
+    book = make_book()
+    # Its making has been told: nobody who subscribes from now on hears of it.
+    hub.close()
+    return book
 
 
 def uri_of(book):
