@@ -4,15 +4,16 @@ No registration is needed. A caller reads what the pages show them: the inline's
 they may view. Rows are written on the page of their parent alone.
 """
 
-from collections.abc import Iterable, Sequence
-from functools import reduce
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db.models import Model, Q, QuerySet
+from django.forms.models import _get_foreign_key
 
 from ..context.request import MCPRequest, Registry
-from ..forms.inlines import inlines_of, is_djangos, is_generic, link_of
+from ..forms.inlines import inlines_of, is_djangos, is_generic
 from ..orm.access import has_every_row, may_view
 from ..orm.columns import resolve_column
 from ..runtime.hooks import asked
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 # By these an inline could decide for each row of a page what is shown there; then no other rows than a page's are read.
 ROW_HOOKS: Final = ("get_formset", "has_view_permission", "has_change_permission", "has_view_or_change_permission")
+NONE: Final[Sequence[Any]] = ()
 FORMSET_HOOKS: Final = ("__init__", "get_queryset", "queryset")
 
 
@@ -61,22 +63,23 @@ class InlineRows(ModelExposure):
         super().__init__(model, site)
         self.pages = tuple(pages)
 
+    @cached_property
+    def links(self) -> Mapping[type[Any], str]:
+        """The foreign keys by which rows point to the row of their page, by the inlines' classes."""
+        return {
+            inline: _get_foreign_key(parent.model, self.model, fk_name=inline.fk_name).name
+            for parent, inline in self.pages
+        }
+
     def shown(self, request: MCPRequest) -> list[tuple[ModelExposure, Any, str]]:
         """Return the pages that show the rows to the caller: the parent, the inline, and the foreign key to it."""
-        found = []
-        for parent, inline_class in self.pages:
-            for inline in self._inlines(request, parent):
-                link = link_of(parent, inline) if type(inline) is inline_class else None
-                verdict = inline.has_view_or_change_permission
-                if link is not None and asked(parent.label, "has_view_permission", verdict, request, default=False):
-                    found.append((parent, inline, link.name))
-        return found
-
-    def _inlines(self, request: MCPRequest, parent: ModelExposure) -> list[Any]:
-        none: list[Any] = []
-        if not may_view(request, parent):
-            return none
-        return asked(parent.label, "get_inlines", parent.get_inlines, request, None, default=none)
+        return [
+            (parent, inline, self.links[inline_class])
+            for parent, inline_class in self.pages
+            if may_view(request, parent)
+            for inline in asked(parent.label, "get_inlines", parent.get_inlines, request, None, default=NONE)
+            if type(inline) is inline_class and inline.has_view_or_change_permission(request)
+        ]
 
     def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
         """Return the fields that all of these pages show, the parents among them."""

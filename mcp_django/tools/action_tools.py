@@ -236,7 +236,8 @@ class RunAction(Tool):
         """Return whether there is an action that the caller may run."""
         if settings.READ_ONLY:
             return False
-        return any(caller_actions(request, exposure) for exposure in visible_exposures(request))
+        exposures = request.mcp.site.exposures_by_label.values()
+        return any(may_view(request, exposure) and caller_actions(request, exposure) for exposure in exposures)
 
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """See :meth:`Tool.is_atomic`."""

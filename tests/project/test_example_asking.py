@@ -79,7 +79,9 @@ def test_the_answers_are_those_of_the_orm(client):
     revenue = {"function": "sum", "field": "quantity*unit_price", "as": "revenue"}
     asked = {"model": "shop.orderline", "aggregates": [revenue], "group_by": ["product.category.name"], "limit": 200}
     sold = {name: float(value) for name, value in answered(client, "aggregate_records", **asked)["rows"]}
-    expected = OrderLine.objects.values_list("product__category__name").annotate(revenue=Sum(F("quantity") * F("unit_price")))
+    expected = OrderLine.objects.values_list("product__category__name").annotate(
+        revenue=Sum(F("quantity") * F("unit_price"))
+    )
     assert sold == pytest.approx({name: float(value) for name, value in expected})
     refunded = {"function": "count", "where": {"status": "refunded"}, "as": "refunded"}
     counted = answered(client, "aggregate_records", model="shop.order", aggregates=[refunded, "count"])["rows"]

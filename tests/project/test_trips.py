@@ -37,13 +37,13 @@ class Trip(NamedTuple):
 
 
 BOUNDS = {
-    "a page by a plan": Trip(82, 280, 15),
-    "a page by instances": Trip(83, 320, 25),
-    "one row": Trip(79, 285, 17),
-    "the tools": Trip(56, 280, 36),
-    "a resource": Trip(72, 280, 24),
-    "an action that asks": Trip(90, 420, 34),
-    "an action that was confirmed": Trip(91, 445, 36),
+    "a page by a plan": Trip(78, 266, 15),
+    "a page by instances": Trip(79, 318, 25),
+    "one row": Trip(76, 262, 16),
+    "the tools": Trip(56, 276, 36),
+    "a resource": Trip(72, 264, 22),
+    "an action that asks": Trip(84, 386, 30),
+    "an action that was confirmed": Trip(87, 425, 32),
     "a saved row": Trip(30, 87, 12),
 }
 
