@@ -21,6 +21,7 @@ from django.urls import clear_script_prefix, set_urlconf
 from django.utils import timezone
 
 from tests.emptying import made_at_first, sooner
+from tests.resolvers import kept
 
 POSTGRES_URL = os.environ.get("TEST_POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/postgres")
 REDIS_URL = os.environ.get("TEST_REDIS_URL", "redis://127.0.0.1:6379/15")
@@ -64,6 +65,13 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
     with django_db_blocker.unblock():
         made = made_at_first()
     with sooner(made):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def resolvers_are_kept() -> Iterator[None]:
+    """Read the URLs once, and not in each test that has others."""
+    with kept():
         yield
 
 
