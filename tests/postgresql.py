@@ -30,7 +30,7 @@ MODULES = {
     "named_filters narrowing ordering pages pagination parsing patterns permissions plans prefetch queries "
     "query_limits relations relative_dates rendering replaced rows serialized shapes unreadable ways",
     "unit/resources": "base files models",
-    "unit/rest": "inputs parameters resources running tools",
+    "unit/rest": "parameters requests resources tools",
     "unit/runtime": "threads",
     "unit/server": "idempotency",
     "unit/server/methods": "completions",

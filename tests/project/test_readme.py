@@ -33,7 +33,7 @@ PAGES = [
     *sorted(DOCS.glob("*.md")),
 ]
 # Their snippets are run by tests of their own.
-FOLLOWED = {DOCS / "tutorial.md", DOCS / "cookbook.md"}
+FOLLOWED = {DOCS / "asking.md", DOCS / "tutorial.md", DOCS / "cookbook.md"}
 SOURCES = ROOT / "tests" / "readme_project"
 START = 60
 OWN_SETTINGS = """
