@@ -34,6 +34,16 @@ PACKAGES = f"{postgresql.PACKAGES} tests/behaviour/test_packages_signin.py"
 DATABASES = postgresql.DATABASES
 ELSEWHERE = re.findall(r"\S+\.py", f"{EXAMPLE} {PARITY} {PACKAGES} {DATABASES}")
 OTHER = f"{PYTEST} {' '.join(f'--ignore={path}' for path in ELSEWHERE)}"
+# What touches no Django, and what is about the files of the repository: the run that leaves nothing out has it, on one
+# Python, and no other run needs it.
+WITHOUT_DJANGO = {
+    "unit/protocol": "client_requests content downgrades elicitation eras errors headers http inbound legacy messages "
+    "modern sse subscriptions trace uri_templates versions wire",
+    "fuzz": "core",
+    "project": "architecture lock parts requirements",
+}
+ONCE = [f"tests/{room}/test_{name}.py" for room, names in WITHOUT_DJANGO.items() for name in names.split()]
+OTHER_DJANGO6 = f"{OTHER} -m 'not e2e' {' '.join(f'--ignore={path}' for path in ONCE)}"
 # The dots of pytest, which tell nothing once a run is over.
 PROGRESS = re.compile(r"^[.sxX]*\s*(\[ *\d+%\])?$")
 
@@ -63,7 +73,7 @@ def parts(with_django6: bool) -> Iterator[Part]:
     """Give the run that leaves nothing out, and then the others, long ones first."""
     yield pytest("Django 5.2", PYTHON, OTHER)
     if with_django6:
-        yield pytest("Django 6", PYTHON_DJANGO6, f"{OTHER} -m 'not e2e'")
+        yield pytest("Django 6", PYTHON_DJANGO6, OTHER_DJANGO6)
     yield from (Part(f"PostgreSQL, {name}", [PYTHON, "-m", "tests.postgresql", name]) for name in postgresql.PARTS)
     yield pytest("Parity, Django 5.2", PYTHON, PARITY, PARITY_CASES=CASES)
     if with_django6:

@@ -1,5 +1,6 @@
 """What `make test` runs: nothing is left out, a failure anywhere fails the whole, the summary stands at the end."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -67,6 +68,20 @@ def test_every_file_of_tests_belongs_to_a_part(with_django6: bool) -> None:
     named = {Path(word).name for command in commands[1:] for word in command if word.startswith("tests/")}
     assert left_out <= named
     assert any(".venv-django6" in command[0] for command in commands) is with_django6
+
+
+def test_what_runs_on_one_django_alone_is_there_and_works_without_django() -> None:
+    assert [name for name in parts.ONCE if not (postgresql.ROOT / name).exists()] == []
+    named = [name.removesuffix(".py").replace("/", ".") for name in parts.ONCE if not name.startswith("tests/project/")]
+    code = f"import sys; sys.modules['django'] = None; [__import__(name) for name in {named}]"
+    done = subprocess.run([sys.executable, "-c", code], cwd=postgresql.ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_runs_on_one_django_alone_is_left_out_on_the_other_one() -> None:
+    first, second, *_ = (part.command for part in parts.parts(with_django6=True))
+    assert {*second} - {*first} >= {f"--ignore={name}" for name in parts.ONCE}
+    assert not {*first} & {f"--ignore={name}" for name in parts.ONCE}
 
 
 def test_every_file_for_postgresql_is_there() -> None:
