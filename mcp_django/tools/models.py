@@ -29,7 +29,7 @@ from ..orm.wording import json_or_text
 from ..schema.jsonable import clean_text
 from .base import RecordTool
 from .inline_words import inline_lines
-from .overviews import Use, may_words, may_write, overview, writable_fields, writing_forms
+from .overviews import Use, may_words, may_write, overview, related_words, writable_fields, writing_forms
 from .query import ALWAYS_LOAD
 
 MAX_LINE: Final = 120
@@ -116,6 +116,8 @@ def describe(request: MCPRequest, exposure: Exposure) -> dict[str, Any]:
         payload["write_only_fields"] = extra
     if lines := inline_lines(request, exposure):
         payload["inlines"] = lines
+    if related := related_words(request, exposure):
+        payload["related"] = related
     own = {column.path for column in columns}
     paths = [f"{name}: {' '.join(found)}" for path, (name, found) in lookups.items() if path not in own]
     if paths:

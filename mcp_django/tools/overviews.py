@@ -17,6 +17,7 @@ from ..orm.access import caller_actions, columns_of, page_rows, visible_fields
 from ..orm.columns import Column
 from ..orm.filters import filters_of
 from ..orm.lookups import Offer, named_filters_of
+from ..orm.ways import links_of
 from ..runtime.hooks import asked
 from ..schema.forms import form_schema
 from ..schema.jsonable import clean_text
@@ -158,11 +159,24 @@ def overview(request: MCPRequest, exposure: Exposure) -> dict[str, Any]:
         payload["write_only"] = ", ".join(extra)
     if inlines := inline_names(request, exposure):
         payload["inlines"] = inlines
+    if related := related_words(request, exposure):
+        payload["related"] = ", ".join(related)
     if filters := _filters(request, exposure, columns):
         payload["filters"] = ", ".join(filters)
     if may_write(request) and (actions := caller_actions(request, exposure)):
         payload["actions"] = ", ".join(_call(name, action) for name, action in actions.items())
     return payload
+
+
+def related_words(request: MCPRequest, exposure: Exposure) -> list[str]:
+    """Return the relations to several rows that filters and aggregates may follow, beside the columns.
+
+    Each has its name and the label of the model that it leads to.
+    """
+    if exposure.get_filter_fields(request) is not None:
+        return []
+    shown = set(visible_fields(request, exposure))
+    return [f"{link.name} {link.exposure.label}" for link in links_of(request, exposure) if link.name not in shown]
 
 
 def _named_use(name: str, use: Use) -> str:

@@ -119,3 +119,24 @@ def test_what_may_be_done_follows_permissions_token_and_site() -> None:
     assert (may_words(token, exposure), writable_fields(token, exposure)) == ("view", {})
     with override_settings(MCP_DJANGO={"READ_ONLY": True}):
         assert (may_words(reader(user, site), exposure), writable_fields(reader(user, site), exposure)) == ("view", {})
+
+
+class TestRelatedRows:
+    """Relations to several rows that are no columns: without their names nobody could ask about them."""
+
+    def test_they_are_named_with_their_models(self) -> None:
+        site = site_with(Author, Book, Loan, Tag)
+        request = reader(make_superuser(), site)
+        assert call(DESCRIBE, request, model="testapp.author")["related"] == "books testapp.book"
+        assert call(DESCRIBE, request, model="testapp.author", detail=True)["related"] == ["books testapp.book"]
+        assert call(DESCRIBE, request, model="testapp.book")["related"] == "loans testapp.loan"
+
+    def test_row_125_those_to_what_the_caller_may_not_view_are_not(self) -> None:
+        site = site_with(Author, Book, Loan, Tag)
+        found = call(DESCRIBE, reader(make_user("u", "testapp.view_author"), site), model="testapp.author")
+        assert "related" not in found
+
+    def test_where_filters_are_declared_there_are_no_others(self) -> None:
+        site = site_with(Book, Tag)
+        site.register(Author, ModelExposure, fields=["name"], filter_fields=["name"])
+        assert "related" not in call(DESCRIBE, reader(make_superuser(), site), model="testapp.author")
