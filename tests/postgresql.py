@@ -15,7 +15,7 @@ import psycopg
 ROOT = Path(__file__).resolve().parent.parent
 POSTGRES_URL = os.environ.get("TEST_POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/postgres")
 MODULES = {
-    "behaviour": "aggregate_forms aggregates_against_python bad_input composite_keys every_field "
+    "behaviour": "aggregate_forms aggregates_against_python bad_input composite_keys drawn_questions every_field "
     "every_postgres_field every_relation hidden many_sites oracles packages_wrinkles read_only_database "
     "related_filters tenants unmanaged",
     "unit": "sites",

@@ -1,0 +1,313 @@
+"""Drawn questions, answered by the tools and by plain Python over the same rows: filters and aggregates as trees.
+
+``DRAWN_QUESTIONS`` is how many are drawn; each is known by its number, so that one that fails can be asked again.
+"""
+
+import os
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.db.models import QuerySet
+
+from mcp_django import ModelExposure
+from mcp_django.context.request import MCPRequest
+from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.query import QueryRecords
+from tests.factories import make_author, make_book, make_superuser
+from tests.reading import reader, site_with
+from tests.testapp.models import Author, Book, Loan, Tag
+from tests.writing import call
+
+pytestmark = pytest.mark.django_db
+QUESTIONS = int(os.environ.get("DRAWN_QUESTIONS", "200"))
+HIDDEN = "hidden"
+NAMES = ("ann", "bob", "cid", HIDDEN)
+DAYS = tuple(date(2024, 1, 1) + timedelta(days=31 * number) for number in range(6))
+FIELDS = ["title", "author", "pages", "price", "rating", "published", "status", "tags"]
+Test = Callable[[Any], bool]
+
+
+class Visible(ModelExposure):
+    column = "name"
+
+    def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).exclude(**{self.column: HIDDEN})
+
+
+class VisibleBook(Visible):
+    column = "title"
+
+
+class Zoo:
+    """Rows with NULLs, ties, negative and huge numbers, and what of them the caller may see."""
+
+    def __init__(self, *, hides: bool) -> None:
+        draw = random.Random(11)
+        self.hides = hides
+        authors = [make_author(name) for name in NAMES]
+        tags = [Tag.objects.create(name=name) for name in NAMES]
+        for _ in range(24):
+            book = make_book(
+                draw.choice(["a", "b", "c", HIDDEN]),
+                author=draw.choice(authors),
+                pages=draw.choice([0, 1, 1, 7, 2_000_000]),
+                price=draw.choice(["0.00", "0.10", "0.20", "99.99", "-5.50"]),
+                rating=draw.choice([None, None, 1.5, 4.0, -2.0]),
+                published=draw.choice([None, *DAYS]),
+                status=draw.choice(Book.Status.values),
+            )
+            book.tags.set(draw.sample(tags, draw.randrange(4)))
+            for _ in range(draw.randrange(3)):
+                due = datetime.combine(draw.choice(DAYS), datetime.min.time(), UTC) + timedelta(
+                    hours=draw.randrange(24)
+                )
+                Loan.objects.create(book=book, borrower=draw.choice(NAMES[:3]), due=due)
+        # As memory has them, so that Python asks no database.
+        self.books = list(Book.objects.select_related("author"))
+        self.loans = list(Loan.objects.all())
+        self.authors = list(Author.objects.all())
+        self.tags = {book.pk: [tag.name for tag in book.tags.all()] for book in self.books}
+        self.by_pk = {book.pk: book for book in self.books}
+
+    def request(self) -> MCPRequest:
+        if not self.hides:
+            return reader(make_superuser(), site_with(Author, Book, Loan, Tag))
+        site = site_with(Loan)
+        site.register([Author, Tag], Visible, fields=["name"])
+        site.register(Book, VisibleBook, fields=FIELDS)
+        return reader(make_superuser(), site)
+
+    def sees(self, name: str) -> bool:
+        return not (self.hides and name == HIDDEN)
+
+    def rows(self, label: str) -> list[Any]:
+        if label == "testapp.loan":
+            return self.loans
+        if label == "testapp.author":
+            return [author for author in self.authors if self.sees(author.name)]
+        return [book for book in self.books if self.sees(book.title)]
+
+    # What is behind a row, as the caller sees it
+
+    def author_of(self, book: Book) -> Author | None:
+        return book.author if self.sees(book.author.name) else None
+
+    def book_of(self, loan: Loan) -> Book | None:
+        book = self.by_pk[loan.book_id]
+        return book if self.sees(book.title) else None
+
+    def books_of(self, author: Author) -> list[Book]:
+        return [book for book in self.rows("testapp.book") if book.author_id == author.pk]
+
+    def loans_of(self, book: Book) -> list[Loan]:
+        return [loan for loan in self.loans if loan.book_id == book.pk]
+
+    def tags_of(self, book: Book) -> list[str]:
+        return [name for name in self.tags[book.pk] if self.sees(name)]
+
+
+@pytest.fixture(params=["all rows", "hidden rows"])
+def zoo(request: pytest.FixtureRequest) -> Zoo:
+    return Zoo(hides=request.param == "hidden rows")
+
+
+COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    "gt": lambda one, other: one > other,
+    "gte": lambda one, other: one >= other,
+    "lt": lambda one, other: one < other,
+    "lte": lambda one, other: one <= other,
+    "exact": lambda one, other: one == other,
+}
+
+
+class Drawing:
+    """Draws filters with the test in Python that each stands for."""
+
+    def __init__(self, zoo: Zoo, seed: int) -> None:
+        self.zoo, self.draw = zoo, random.Random(seed)
+
+    def value(self, name: str) -> Any:
+        values: dict[str, Sequence[Any]] = {
+            "pages": (0, 1, 5, 2_000_000),
+            "price": (Decimal("0.10"), Decimal("0.20"), Decimal(0), Decimal("50")),
+            "rating": (-2.0, 1.5, 3.0),
+            "published": DAYS,
+        }
+        return self.draw.choice(values[name])
+
+    def compared(self, name: str, get: Callable[[Any], Any]) -> tuple[dict[str, Any], Test]:
+        word = self.draw.choice(list(COMPARED))
+        value = self.value(name)
+        written = value.isoformat() if isinstance(value, date) else str(value) if isinstance(value, Decimal) else value
+
+        def passes(row: Any) -> bool:
+            found = get(row)
+            return found is not None and COMPARED[word](found, value)
+
+        return {f"{name}__{word}": written}, passes
+
+    def of_book(self, depth: int) -> tuple[dict[str, Any], Test]:
+        kind = self.draw.randrange(11 if depth else 5)
+        if kind < 3:
+            name = self.draw.choice(["pages", "price", "rating", "published"])
+            return self.compared(name, lambda book: getattr(book, name))
+        if kind == 3:
+            chosen = self.draw.sample(["a", "b", "c", HIDDEN], 2)
+            return {"title__in": chosen}, lambda book: book.title in chosen
+        if kind == 4:
+            name, other, word = *self.draw.sample(["pages", "price", "rating"], 2), self.draw.choice(list(COMPARED))
+
+            def passes(book: Book) -> bool:
+                values = [getattr(book, name), getattr(book, other)]
+                return None not in values and COMPARED[word](*(float(value) for value in values))
+
+            return {f"{name}__{word}": {"field": other}}, passes
+        if kind == 5:
+            name = self.draw.choice(NAMES)
+            author_of = self.zoo.author_of
+            return {"author.name": name}, lambda book: (found := author_of(book)) is not None and found.name == name
+        if kind == 6:
+            inner, test = self.of_author(depth - 1)
+            author_of = self.zoo.author_of
+            return {"author": {"some": inner}}, lambda book: (found := author_of(book)) is not None and test(found)
+        if kind == 7:
+            return self.quantified("loans", self.zoo.loans_of, self.of_loan(depth - 1))
+        if kind == 8:
+            name = self.draw.choice(NAMES)
+            tags = self.zoo.tags_of
+            return self.quantified("tags", tags, ({"name": name}, lambda tag: tag == name))
+        return self.joined(self.of_book, depth)
+
+    def of_loan(self, depth: int) -> tuple[dict[str, Any], Test]:
+        kind = self.draw.randrange(5 if depth > 0 else 2)
+        if kind < 2:
+            name = self.draw.choice(NAMES[:3])
+            return {"borrower": name}, lambda loan: loan.borrower == name
+        if kind == 2:
+            inner, test = self.of_book(depth - 1)
+            book_of = self.zoo.book_of
+            return {"book": {"some": inner}}, lambda loan: (found := book_of(loan)) is not None and test(found)
+        if kind == 3:
+            day = self.draw.choice(DAYS)
+            book_of = self.zoo.book_of
+
+            def passes(loan: Loan) -> bool:
+                book = book_of(loan)
+                return book is not None and book.published is not None and book.published < day
+
+            return {"book.published__lt": day.isoformat()}, passes
+        return self.joined(self.of_loan, depth)
+
+    def of_author(self, depth: int) -> tuple[dict[str, Any], Test]:
+        kind = self.draw.randrange(4 if depth > 0 else 1)
+        if kind == 0:
+            chosen = self.draw.sample(NAMES, 2)
+            return {"name__in": chosen}, lambda author: author.name in chosen
+        if kind < 3:
+            return self.quantified("books", self.zoo.books_of, self.of_book(depth - 1))
+        return self.joined(self.of_author, depth)
+
+    def quantified(
+        self, name: str, related: Callable[[Any], list[Any]], inner: tuple[dict[str, Any], Test]
+    ) -> tuple[dict[str, Any], Test]:
+        given, test = inner
+        word = self.draw.choice(["some", "none", "every", "count"])
+        if word == "count":
+            lookup, number = self.draw.choice(list(COMPARED)), self.draw.randrange(4)
+            asked = {f"count__{lookup}": number, "where": given}
+            return {name: asked}, lambda row: COMPARED[lookup](sum(map(test, related(row))), number)
+        passes: dict[str, Callable[[list[bool]], bool]] = {
+            "some": any,
+            "none": lambda found: not any(found),
+            "every": all,
+        }
+        return {name: {word: given}}, lambda row: passes[word]([test(other) for other in related(row)])
+
+    def joined(self, one: Callable[[int], tuple[dict[str, Any], Test]], depth: int) -> tuple[dict[str, Any], Test]:
+        word = self.draw.choice(["and", "or", "not"])
+        first, test = one(depth - 1)
+        if word == "not":
+            return {"not": first}, lambda row: not test(row)
+        second, other = one(depth - 1)
+        if word == "and":
+            return {"and": [first, second]}, lambda row: test(row) and other(row)
+        return {"or": [first, second]}, lambda row: test(row) or other(row)
+
+    def question(self) -> tuple[str, dict[str, Any], Test]:
+        label = self.draw.choice(["testapp.book", "testapp.book", "testapp.loan", "testapp.author"])
+        of_model = {"testapp.book": self.of_book, "testapp.loan": self.of_loan, "testapp.author": self.of_author}
+        return label, *of_model[label](3)
+
+
+def test_filters_find_what_python_finds(zoo: Zoo) -> None:
+    request, found_some = zoo.request(), 0
+    for number in range(QUESTIONS):
+        label, filters, passes = Drawing(zoo, number).question()
+        found = call(QueryRecords(), request, model=label, filters=filters, fields=["pk"], limit=200)
+        expected = sorted(row.pk for row in zoo.rows(label) if passes(row))
+        assert sorted(row[0] for row in found["rows"]) == expected, (number, label, filters)
+        found_some += bool(expected)
+    assert found_some > QUESTIONS / 4
+
+
+MEASURES: dict[str, Callable[[list[Book]], Any]] = {
+    "count": len,
+    "sum:pages": lambda books: sum(book.pages for book in books) if books else None,
+    "sum:pages*price": lambda books: sum((book.pages * book.price for book in books), Decimal()) if books else None,
+    "min:price": lambda books: min((book.price for book in books), default=None),
+    "avg:rating": lambda books: statistics.mean(known) if (known := ratings(books)) else None,
+    "median:pages": lambda books: statistics.median(book.pages for book in books) if books else None,
+    "stddev:rating": lambda books: statistics.stdev(known) if len(known := ratings(books)) > 1 else None,
+    "max:rating-pages": lambda books: max((b.rating - b.pages for b in books if b.rating is not None), default=None),
+}
+
+
+def ratings(books: list[Book]) -> list[float]:
+    return [book.rating for book in books if book.rating is not None]
+
+
+def same(found: Any, expected: Any) -> bool:
+    if found is None or expected is None:
+        return found is None and expected is None
+    if isinstance(expected, Decimal):
+        return Decimal(found) == expected
+    return float(found) == pytest.approx(float(expected))
+
+
+def test_aggregates_are_what_python_computes(zoo: Zoo) -> None:
+    request = zoo.request()
+    for number in range(QUESTIONS):
+        drawing = Drawing(zoo, 100_000 + number)
+        filters, passes = drawing.of_book(2)
+        where, counts = drawing.of_book(1)
+        name = drawing.draw.choice(list(MEASURES))
+        by = drawing.draw.choice(["status", "author.name", "published:month"])
+        measures = [name, {"function": "count", "where": where, "as": "some"}, "count:loans"]
+        if name == "count":
+            measures[0] = "count_distinct:id"
+        asked = {"model": "testapp.book", "filters": filters, "aggregates": measures, "group_by": [by], "limit": 200}
+        found = call(AggregateRecords(), request, **asked)
+        groups: dict[Any, list[Book]] = {}
+        for book in zoo.rows("testapp.book"):
+            if passes(book):
+                groups.setdefault(key_of(zoo, by, book), []).append(book)
+        assert {row[0] for row in found["rows"]} == set(groups), (number, filters)
+        for key, value, some, loans in found["rows"]:
+            books = groups[key]
+            assert same(value, MEASURES[name](books)), (number, name, key, value, MEASURES[name](books), filters)
+            assert some == sum(map(counts, books)), (number, where, key)
+            assert loans == sum(len(zoo.loans_of(book)) for book in books)
+
+
+def key_of(zoo: Zoo, by: str, book: Book) -> str | None:
+    if by == "status":
+        return book.status
+    if by == "author.name":
+        author = zoo.author_of(book)
+        return author.name if author is not None else None
+    return book.published.isoformat()[:7] if book.published is not None else None
