@@ -25,7 +25,7 @@ MODULES = {
     "unit/exposures": "actions admin admin_filters filtersets history model",
     "unit/forms": "constraints files filling formsets inline_forms inline_reading inlines requests uploads",
     "unit/oauth": "bearer tokenplan validator",
-    "unit/orm": "access aggregates arguments arithmetic columns converters deletion expressions filters inputs kinds "
+    "unit/orm": "access aggregates arguments arithmetic columns conditions converters deletion filters inputs kinds "
     "labels lookups managers "
     "named_filters narrowing ordering pages pagination parsing patterns permissions plans prefetch queries "
     "query_limits relations relative_dates rendering replaced rows serialized shapes unreadable ways",

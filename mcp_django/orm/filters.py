@@ -8,25 +8,21 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Final
+from typing import Any
 
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db.models import (
     Case,
-    Count,
-    Exists,
     F,
     ForeignObjectRel,
     IntegerField,
     Model,
     Q,
     QuerySet,
-    Subquery,
     Value,
     When,
 )
-from django.db.models.functions import Coalesce
-from django.db.models.lookups import Exact, GreaterThan, GreaterThanOrEqual, IsNull, LessThan, LessThanOrEqual
+from django.db.models.lookups import IsNull
 from django.db.models.sql.where import AND
 
 from ..context.request import Exposure, MCPRequest
@@ -34,6 +30,15 @@ from ..exceptions import ToolError
 from ..sensitive import is_sensitive
 from .access import MAX_NAME, has_every_row, related_exposure, sees_every_row, visible_fields, visible_name
 from .columns import resolve_column
+from .conditions import (
+    COMPARISONS,
+    bound_condition,
+    condition_values,
+    is_plannable,
+    joined,
+    places,
+    quantified,
+)
 from .kinds import is_joinable
 from .lookups import (
     Applied,
@@ -49,7 +54,6 @@ from .lookups import (
     usual_lookups,
 )
 from .patterns import check_patterns, is_pattern_lookup
-from .plans import bound_condition, condition_values, is_plannable, joined, places
 from .ways import linked_rows, related_column
 
 
@@ -421,36 +425,21 @@ def _guarded(request: MCPRequest, model: Any, condition: Condition, path: str | 
 def _comparison(item: Comparison, negated: bool) -> Q:
     """Return the comparison, which a value that is NULL does not pass: below a ``not`` it is then false."""
     left, right = item.left.expression, item.right.expression
-    found = Q(_COMPARISONS[item.lookup](left, right))
+    found = Q(COMPARISONS[item.lookup](left, right))
     return found & Q(IsNull(left, False)) & Q(IsNull(right, False)) if negated else found
 
 
-_COMPARISONS: Final[Mapping[str, Any]] = {
-    "exact": Exact,
-    "gt": GreaterThan,
-    "gte": GreaterThanOrEqual,
-    "lt": LessThan,
-    "lte": LessThanOrEqual,
-}
-
-
 def _quantified(request: MCPRequest, using: str, item: Quantified) -> Q:
-    """Return the condition on related rows, as a subquery of its own, so that no row comes twice."""
+    rows, passes = linked_rows(request, item.link), all_of(request, item.link.exposure, using, item.parts)
     if item.quantifier == "every" and not item.parts:
         return Q()
-    rows, related = linked_rows(request, item.link, using), item.link.exposure
-    passes = all_of(request, related, using, item.parts)
-    if item.quantifier == "count":
-        counted = rows.filter(passes).annotate(mcp_all=Value(1)).values("mcp_all").annotate(mcp_count=Count("*"))
-        number = Coalesce(Subquery(counted.values("mcp_count")), Value(0), output_field=IntegerField())
-        return Q(_COMPARISONS[item.lookup](number, Value(item.values[0])))
     if item.quantifier == "every":
         # What is neither true nor false, as a comparison with NULL, does not pass.
         verdict = Case(When(passes, then=Value(1)), default=Value(0), output_field=IntegerField())
         rows = rows.annotate(mcp_passes=verdict).filter(mcp_passes=0)
     else:
         rows = rows.filter(passes)
-    return Q(Exists(rows)) if item.quantifier == "some" else ~Q(Exists(rows))
+    return quantified(item, rows, Value(item.values[0]) if item.values else None)
 
 
 def leads_to_hidden_rows(request: MCPRequest, model: Any, column: str) -> bool:

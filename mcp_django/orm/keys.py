@@ -14,9 +14,9 @@ from ..context.request import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError, Unreadable
 from .access import get_row, parse_pk, visible_fields
 from .columns import pk_text
+from .conditions import joined
 from .filters import find_filter
 from .kinds import kind_of, parse_value
-from .plans import joined
 from .queries import check_searchable, narrowed
 from .relations import MAX_LABEL, label_of, label_relations, plain_label
 from .unreadable import all_readable

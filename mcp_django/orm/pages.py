@@ -23,11 +23,12 @@ from ..schema.jsonable import clean_text
 from ..sensitive import is_sensitive
 from .access import has_every_row, related_exposure, visible_fields
 from .columns import Column, field_renderer, pk_text, render, render_column, represented, trimmed
+from .conditions import condition_shape, is_plannable
 from .instances import InstancePlan, compile_instances, instances_of, shape_of_instances
 from .kinds import is_joinable, kind_of
 from .managers import with_loaded
 from .pagination import Segment, segment_values
-from .plans import Plan, cached_plan, compile_plan, condition_shape, is_plannable
+from .plans import Plan, cached_plan, compile_plan
 from .prefetch import each_row, learn, learned
 from .queries import (
     PageQuery,

@@ -21,23 +21,14 @@ from weakref import WeakKeyDictionary
 from django.core.exceptions import EmptyResultSet, ValidationError
 from django.core.signals import setting_changed
 from django.db import connections
-from django.db.models import Q, QuerySet, TextField
-from django.db.models.expressions import Col, Expression, F
+from django.db.models import QuerySet, TextField
+from django.db.models.expressions import Col, Expression
 from django.db.models.functions import Cast
-from django.db.models.lookups import (
-    Exact,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-)
+from django.db.models.lookups import In
 from django.utils.dateparse import parse_date, parse_datetime
 
 from ..exceptions import ToolError
 from .kinds import stored_field
-from .lookups import Condition, Filter, Junction
 from .unreadable import LOST
 
 # Of a decimal, which SQLite keeps as a floating-point number.
@@ -198,14 +189,6 @@ _QUICK: Final[Mapping[tuple[str, str], Callable[[Callable[..., Any]], Converter]
 
 MAX_PLANS: Final = 1000
 
-_COMPARISONS: Final[Mapping[str, type[Any]]] = {
-    "exact": Exact,
-    "gt": GreaterThan,
-    "gte": GreaterThanOrEqual,
-    "lt": LessThan,
-    "lte": LessThanOrEqual,
-}
-
 
 class Kept(Protocol):
     """What can be kept: something that knows whether values of a caller are in it."""
@@ -364,82 +347,6 @@ def _convert(plan: Plan, connection: Any, rows: list[tuple[Any, ...]]) -> list[S
             for function in functions:
                 columns[position] = function(columns[position], expression, connection)
     return columns
-
-
-# Conditions
-
-
-def is_plannable(item: Filter) -> bool:
-    """Return whether the filter has the same SQL for all of its values."""
-    if isinstance(item, Condition):
-        plain = item.lookup in _COMPARISONS or item.lookup in ("in", "range", "isnull")
-        return plain and not item.path.many and not item.path.guarded
-    return isinstance(item, Junction) and all(map(is_plannable, item.parts))
-
-
-def places(item: Filter) -> int:
-    """Return the number of slots: lists are filled up to a power of two, which bounds the number of shapes."""
-    if not isinstance(item, Condition):
-        return sum(map(places, item.parts)) if isinstance(item, Junction) else 0
-    if item.lookup == "isnull":
-        return 0
-    count = len(item.values)
-    return 1 << (count - 1).bit_length() if item.lookup == "in" else count
-
-
-def condition_shape(item: Filter) -> Hashable:
-    """Return what the SQL of the filter depends on, where it is plannable."""
-    if not isinstance(item, Condition):
-        return (item.connector, tuple(map(condition_shape, item.parts))) if isinstance(item, Junction) else ()
-    detail = item.values[0] if item.lookup == "isnull" else places(item)
-    return item.path.column, item.lookup, detail
-
-
-def condition_values(item: Filter, using: str) -> list[Any]:
-    """Return the values of the filter's slots."""
-    if not isinstance(item, Condition):
-        parts = item.parts if isinstance(item, Junction) else ()
-        return [value for part in parts for value in condition_values(part, using)]
-    if item.lookup == "isnull":
-        return []
-    found = [prepare(item.path.field, value, using) for value in item.values]
-    return found + found[-1:] * (places(item) - len(found))
-
-
-def bound_condition(item: Filter, params: Sequence[Any], negated: bool = False) -> Q:
-    """Return the filter with these parameters: slots, or the values that :func:`condition_values` gave.
-
-    ``negated`` says that it stands below a ``not``: NULL is there false rather than unknown, as for Django's
-    ``exclude``, so that a filter and its negation are all rows together.
-    """
-    if isinstance(item, Junction):
-        negated = negated or item.connector == "not"
-        parts, used = [], 0
-        for part in item.parts:
-            parts.append(bound_condition(part, params[used : used + places(part)], negated))
-            used += places(part)
-        return joined(item.connector, parts)
-    assert isinstance(item, Condition)
-    column = F(item.path.column)
-    if item.lookup == "isnull":
-        return Q(IsNull(column, item.values[0]))
-    found = _compared(item, column, params)
-    return found & Q(IsNull(column, False)) if negated and item.path.nullable else found
-
-
-def _compared(item: Condition, column: F, params: Sequence[Any]) -> Q:
-    if item.lookup == "in":
-        return Q(BoundIn(column, tuple(params)))
-    if item.lookup == "range":
-        first, last = params
-        return Q(GreaterThanOrEqual(column, Bind(first))) & Q(LessThanOrEqual(column, Bind(last)))
-    return Q(_COMPARISONS[item.lookup](column, Bind(params[0])))
-
-
-def joined(connector: str, parts: Sequence[Q]) -> Q:
-    """Return the parts joined by ``and``, ``or``, or ``not``, which denies that all of them hold."""
-    found = Q(*parts, _connector=Q.OR if connector == "or" else Q.AND)
-    return ~found if connector == "not" else found
 
 
 # The cache

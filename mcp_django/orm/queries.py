@@ -11,10 +11,11 @@ from django.db.models import QuerySet
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from .columns import Column
+from .conditions import condition_values, is_plannable
 from .filters import filtered, searched
 from .lookups import Filter
 from .pagination import OrderKey, Segment, segment_condition, segment_order, segments
-from .plans import Bind, Slot, condition_values, is_plannable, prepare
+from .plans import Bind, Slot, prepare
 from .ways import GUARDED
 
 T = TypeVar("T")

@@ -237,16 +237,21 @@ def links_of(request: MCPRequest, exposure: Exposure) -> list[Link]:
     return list(found.values())
 
 
-def linked_rows(request: MCPRequest, link: Link, using: str) -> QuerySet[Any]:
+def linked_rows(request: MCPRequest, link: Link) -> QuerySet[Any]:
     """Return the related rows of the row that the query around is about, which are the caller's to see."""
-    field, related = link.field, link.exposure
-    rows = related.model._base_manager.using(using).order_by()
-    if not sees_every_row(request, related):
-        rows = rows.filter(pk__in=related.get_queryset(request).order_by().values("pk"))
+    rows, related = linked(link), link.exposure
+    if sees_every_row(request, related):
+        return rows
+    return rows.filter(pk__in=related.get_queryset(request).order_by().values("pk"))
+
+
+def linked(link: Link) -> QuerySet[Any]:
+    """Return the related rows of the row that the query around is about, whoever may see them."""
+    field, rows = link.field, link.exposure.model._base_manager.order_by()
     if field.many_to_many:
         through, source, target = link_table(field)
-        linked = through._base_manager.using(using).filter(**{source: OuterRef(OuterRef("pk"))})
-        return rows.filter(pk__in=linked.order_by().values(target))
+        keys = through._base_manager.filter(**{source: OuterRef(OuterRef("pk"))})
+        return rows.filter(pk__in=keys.order_by().values(target))
     if field.concrete:
         return rows.filter(**{field.target_field.attname: OuterRef(field.attname)})
     return rows.filter(**{field.field.attname: OuterRef(field.field.target_field.attname)})

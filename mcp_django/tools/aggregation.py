@@ -335,7 +335,7 @@ def _over_related(
     target = value_of(request, link.exposure, text, function.usable) if text else None
     result = result_of(function, target.column) if target is not None else INTEGER
     inner = function.make(target.expression, output_field=result) if target is not None else Count("*")
-    rows = linked_rows(request, link, exposure.get_queryset(request).db).annotate(mcp_all=Value(1)).values("mcp_all")
+    rows = linked_rows(request, link).annotate(mcp_all=Value(1)).values("mcp_all")
     each = Subquery(rows.annotate(mcp_value=inner).values("mcp_value"), output_field=result)
     unit, word = _unit(asked.unit, result, is_expression(text))
     assert function.combine is not None

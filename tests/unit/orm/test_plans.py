@@ -10,20 +10,9 @@ from django.test import override_settings
 
 from mcp_django.exceptions import ToolError
 from mcp_django.orm import plans
+from mcp_django.orm.conditions import bound_condition, condition_shape, condition_values, is_plannable
 from mcp_django.orm.lookups import Junction, parse_condition, resolve_path
-from mcp_django.orm.plans import (
-    MAX_PLANS,
-    Bind,
-    Plan,
-    Slot,
-    bound_condition,
-    cached_plan,
-    compile_plan,
-    condition_shape,
-    condition_values,
-    is_plannable,
-    prepare,
-)
+from mcp_django.orm.plans import MAX_PLANS, Bind, Plan, Slot, cached_plan, compile_plan, prepare
 from tests.factories import make_book
 from tests.testapp.models import Book
 
