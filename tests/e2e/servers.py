@@ -74,7 +74,7 @@ def environment(settings: str, **more: str) -> dict[str, str]:
 def prepare_example(directory: Path, database: str = "", population: int = 300_000) -> Path:
     """Fill the media in `directory`, and the database there or at the URL, without cities of fewer people."""
     env = environment(
-        "example_project.settings",
+        "tests.e2e.settings",
         EXAMPLE_DATABASE=database or str(directory / "example.sqlite3"),
         EXAMPLE_MEDIA=str(directory / "media"),
     )
@@ -90,7 +90,7 @@ def run_example(
     directory: Path,
     server: str,
     application: str,
-    settings: str = "example_project.settings",
+    settings: str = "tests.e2e.settings",
     url: str = "",
 ) -> Iterator[Server]:
     """Serve a copy of the prepared data until the block ends; or the database at the URL itself."""

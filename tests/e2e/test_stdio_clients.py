@@ -39,7 +39,7 @@ def command(prepared: Path, tmp_path: Path) -> Iterator[Command]:
     """The command over a copy of the example project's data; it must not have logged a traceback by the end."""
     directory = copytree(prepared, tmp_path / "example")
     env = environment(
-        "example_project.settings",
+        "tests.e2e.settings",
         EXAMPLE_DATABASE=str(directory / "example.sqlite3"),
         EXAMPLE_MEDIA=str(directory / "media"),
     )

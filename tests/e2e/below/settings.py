@@ -1,6 +1,6 @@
 import os
 
-from example_project.settings import *  # noqa: F403
+from tests.e2e.settings import *  # noqa: F403
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.e2e.below"]  # noqa: F405
 MIDDLEWARE = ["tests.e2e.below.middleware.in_tokyo", *MIDDLEWARE]  # noqa: F405

@@ -1,4 +1,4 @@
-from example_project.settings import *  # noqa: F403
+from tests.e2e.settings import *  # noqa: F403
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.e2e.roads"]  # noqa: F405
 # Django logs a traceback for a host that it refuses; a test asks for one.

@@ -1,7 +1,7 @@
 """The example project on a database that gives up soon, with tools that take long or tell much."""
 
-from example_project.settings import *  # noqa: F403
-from example_project.settings import DATABASES, INSTALLED_APPS, MCP_DJANGO
+from tests.e2e.settings import *  # noqa: F403
+from tests.e2e.settings import DATABASES, INSTALLED_APPS, MCP_DJANGO
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.e2e.strained"]
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):

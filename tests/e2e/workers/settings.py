@@ -3,9 +3,9 @@
 import os
 from typing import Any
 
-from example_project.settings import *  # noqa: F403
-from example_project.settings import INSTALLED_APPS as EXAMPLE_APPS
-from example_project.settings import MCP_DJANGO as EXAMPLE_MCP
+from tests.e2e.settings import *  # noqa: F403
+from tests.e2e.settings import INSTALLED_APPS as EXAMPLE_APPS
+from tests.e2e.settings import MCP_DJANGO as EXAMPLE_MCP
 from tests.tables import UNMIGRATED
 
 INSTALLED_APPS = [*EXAMPLE_APPS, "tests.e2e.workers"]
