@@ -1,7 +1,7 @@
 """The argument ``filters``: an expression of conditions, which is read against what the caller may filter on."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache
 from typing import Any, Final, Literal
@@ -74,6 +74,8 @@ class _Reader:
     clock: Callable[[], datetime]
     sources: Sequence[NamedFilter]
     taken: list[None] = field(default_factory=list)
+    # What stands before the names in the path that the client wrote.
+    prefix: str = ""
 
     def read(self, given: Mapping[str, Any], depth: int) -> tuple[Filter, ...]:
         """Return what the object holds, all of which has to be true."""
@@ -180,7 +182,7 @@ class _Reader:
             return self._related(link, {"exists": value is False} if rest else {"some": {"pk": value}}, depth)
         if QUANTIFIERS.get(word.lower()) == "count" and lookup:
             return self._related(link, {"count": {lookup: value}}, depth)
-        return self._related(link, {rest: value}, depth)
+        return replace(self, prefix=f"{self.prefix}{root}__")._related(link, {rest: value}, depth)
 
     def _related(self, link: Link, value: Mapping[str, Any], depth: int) -> Filter:
         """Return what an object such as ``{"some": {...}}`` or ``{"count__gte": 3, "where": {...}}`` asks of rows."""
@@ -209,7 +211,7 @@ class _Reader:
             raise ToolError(f"{link.name} takes filters on {link.exposure.label}: {SOME_EXAMPLE}")
         self._count()
         sources = link.exposure.get_named_filters(self.request)
-        return _Reader(self.request, link.exposure, self.clock, sources, self.taken).read(given, depth + 1)
+        return replace(self, exposure=link.exposure, sources=sources).read(given, depth + 1)
 
     def _counts(self, link: Link, given: Any, where: Any, depth: int) -> list[Filter]:
         """Return what the number of related rows has to be."""
@@ -325,7 +327,7 @@ class _Reader:
         root, by_year, _ = name.partition("__year__")
         if by_year and find_filter(self.request, self.exposure, root) is not None:
             names += f' A year is compared as {{"{root}__gte": "2026"}}.'
-        return f"{self.exposure.label} has no filter {name[:60]!r}. {names}{self._by_key(name)}"
+        return f"{self.exposure.label} has no filter {(self.prefix + name)[:60]!r}. {names}{self._by_key(name)}"
 
     def _by_key(self, name: str) -> str:
         """Return how to filter by what a relation leads to: by the keys of the rows there."""

@@ -212,8 +212,7 @@ class RunAction(Tool):
     title = "Run action"
     description = (
         "Run an action of a model on rows: pks, or all that match filters and search, or all; describe_model lists the "
-        "actions. One that needs confirmation first answers what it asks, with a confirm_token: repeat the call with "
-        "it to go on."
+        "actions. One that needs confirmation first answers with a confirm_token: repeat with it."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",

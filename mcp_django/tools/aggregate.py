@@ -376,8 +376,8 @@ class AggregateRecords(RecordTool):
     title = "Aggregate records"
     description = (
         "Use this for totals instead of reading rows: count, count_distinct, sum, avg, min, max, median, percentile, "
-        "stddev, variance, ratio, difference, percent_of_total, change, by groups. Example, the top five by month: "
-        '{"model":"shop.order","aggregates":["sum:total"],"group_by":["customer__country","created:month"],"top":5}'
+        'stddev, by groups. Example: {"model":"shop.order","aggregates":["sum:total"],'
+        '"group_by":["customer.country","created:month"],"top":5}'
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",
@@ -386,22 +386,21 @@ class AggregateRecords(RecordTool):
             "aggregates": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": '"count", "function:field", "sum:quantity*price", "avg:delivered-shipped", '
-                '{"function":"count","where":{..},"as":"paid"}, {"ratio":["paid","count"]}',
+                "description": "count, sum:a*b, {function, field, where, as}, {ratio: [a, b]}",
             },
             "group_by": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "Fields, relation__field; dates field:year, quarter, month, week, day, hour or weekday",
+                "description": "Fields; created:month (year, quarter, week, day, hour, weekday), total:100",
             },
             "filters": {**FREE_OBJECT, "description": "As in query_records"},
             "search": {"type": "string"},
             "having": {**FREE_OBJECT, "description": '{"sum_total__gte": 1000}'},
             "ordering": {"type": "array", "items": {"type": "string"}, "description": "Result columns"},
             "top": {"type": "integer", "description": "Of the first group, by ordering"},
-            "per": {"type": "string", "description": "With top: so many for each value of this field"},
-            "fill": {"type": "boolean", "description": "Also periods without rows"},
-            "limit": {"type": "integer", "description": "Groups, 1-200, default 50"},
+            "per": {"type": "string", "description": "top of each"},
+            "fill": {"type": "boolean"},
+            "limit": {"type": "integer", "description": "1-200, default 50"},
         },
         "required": ["model"],
     }

@@ -217,9 +217,9 @@ class QueryRecords(RecordTool):
     name = "query_records"
     title = "Query records"
     description = (
-        "Use this to list or find records: filter, search, sort, page. Returns columns and rows; a foreign key is "
-        "[pk, label]. Go on with next_cursor until it is absent. Lookups are field__lookup: in, isnull, gt, gte, lt, "
-        "lte, range, contains, icontains, startswith. Example: "
+        "Use this to find records: filter, search, sort, page. Returns columns and rows; a foreign key is "
+        "[pk, label]. Go on with next_cursor until it is absent. Lookups: in, isnull, gt, gte, lt, lte, contains, "
+        "icontains, startswith. Example: "
         '{"model":"shop.order","filters":{"status":"paid","created__gte":"2026-01-01"},"ordering":["-total"],'
         '"fields":["number","customer","total"]}'
     )
@@ -229,11 +229,11 @@ class QueryRecords(RecordTool):
             "model": {"type": "string"},
             "filters": {
                 **FREE_OBJECT,
-                "description": 'Also {"or": [{..}, {..}]}, {"not": {..}}; dates also as today-30d, last month',
+                "description": "or: [{..}, {..}], not: {..}, orders: {some: {..}}; dates as today-30d, last month",
             },
             "search": {"type": "string"},
-            "ordering": {**NAMES, "description": "-field: descending; also field:nulls_last, customer__name"},
-            "fields": {**NAMES, "description": "Columns"},
+            "ordering": {**NAMES, "description": "-field: descending; also field:nulls_last"},
+            "fields": {**NAMES, "description": "Columns, also customer.name"},
             "limit": {"type": "integer", "description": "1-200, default 20"},
             "cursor": {"type": "string"},
             "count": {"type": "boolean", "description": "Also count all matches"},

@@ -236,8 +236,8 @@ class DeleteRecord(WriteTool):
     name = "delete_record"
     title = "Delete record"
     description = (
-        "Delete one row, or many (pks, or filters and search), and what depends on them. The first call only shows "
-        "what would be deleted and gives a confirm_token; the same call with the token deletes exactly that."
+        "Delete one row, or many (pks, or filters and search), and what depends on them. The first call shows "
+        "what and gives a confirm_token; the same call with it deletes exactly that."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",

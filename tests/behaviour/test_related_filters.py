@@ -199,7 +199,7 @@ def test_a_cursor_of_another_quantifier_is_refused(request_of_one: MCPRequest) -
     ("filters", "told"),
     [
         ({"books": {"some": {"titel": "x"}}}, "testapp.book has no filter 'titel'. Did you mean title"),
-        ({"books": {"some": {"author__secret_token": "x"}}}, "testapp.author has no filter 'secret_token'"),
+        ({"books": {"some": {"author__secret_token": "x"}}}, "testapp.author has no filter 'author__secret_token'"),
         ({"books": {"count__gte": "many"}}, "The number of books needs"),
         ({"books": {"count__near": 3}}, "one of exact, gt, gte, lt, lte"),
         ({"books": {"some": 3}}, "books takes filters on testapp.book"),
