@@ -12,7 +12,7 @@ from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from .access import related_exposure
 from .arithmetic import combined, compared, shift, value_of
-from .columns import pk_text
+from .columns import Column, pk_text
 from .filters import all_of, filters_of, find_filter
 from .keys import key_meant, named_rows
 from .kinds import kind_of, parse_integer
@@ -32,6 +32,7 @@ from .lookups import (
     is_dated,
     named_filters_of,
     parse_condition,
+    usual_lookups,
 )
 from .relative_dates import local_now
 from .spellings import MISSPELT, OPERATORS, as_conditions, lookup_meant, name_meant
@@ -282,11 +283,11 @@ class _Reader:
         self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Mapping[str, Any]
     ) -> Comparison:
         """Return the comparison of the field with another one of the row, or of a related row."""
-        if lookup not in FIELD_LOOKUPS or (lookup not in lookups and lookup != "exact"):
+        if lookup not in FIELD_LOOKUPS or lookup not in lookups:
             raise ToolError(f"The filter {name[:60]!r} compares fields by {', '.join(FIELD_LOOKUPS)}.")
         root = name if find_filter(self.request, self.exposure, name) is not None else name.rpartition("__")[0]
         left = target_of(self.request, self.exposure, root, is_countable)
-        right = value_of(self.request, self.exposure, str(value["field"]), is_countable)
+        right = value_of(self.request, self.exposure, str(value["field"]), _is_compared)
         for word, sign in SHIFTS.items():
             if word in value:
                 right = combined(right, sign, shift(value[word]))
@@ -362,6 +363,11 @@ class _Reader:
             known = alternatives(text, [stored for stored, _ in told.choices])
             raise ToolError(f"The filter {offer.name!r} has no choice {text[:60]!r}. {known}")
         return found
+
+
+def _is_compared(column: Column) -> bool:
+    """Return whether the column's values are compared as they are stored, which those of encrypted ones are not."""
+    return is_countable(column) and "exact" in usual_lookups(column.field)
 
 
 def is_field(value: Any) -> bool:
