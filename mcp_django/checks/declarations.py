@@ -14,7 +14,7 @@ from django.core.checks import CheckMessage, Error, Info, Warning
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db.models import Model
 
-from ..bounds import nearest
+from ..conf import nearest
 from ..exposures.admin import AdminExposure
 from ..exposures.model import ModelExposure
 from ..orm.lookups import declared_lookups, resolve_path, usual_lookups

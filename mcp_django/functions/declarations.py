@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from django.core.exceptions import ImproperlyConfigured
 
-from ..bounds import nearest
+from ..conf import nearest
 
 T = TypeVar("T")
 

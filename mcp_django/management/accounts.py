@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError
 from django.db.models import Model
 
-from ..bounds import nearest
+from ..conf import nearest
 from ..oauth.resource import endpoints, resource_url
 from ..oauth.scopes import default_scopes, join
 from ..routing import mounted_sites

@@ -26,8 +26,7 @@ from django.urls import (
 )
 from django.utils.module_loading import import_string
 
-from ..bounds import nearest
-from ..conf import DEFAULTS, settings
+from ..conf import DEFAULTS, nearest, settings
 from ..context.request import MCPContext, MCPRequest
 from ..exposures.admin import AdminExposure
 from ..routing import known_urlconfs, mounted_sites

@@ -9,7 +9,7 @@ from typing import Final
 
 from django.http import HttpRequest
 
-from ..bounds import RATE
+from ..conf import RATE
 from .cache import cache
 
 logger = logging.getLogger("mcp_django")

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from oauth2_provider.settings import oauth2_settings
 
-from ...bounds import nearest
+from ...conf import nearest
 from ...oauth.scopes import HIERARCHY
 from ...transports.local import LocalClient, Refused
 from ..accounts import find_scopes, find_site, find_user
