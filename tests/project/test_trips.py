@@ -48,6 +48,16 @@ BOUNDS = {
 }
 
 
+# A pool that nobody has ends its threads, and with them connections that nobody has closed: so each is kept.
+POOLS: list[Any] = []
+
+
+def forget_pools() -> None:
+    """Have the next calls run in threads of their own."""
+    POOLS.extend(threads._pool(name) for name in ("reads", "slow", "streams"))
+    threads._pool.cache_clear()
+
+
 @contextmanager
 def recording() -> Iterator[dict[int, list[str]]]:
     """Yield by thread the list of the files that are entered meanwhile, each time that another one is."""
@@ -62,14 +72,14 @@ def recording() -> Iterator[dict[int, list[str]]]:
 
     threading.setprofile(note)
     # Only threads that start now are watched.
-    threads._pool.cache_clear()
+    forget_pools()
     sys.setprofile(note)
     try:
         yield entered
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-        threads._pool.cache_clear()
+        forget_pools()
 
 
 async def trip(act: Callable[[], Awaitable[Any]]) -> tuple[Trip, Any]:
