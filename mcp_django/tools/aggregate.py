@@ -377,7 +377,7 @@ class AggregateRecords(RecordTool):
     description = (
         "Use this for totals instead of reading rows: count, count_distinct, sum, avg, min, max, median, percentile, "
         'stddev, by groups. Example: {"model":"shop.order","aggregates":["sum:total"],'
-        '"group_by":["customer.country","created:month"],"top":5}'
+        '"group_by":["customer.country","created:month"]}'
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",
@@ -398,7 +398,7 @@ class AggregateRecords(RecordTool):
             "having": {**FREE_OBJECT, "description": '{"sum_total__gte": 1000}'},
             "ordering": {"type": "array", "items": {"type": "string"}, "description": "Result columns"},
             "top": {"type": "integer", "description": "Of the first group, by ordering"},
-            "per": {"type": "string", "description": "top of each"},
+            "per": {"type": "string"},
             "fill": {"type": "boolean"},
             "limit": {"type": "integer", "description": "1-200, default 50"},
         },

@@ -220,8 +220,7 @@ class QueryRecords(RecordTool):
         "Use this to find records: filter, search, sort, page. Returns columns and rows; a foreign key is "
         "[pk, label]. Go on with next_cursor until it is absent. Lookups: in, isnull, gt, gte, lt, lte, contains, "
         "icontains, startswith. Example: "
-        '{"model":"shop.order","filters":{"status":"paid","created__gte":"2026-01-01"},"ordering":["-total"],'
-        '"fields":["number","customer","total"]}'
+        '{"model":"shop.order","filters":{"status":"paid","created__gte":"2026-01-01"},"ordering":["-total"]}'
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",
@@ -229,10 +228,10 @@ class QueryRecords(RecordTool):
             "model": {"type": "string"},
             "filters": {
                 **FREE_OBJECT,
-                "description": "or: [{..}, {..}], not: {..}, orders: {some: {..}}; dates as today-30d, last month",
+                "description": "or: [{..}], not: {..}, orders: {some: {..}}; dates as today-30d, last month",
             },
             "search": {"type": "string"},
-            "ordering": {**NAMES, "description": "-field: descending; also field:nulls_last"},
+            "ordering": {**NAMES, "description": "-field: descending"},
             "fields": {**NAMES, "description": "Columns, also customer.name"},
             "limit": {"type": "integer", "description": "1-200, default 20"},
             "cursor": {"type": "string"},

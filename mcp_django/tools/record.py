@@ -144,7 +144,7 @@ class GetRecord(RecordTool):
             "pk": {"type": "string"},
             "uri": {"type": "string", "description": "django://app/model/pk"},
             "fields": NAMES,
-            "related": {**NAMES, "description": "Also rows of relations: orders:5"},
+            "related": {**NAMES, "description": "Relations, orders:5"},
             "history": {"type": "boolean", "description": "Also who changed what"},
         },
     }
