@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # By these an inline could decide for each row of a page what is shown there; then no other rows than a page's are read.
 ROW_HOOKS: Final = ("get_formset", "has_view_permission", "has_change_permission", "has_view_or_change_permission")
 NONE: Final[Sequence[Any]] = ()
+PAGE_HOOKS: Final = ("get_inlines", "get_inline_instances", "get_formsets_with_inlines")
 FORMSET_HOOKS: Final = ("__init__", "get_queryset", "queryset")
 
 
@@ -62,6 +63,17 @@ class InlineRows(ModelExposure):
     def __init__(self, model: type[Model], site: Registry, pages: Sequence[tuple[ModelExposure, type[Any]]]) -> None:
         super().__init__(model, site)
         self.pages = tuple(pages)
+
+    @cached_property
+    def has_fixed_pages(self) -> bool:
+        """Whether Django's own code decides which inlines the pages have."""
+        admins = {type(parent.inline_admin) for parent, _ in self.pages}
+        return all(is_djangos(getattr(admin, hook)) for admin in admins for hook in PAGE_HOOKS)
+
+    @cached_property
+    def kept(self) -> list[tuple[ModelExposure, Any]]:
+        """An inline of each page to ask for permissions: to make one takes longer than to ask it."""
+        return [(parent, inline(parent.model, parent.inline_admin.admin_site)) for parent, inline in self.pages]
 
     @cached_property
     def links(self) -> Mapping[type[Any], str]:
@@ -114,7 +126,14 @@ class InlineRows(ModelExposure):
 
     def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
         """Return whether a page shows such rows to the caller."""
-        return bool(self.shown(request))
+        if not self.has_fixed_pages:
+            return bool(self.shown(request))
+        return any(
+            may_view(request, parent)
+            and parent.shows_inline(inline)
+            and bool(inline.has_view_or_change_permission(request))
+            for parent, inline in self.kept
+        )
 
     def has_add_permission(self, request: MCPRequest) -> bool:
         """Return False: rows are written on the page of their parent."""
