@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final
 
 from django.db import DatabaseError, NotSupportedError
@@ -199,9 +200,9 @@ def _grouped(
 
 def _answer(rows: QuerySet[Any], question: Question) -> Answer:
     """Return the groups of the question; what they leave out is summed up by a query of its own."""
-    question = _settled(rows, question)
     if not question.groups:
         return Answer(_totals(rows, question.measures))
+    question = _settled(rows, question)
     if question.per is not None:
         return _best_of_each(rows, question)
     place, others = _leaders(rows, question)
@@ -271,9 +272,12 @@ def _filled(rows: Sequence[tuple[Any, ...]], question: Question) -> list[tuple[A
     empty = tuple(
         0 if measure.function in ("count", "sum") and not measure.sources else None for measure in question.measures
     )
-    found = [
-        known.get(period, (period, *empty)) for period in periods(min(known), max(known), question.groups[0].period)
-    ]
+    stretch = islice(periods(min(known), max(known), question.groups[0].period), MAX_PERIODS + 1)
+    found = [known.get(period, (period, *empty)) for period in stretch]
+    if len(found) > MAX_PERIODS:
+        raise ToolError(
+            f"There are more than {MAX_PERIODS} periods to fill: narrow the filters or group more coarsely."
+        )
     down = question.order[0][1]
     return [*(reversed(found) if down else found), *(row for row in rows if row[0] is None)]
 

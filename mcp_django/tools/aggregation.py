@@ -89,13 +89,15 @@ def periods(first: Any, last: Any, period: str) -> Iterator[Any]:
     """Yield where the periods begin from the first to the last; both are dates, or times for hours."""
     months = {"month": 1, "quarter": 3, "year": 12}.get(period)
     step = {"week": timedelta(7), "day": timedelta(1), "hour": timedelta(hours=1)}.get(period)
-    while first <= last:
-        yield first
+    yield first
+    # Nothing is made that comes after the last: after year 9999 there is no date.
+    while first < last:
         if step is not None:
             first += step
         else:
             month = first.year * 12 + first.month - 1 + (months or 1)
             first = first.replace(year=month // 12, month=month % 12 + 1)
+        yield first
 
 
 @dataclass(frozen=True, slots=True)

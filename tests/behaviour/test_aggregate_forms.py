@@ -412,6 +412,15 @@ class TestGroups:
         quarters = ask(library, aggregates=["count"], group_by=["published:quarter"], fill=True)
         assert [row[0] for row in quarters] == ["2024-Q1", "2024-Q2", "2024-Q3", "2024-Q4", "2025-Q1", None]
 
+    def test_row_115_few_rows_do_not_make_many_periods(self, library: MCPRequest) -> None:
+        Book.objects.filter(title="a").update(published=date(1, 1, 1))
+        Book.objects.filter(title="f").update(published=date(9999, 12, 31))
+        asked = {"model": "testapp.book", "group_by": ["published:day"], "fill": True}
+        assert "more than 1000 periods to fill" in refusal(AGGREGATE, library, **asked)
+        Book.objects.filter(title="a").delete()
+        last = {"model": "testapp.book", "group_by": ["published:month"], "fill": True, "filters": {"title": "f"}}
+        assert call(AGGREGATE, library, **last)["rows"] == [["9999-12", 1]]
+
     @pytest.mark.parametrize(
         "arguments", [{"group_by": ["title"]}, {}, {"group_by": ["published:month"], "ordering": ["count"]}]
     )
