@@ -10,10 +10,9 @@ from operator import or_
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db.models import Model, Q, QuerySet
-from django.forms.models import _get_foreign_key
 
 from ..context.request import MCPRequest, Registry
-from ..forms.inlines import inlines_of, is_djangos, is_generic
+from ..forms.inlines import inlines_of, is_djangos, is_generic, link_of
 from ..orm.access import has_every_row, may_view
 from ..orm.columns import resolve_column
 from ..runtime.hooks import asked
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 # By these an inline could decide for each row of a page what is shown there; then no other rows than a page's are read.
 ROW_HOOKS: Final = ("get_formset", "has_view_permission", "has_change_permission", "has_view_or_change_permission")
-NONE: Final[Sequence[Any]] = ()
 PAGE_HOOKS: Final = ("get_inlines", "get_inline_instances", "get_formsets_with_inlines")
 FORMSET_HOOKS: Final = ("__init__", "get_queryset", "queryset")
 
@@ -78,10 +76,7 @@ class InlineRows(ModelExposure):
     @cached_property
     def links(self) -> Mapping[type[Any], str]:
         """The foreign keys by which rows point to the row of their page, by the inlines' classes."""
-        return {
-            inline: _get_foreign_key(parent.model, self.model, fk_name=inline.fk_name).name
-            for parent, inline in self.pages
-        }
+        return {inline: link_of(parent, inline).name for parent, inline in self.pages}
 
     def shown(self, request: MCPRequest) -> list[tuple[ModelExposure, Any, str]]:
         """Return the pages that show the rows to the caller: the parent, the inline, and the foreign key to it."""
@@ -89,7 +84,7 @@ class InlineRows(ModelExposure):
             (parent, inline, self.links[inline_class])
             for parent, inline_class in self.pages
             if may_view(request, parent)
-            for inline in asked(parent.label, "get_inlines", parent.get_inlines, request, None, default=NONE)
+            for inline in asked(parent.label, "get_inlines", parent.get_inlines, request, None, default=())
             if type(inline) is inline_class and inline.has_view_or_change_permission(request)
         ]
 

@@ -16,12 +16,9 @@ from django.db import NotSupportedError
 from django.db.models import (
     Aggregate,
     Avg,
-    BigIntegerField,
     Count,
     DecimalField,
-    DurationField,
     ExpressionWrapper,
-    FloatField,
     Max,
     Min,
     Sum,
@@ -29,16 +26,12 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, Round
 
-from .arithmetic import EXACT_DIGITS
+from .arithmetic import DURATION, EXACT_DIGITS, FLOAT, INTEGER
 from .columns import MAX_DIGITS, Column
 from .kinds import kind_of, stored_field
 from .ways import is_comparable, is_countable, is_summable
 
 MAX_DECIMALS: Final = 6
-
-INTEGER: Final = BigIntegerField()
-FLOAT: Final = FloatField()
-DURATION: Final = DurationField()
 
 
 @lru_cache(maxsize=32)

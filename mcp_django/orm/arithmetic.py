@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
+from operator import add, mul, sub, truediv
 from typing import Any, Final
 
 from django.db.models import (
@@ -53,9 +54,11 @@ _TOKEN: Final = re.compile(
 _NUMBERS: Final = ("integer", "decimal", "number")
 _DATES: Final = ("date", "datetime")
 
-_INTEGER: Final = BigIntegerField()
-_FLOAT: Final = FloatField()
-_DURATION: Final = DurationField()
+_OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {"+": add, "-": sub, "*": mul, "/": truediv}
+
+INTEGER: Final = BigIntegerField()
+FLOAT: Final = FloatField()
+DURATION: Final = DurationField()
 _DATE: Final = DateField()
 _MOMENT: Final = DateTimeField()
 
@@ -169,8 +172,8 @@ def length(text: Any) -> Target:
     unit = UNITS.get(found[2]) if found is not None else None
     if found is None or unit is None:
         raise ToolError(f"{str(text)[:40]!r} is no duration: write 5d, 2w, 3h or 30min.")
-    value = Value(int(found[1]) * unit, output_field=_DURATION)
-    return Target(text, Column(text, "field", field=_DURATION), value)
+    value = Value(int(found[1]) * unit, output_field=DURATION)
+    return Target(text, Column(text, "field", field=DURATION), value)
 
 
 def shift(given: Any) -> Target:
@@ -186,7 +189,7 @@ def shift(given: Any) -> Target:
 
 def _constant(number: Decimal) -> Target:
     whole = number == number.to_integral_value()
-    field: Any = _INTEGER if whole else decimal_field(-int(number.as_tuple().exponent))
+    field: Any = INTEGER if whole else decimal_field(-int(number.as_tuple().exponent))
     value = Value(int(number) if whole else number, output_field=field)
     return Target(str(number), Column(str(number), "field", field=field), value)
 
@@ -225,12 +228,12 @@ def _numeric(left: Target, sign: str, right: Target) -> tuple["Field[Any, Any]",
         return None
     if sign == "/":
         # Real division, of integers too; floats divide alike on all databases.
-        return _FLOAT, _made(_cast(left, _FLOAT), sign, NullIf(_cast(right, _FLOAT), Value(0.0)), _FLOAT)
+        return FLOAT, _made(_cast(left, FLOAT), sign, NullIf(_cast(right, FLOAT), Value(0.0)), FLOAT)
     if words == {"integer"}:
-        return _INTEGER, _made(_cast(left, _INTEGER), sign, _cast(right, _INTEGER), _INTEGER)
+        return INTEGER, _made(_cast(left, INTEGER), sign, _cast(right, INTEGER), INTEGER)
     places = [_places(left), _places(right)]
     if "number" in words or None in places:
-        return _FLOAT, _made(_cast(left, _FLOAT), sign, _cast(right, _FLOAT), _FLOAT)
+        return FLOAT, _made(_cast(left, FLOAT), sign, _cast(right, FLOAT), FLOAT)
     first, second = (place or 0 for place in places)
     exact = decimal_field(first + second if sign == "*" else max(first, second))
     wide: Any = DecimalField(max_digits=MAX_DIGITS, decimal_places=exact.decimal_places)
@@ -249,13 +252,7 @@ def _cast(target: Target, field: "Field[Any, Any]") -> Any:
 
 
 def _made(left: Any, sign: str, right: Any, field: "Field[Any, Any]") -> Any:
-    operators: dict[str, Callable[[Any, Any], Any]] = {
-        "+": lambda one, other: one + other,
-        "-": lambda one, other: one - other,
-        "*": lambda one, other: one * other,
-        "/": lambda one, other: one / other,
-    }
-    return ExpressionWrapper(operators[sign](left, right), output_field=field)
+    return ExpressionWrapper(_OPERATORS[sign](left, right), output_field=field)
 
 
 def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) -> tuple["Field[Any, Any]", Any] | None:
@@ -263,17 +260,17 @@ def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) ->
     if sign == "-" and first in _DATES and second in _DATES:
         field = _MOMENT if words == ("datetime", "datetime") else _DATE
         one, other = (_as_date(target) if field is _DATE else target.expression for target in (left, right))
-        return _DURATION, _made(one, sign, other, _DURATION)
+        return DURATION, _made(one, sign, other, DURATION)
     if second == "duration" and first in _DATES and sign in "+-":
         moved = _made(left.expression, sign, right.expression, _MOMENT)
         return (_MOMENT, moved) if first == "datetime" else (_DATE, Cast(moved, _DATE))
     if first == "duration" and second in _DATES and sign == "+":
         return _temporal(right, sign, left, (second, first))
     if words == ("duration", "duration") and sign in "+-":
-        return _DURATION, _made(left.expression, sign, right.expression, _DURATION)
+        return DURATION, _made(left.expression, sign, right.expression, DURATION)
     if first == "duration" and second in _NUMBERS and sign in "*/":
-        factor = NullIf(_cast(right, _FLOAT), Value(0.0)) if sign == "/" else _cast(right, _FLOAT)
-        return _DURATION, _made(left.expression, sign, factor, _DURATION)
+        factor = NullIf(_cast(right, FLOAT), Value(0.0)) if sign == "/" else _cast(right, FLOAT)
+        return DURATION, _made(left.expression, sign, factor, DURATION)
     return None
 
 

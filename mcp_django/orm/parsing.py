@@ -13,6 +13,7 @@ from ..exceptions import ToolError
 from .access import related_exposure
 from .arithmetic import combined, compared, shift, value_of
 from .columns import Column, pk_text
+from .conditions import COMPARISONS
 from .filters import all_of, filters_of, find_filter
 from .keys import key_meant, named_rows
 from .kinds import kind_of, parse_integer
@@ -36,7 +37,7 @@ from .lookups import (
 )
 from .relative_dates import local_now
 from .spellings import MISSPELT, OPERATORS, as_conditions, lookup_meant, name_meant
-from .ways import Link, Target, is_countable, link_of, target_of
+from .ways import Link, is_countable, link_of, target_of
 from .wording import alternatives, is_short_text, json_or_text
 
 MAX_FILTERS: Final = 20
@@ -54,8 +55,6 @@ QUANTIFIERS: Final[Mapping[str, Literal["some", "none", "every", "count"]]] = {
 }
 # What a field that is compared with another one may be moved by.
 SHIFTS: Final[Mapping[str, str]] = {"plus": "+", "minus": "-"}
-FIELD_LOOKUPS: Final = ("exact", "gt", "gte", "lt", "lte")
-COUNTED: Final = ("exact", "gt", "gte", "lt", "lte")
 COUNT_FIELD: Final[Any] = IntegerField()
 SOME_EXAMPLE: Final = '{"some": {"status": "paid"}}.'
 COUNT_EXAMPLE: Final = '{"count__gte": 3}.'
@@ -161,12 +160,10 @@ class _Reader:
             return None
         return link if self.exposure.get_filter_fields(self.request) is None or target is not None else None
 
-    def _is_link(self, name: str) -> bool:
-        """Return whether a path begins with a relation, of which anything may be asked."""
-        root = name.partition("__")[0]
-        return self.exposure.get_filter_fields(self.request) is None and bool(
-            link_of(self.request, self.exposure, root)
-        )
+    def _open_link(self, root: str) -> Link | None:
+        """Return the relation that a path begins with, where anything may be asked of it."""
+        is_open = self.exposure.get_filter_fields(self.request) is None
+        return link_of(self.request, self.exposure, root) if is_open else None
 
     def _behind(self, name: str, value: Any, depth: int) -> Filter:
         """Return the condition on rows behind the first relation of a path: on some of them, where they are several.
@@ -175,7 +172,7 @@ class _Reader:
             ToolError: it is no path of this caller.
         """
         root, _, rest = name.replace(".", "__").partition("__")
-        link = link_of(self.request, self.exposure, root) if self._is_link(root) and len(name) <= MAX_TEXT else None
+        link = self._open_link(root) if len(name) <= MAX_TEXT else None
         if link is None:
             raise ToolError(self._unknown(name))
         word, _, lookup = rest.partition("__")
@@ -221,8 +218,8 @@ class _Reader:
         for word, item in (given if isinstance(given, dict) else {"exact": given}).items():
             lookup = OPERATORS.get(word.lower().removeprefix("$"), word)
             try:
-                if lookup not in COUNTED:
-                    raise ValueError(f"one of {', '.join(COUNTED)}")
+                if lookup not in COMPARISONS:
+                    raise ValueError(f"one of {', '.join(COMPARISONS)}")
                 found.append(Quantified(link, "count", parts, lookup, (parse_integer(COUNT_FIELD, item),)))
             except ValueError as error:
                 raise ToolError(f"The number of {link.name} needs {error}, as in {COUNT_EXAMPLE}") from None
@@ -254,7 +251,7 @@ class _Reader:
         if isinstance(value, dict) and lookup.lower() in ("not", "$not"):
             return Junction("not", (self._all_of(in_fixed_order(self._conditions(name, value))),))
         meant = lookup_meant(lookup, value, lookups)
-        if meant is None and is_path and path.field.is_relation and self._is_link(name):
+        if meant is None and is_path and path.field.is_relation and self._open_link(name.partition("__")[0]):
             # A field of the related row.
             raise _Unknown
         if meant is None:
@@ -283,20 +280,16 @@ class _Reader:
         self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Mapping[str, Any]
     ) -> Comparison:
         """Return the comparison of the field with another one of the row, or of a related row."""
-        if lookup not in FIELD_LOOKUPS or lookup not in lookups:
-            raise ToolError(f"The filter {name[:60]!r} compares fields by {', '.join(FIELD_LOOKUPS)}.")
+        if lookup not in COMPARISONS or lookup not in lookups:
+            raise ToolError(f"The filter {name[:60]!r} compares fields by {', '.join(COMPARISONS)}.")
         root = name if find_filter(self.request, self.exposure, name) is not None else name.rpartition("__")[0]
         left = target_of(self.request, self.exposure, root, is_countable)
         right = value_of(self.request, self.exposure, str(value["field"]), _is_compared)
         for word, sign in SHIFTS.items():
             if word in value:
                 right = combined(right, sign, shift(value[word]))
-        return Comparison(*self._ordered(lookup, *compared(left, right)))
-
-    def _ordered(self, lookup: str, left: Target, right: Target) -> tuple[Target, str, Target]:
-        if lookup != "exact" and left.column.kind == "relation":
-            raise ToolError(f"{left.name} is a relation: only exact compares it.")
-        return left, lookup, right
+        left, right = compared(left, right)
+        return Comparison(left, lookup, right)
 
     def _parsed(self, name: str, path: Path, lookup: str, value: Any) -> Condition:
         """Return the condition; what is no key of a related row may name that row otherwise."""

@@ -8,7 +8,7 @@ the caller may view (:class:`Link`).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -89,7 +89,7 @@ def target_of(
         ToolError: there is no such column for this caller.
     """
     text = text.replace(".", "__")
-    *hops, last = text.split("__") if len(text) <= MAX_NAME else [text]
+    *hops, last = _names(text)
     way = follow(request, exposure, hops)
     # The exposure may list a path as a field of its own.
     ends = [(Way(exposure), text)] + ([(way, last)] if len(way.names) == len(hops) else [])
@@ -106,7 +106,7 @@ def related_column(request: MCPRequest, exposure: Exposure, text: str) -> Column
 
     Where the caller may not see every row on the way, its ``path`` is a name for what :func:`guarded_values` gives.
     """
-    *hops, last = text.replace(".", "__").split("__") if len(text) <= MAX_NAME else [text]
+    *hops, last = _names(text)
     way = follow(request, exposure, hops)
     column = _visible_column(request, way.exposure, last) if hops and len(way.names) == len(hops) else None
     if column is None or not is_countable(column) or kind_of(column.field).word in ("file", "image"):
@@ -137,10 +137,15 @@ def guarded_values(request: MCPRequest, exposure: Exposure, columns: Sequence[Co
 
 def names_behind(request: MCPRequest, exposure: Exposure, text: str) -> list[str]:
     """Return the paths that begin as this one does, as far as the caller can follow it: for messages."""
-    *hops, _ = text.replace(".", "__").split("__") if len(text) <= MAX_NAME else [text]
+    *hops, _ = _names(text)
     way = follow(request, exposure, hops)
     paths = ("__".join([*way.names, name]) for name in visible_fields(request, way.exposure))
     return [path for path in paths if related_column(request, exposure, path) is not None]
+
+
+def _names(text: str) -> list[str]:
+    """Return the names of a path, which are joined by dots or by two underscores."""
+    return text.replace(".", "__").split("__") if len(text) <= MAX_NAME else [text]
 
 
 def _visible_column(request: MCPRequest, exposure: Exposure, text: str) -> Column | None:
@@ -247,26 +252,24 @@ def linked_rows(request: MCPRequest, link: Link) -> QuerySet[Any]:
 
 def linked(link: Link) -> QuerySet[Any]:
     """Return the related rows of the row that the query around is about, whoever may see them."""
-    field, rows = link.field, link.exposure.model._base_manager.order_by()
-    if field.many_to_many:
-        through, source, target = link_table(field)
-        keys = through._base_manager.filter(**{source: OuterRef(OuterRef("pk"))})
-        return rows.filter(pk__in=keys.order_by().values(target))
-    if field.concrete:
-        return rows.filter(**{field.target_field.attname: OuterRef(field.attname)})
-    return rows.filter(**{field.field.attname: OuterRef(field.field.target_field.attname)})
+    rows = link.exposure.model._base_manager.order_by()
+    return _linked_to(link, rows, OuterRef(OuterRef("pk")), OuterRef)
 
 
 def rows_linked_to(link: Link, row: Model, queryset: QuerySet[Any]) -> QuerySet[Any]:
     """Return those rows of the queryset, which is one of the related model, that are related to the row."""
+    return _linked_to(link, queryset, row.pk, partial(getattr, row))
+
+
+def _linked_to(link: Link, rows: QuerySet[Any], pk: Any, value: Callable[[str], Any]) -> QuerySet[Any]:
+    """Return the rows that are related to a row with this ``pk``, which has ``value`` of its columns."""
     field = link.field
     if field.many_to_many:
         through, source, target = link_table(field)
-        linked = through._base_manager.using(queryset.db).filter(**{source: row.pk})
-        return queryset.filter(pk__in=linked.order_by().values(target))
+        return rows.filter(pk__in=through._base_manager.filter(**{source: pk}).order_by().values(target))
     if field.concrete:
-        return queryset.filter(**{field.target_field.attname: getattr(row, field.attname)})
-    return queryset.filter(**{field.field.attname: getattr(row, field.field.target_field.attname)})
+        return rows.filter(**{field.target_field.attname: value(field.attname)})
+    return rows.filter(**{field.field.attname: value(field.field.target_field.attname)})
 
 
 def link_table(field: Any) -> tuple[type[Model], str, str]:

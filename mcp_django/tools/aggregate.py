@@ -24,7 +24,7 @@ from ..context.places import go_to
 from ..context.request import Exposure, MCPRequest
 from ..context.results import ToolResult
 from ..exceptions import ToolError
-from ..orm.aggregates import FLOAT, OverGroups
+from ..orm.aggregates import OverGroups
 from ..orm.arguments import (
     check_names,
     exposure_argument,
@@ -33,6 +33,7 @@ from ..orm.arguments import (
     limit_hint,
     search_argument,
 )
+from ..orm.arithmetic import FLOAT
 from ..orm.lookups import Filter
 from ..orm.parsing import filters_argument, opening_hint
 from ..orm.queries import narrowed
@@ -221,7 +222,7 @@ def _answer(rows: QuerySet[Any], question: Question) -> Answer:
 
 def _settled(rows: QuerySet[Any], question: Question) -> Question:
     """Return the question with the expressions of those measures that depend on all groups."""
-    (period, *_), groups = [*(group for group in question.groups if group.period in STRETCHES), None], question.groups
+    period = next((group for group in question.groups if group.period in STRETCHES), None)
     found: dict[Measure, Any] = {}
     for measure in question.measures:
         source = measure.sources[0] if measure.sources else None
@@ -229,7 +230,7 @@ def _settled(rows: QuerySet[Any], question: Question) -> Question:
             total = rows.aggregate(mcp_total=source.expression)["mcp_total"]
             found[measure] = amount(source) * Value(100.0 / float(total)) if total else Value(None)
         elif measure.function == "change" and source is not None and period is not None:
-            others = [F(group.alias) for group in groups if group is not period]
+            others = [F(group.alias) for group in question.groups if group is not period]
             before = Window(Lag(amount(source)), partition_by=others, order_by=F(period.alias).asc())
             found[measure] = (amount(source) - before) * Value(100.0) / NullIf(before, Value(0.0))
     made = {measure: replace(measure, expression=OverGroups(found[measure], output_field=FLOAT)) for measure in found}

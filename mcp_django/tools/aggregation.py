@@ -42,8 +42,8 @@ from django.db.models.functions import (
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..orm.access import MAX_NAME
-from ..orm.aggregates import FLOAT, FUNCTIONS, INTEGER, MAX_DECIMALS, Amount, middle, result_of
-from ..orm.arithmetic import UNITS, is_expression, value_of
+from ..orm.aggregates import FUNCTIONS, MAX_DECIMALS, Amount, middle, result_of
+from ..orm.arithmetic import FLOAT, INTEGER, UNITS, is_expression, value_of
 from ..orm.columns import field_renderer, render, render_column, trimmed
 from ..orm.kinds import kind_of, parse_operand, parse_value
 from ..orm.parsing import condition_of
@@ -395,12 +395,7 @@ def _unit(given: Any, result: Any, is_computed: bool) -> tuple[timedelta | None,
 
 
 def _divided(value: Any, by: Any) -> Any:
-    return (
-        None
-        if value is None or not by
-        else float(value / by if isinstance(value, timedelta) else value)
-        / (1 if isinstance(value, timedelta) else float(by))
-    )
+    return None if value is None or not by else float(value) / float(by)
 
 
 def _difference(value: Any, other: Any) -> Any:
