@@ -29,7 +29,7 @@ LOWEST_TESTS = tests/unit/protocol tests/unit/server/test_dispatch.py tests/unit
 # What of coverage is measured stands in pyproject.toml.
 COVERED_BY = tests/unit/protocol tests/unit/orm/test_access.py
 
-.PHONY: help demo test lowest coverage installed lock chromium lint docs bench fuzz fixture-server clean
+.PHONY: help demo test lowest coverage installed lock chromium lint docs bench evals fuzz fixture-server clean
 
 help:
 	@echo "make demo            the example project with its data on http://127.0.0.1:$(PORT) (PORT=N)"
@@ -41,6 +41,7 @@ help:
 	@echo "make lint            ruff and mypy"
 	@echo "make docs            the documentation site, in build/docs; a link that leads nowhere is an error"
 	@echo "make bench           measures, prints a table and writes it as JSON"
+	@echo "make evals           asks the example shop 120 questions, and writes evals/RESULTS.md"
 	@echo "make fuzz            sends the server 50,000 mutated messages of each era (MESSAGES=N)"
 	@echo "make fixture-server  the project that the conformance suite runs against (PORT=N)"
 	@echo "make clean           removes all that these made"
@@ -92,6 +93,9 @@ docs: .venv/.installed
 
 bench: .venv/.installed
 	@.venv/bin/python -m benchmarks
+
+evals: .venv/.installed tests/node_modules/.installed
+	@.venv/bin/python -m evals
 
 fuzz: .venv/.installed
 	@FUZZ_MESSAGES=$(MESSAGES) .venv/bin/python -m pytest -v tests/fuzz/test_core.py tests/fuzz/test_http.py tests/fuzz/test_stdio.py

@@ -34,7 +34,7 @@ def catalogue() -> MCPSite:
             made.append(_model(noun + part, made[-1] if made else None, registry))
     for model in made:
         admin_site.register(model, _admin(model))
-    return MCPSite("catalogue", admin_site=admin_site)
+    return MCPSite("catalogue", admin_site=admin_site, history=False)
 
 
 def _model(name: str, before: type[models.Model] | None, registry: Apps) -> type[models.Model]:

@@ -63,6 +63,7 @@ class Target:
 ROAD_TARGETS = {"own_queryset": 1.5, "computed_column": 1.0, "serializer": 1.0}
 # A time of at most 1.1 is a rate of at least 1 / 1.1.
 DEEP = 1 / 1.1
+RELATED = 1 / 1.15
 TARGETS = (
     Target("query_records: fast road / official SDK", ("query_records", "fast"), ("query_records", "sdk"), 4.0),
     *(
@@ -81,6 +82,12 @@ TARGETS = (
         ("get_record", "plain_mw"),
         ("get_record", "bare_mw"),
         1.0,
+    ),
+    Target(
+        "page with a column of a related row / page without, fast road",
+        ("related_column", "fast"),
+        ("plain_columns", "fast"),
+        RELATED,
     ),
     Target("deep page / first page, SQLite", ("deep_page", "fast"), ("first_page", "fast"), DEEP),
     *(

@@ -20,10 +20,14 @@ ROADS = {
     "computed_column": ("bench.computedarticle", "a computed column"),
     "serializer": ("bench.serializedarticle", "a serializer_class"),
 }
+# Columns of a page, to which one of a related row is added.
+COLUMNS = ["title", "status", "price", "words", "rating", "published"]
 CALL_NAMES = (
     "tools_list",
     "query_records",
     *ROADS,
+    "plain_columns",
+    "related_column",
     "get_record",
     "aggregate_records",
     "first_page",
@@ -43,6 +47,12 @@ def _page(result: Mapping[str, Any]) -> list[Any]:
     """Return the keys of the rows and the authors' labels."""
     author = result["columns"].index("author")
     found = [(row[0], row[author][1]) for row in result["rows"]]
+    assert found, "no rows"
+    return found
+
+
+def _keys(result: Mapping[str, Any]) -> list[Any]:
+    found = [row[0] for row in result["rows"]]
     assert found, "no rows"
     return found
 
@@ -96,6 +106,8 @@ def calls(rows: int, deep_uri: str, deep_row: int) -> list[Call]:
             group="query_records",
         ),
         *(_road(name, model, what) for name, (model, what) in ROADS.items()),
+        _columns("plain_columns", "query_records: the same rows, six columns", COLUMNS),
+        _columns("related_column", "query_records: and one of a related row", [*COLUMNS, "author.name"]),
         Call(
             "get_record",
             "get_record",
@@ -144,6 +156,13 @@ def _road(name: str, model: str, what: str) -> Call:
     only = frozenset({"fast", "sdk"})
     params, together = _query(model), "query_records"
     return Call(name, title, "tools/call", params, None, _page, only=only, group=together, essence_of=together)
+
+
+def _columns(name: str, title: str, columns: list[str]) -> Call:
+    """Return the call that asks for these columns of the rows."""
+    params = {"name": "query_records", "arguments": {**_query(MODEL)["arguments"], "fields": columns}}
+    only, together = frozenset({"fast"}), "columns"
+    return Call(name, title, "tools/call", params, None, _keys, only=only, group=together, essence_of=together)
 
 
 def _pages(deep_uri: str, deep_row: int) -> list[Call]:

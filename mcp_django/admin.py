@@ -1,17 +1,24 @@
-"""The link from the admin to the page on which people see and end the access of applications.
+"""What the admin has of the app: the console, hosts of applications, service accounts, and the link to who has access.
 
-It is an entry in the list of apps, as every admin shows that, whatever its templates.
+The link is an entry in the list of apps, as every admin shows that, whatever its templates.
 """
 
 from typing import Any
 
+from django.apps import apps
 from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.db.models import QuerySet
+from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import URLPattern, path
+from django.utils.translation import gettext_lazy as _
 
-from .models import ConnectedApplication
+from .conf import HOST
+from .console.calls import CallEntryAdmin
+from .models import CallEntry, ClientHost, ConnectedApplication, LinkedIdentity, ServiceAccount, Switch
 
 
 @admin.register(ConnectedApplication)
@@ -52,3 +59,105 @@ class ConnectedApplicationAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Say no: the page removes access."""
         return False
+
+
+class ClientHostForm(ModelForm):  # type: ignore[type-arg]
+    """A host, as it is compared."""
+
+    def clean_host(self) -> str:
+        """Return the host.
+
+        Raises:
+            ValidationError: it is none, or has more to it.
+        """
+        host: str = self.cleaned_data["host"].strip().lower()
+        if HOST.fullmatch(host) is None:
+            raise ValidationError(_("Write the host alone, without scheme, port and path."))
+        return host
+
+
+@admin.register(ClientHost)
+class ClientHostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Hosts whose applications describe themselves by a document: allow, block, or see who asked for which."""
+
+    form = ClientHostForm
+    list_display = ("host", "decision", "url", "user", "created")
+    list_filter = ("decision",)
+    list_select_related = ("user",)
+    search_fields = ("host",)
+    ordering = ("-created",)
+    fields = ("host", "decision", "url", "user", "created")
+    readonly_fields = ("url", "user", "created")
+    actions = ("allow", "block")
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Tell whether there are pages for applications to come to, and whether the user may see the hosts."""
+        from .oauth.frame import url_of
+
+        return bool(url_of("authorize")) and super().has_module_permission(request)
+
+    def save_model(self, request: HttpRequest, obj: ClientHost, form: Any, change: bool) -> None:
+        """Save the host; one that is blocked takes the access of its applications with it."""
+        with transaction.atomic():
+            super().save_model(request, obj, form, change)
+            _end_access(obj)
+
+    @admin.action(description=_("Allow the chosen hosts"), permissions=["change"])
+    def allow(self, request: HttpRequest, queryset: QuerySet[ClientHost]) -> None:
+        """Let in applications of these hosts."""
+        self._decide(request, queryset, ClientHost.Decision.ALLOWED)
+
+    @admin.action(
+        description=_("Block the chosen hosts, and end all access of their applications"), permissions=["change"]
+    )
+    def block(self, request: HttpRequest, queryset: QuerySet[ClientHost]) -> None:
+        """Let none in, and take the access that applications of these hosts have."""
+        self._decide(request, queryset, ClientHost.Decision.BLOCKED)
+
+    def _decide(self, request: HttpRequest, queryset: QuerySet[ClientHost], decision: str) -> None:
+        with transaction.atomic():
+            for host in queryset:
+                host.decision = decision
+                host.save(update_fields=["decision"])
+                self.log_change(request, host, [{"changed": {"fields": ["decision"]}}])
+                _end_access(host)
+
+
+def _end_access(host: ClientHost) -> None:
+    from .oauth.hosts import forget_clients_of
+
+    if host.decision == ClientHost.Decision.BLOCKED:
+        forget_clients_of(host.host)
+
+
+admin.site.register(CallEntry, CallEntryAdmin)
+
+
+@admin.register(Switch)
+class SwitchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """What is off, and was; nothing is changed here, as all workers have to be told."""
+
+    list_display = ("kind", "target", "name", "reason", "begins", "until", "ended", "by", "ended_by")
+    list_filter = ("kind", ("ended", admin.EmptyFieldListFilter))
+    search_fields = ("target", "name", "reason")
+    ordering = ("-begins", "-pk")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Say no."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Say no."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Say no."""
+        return False
+
+
+# The forms need the toolkit, which a project may do without.
+if apps.is_installed("oauth2_provider"):
+    from .oauth.account_admin import LinkedIdentityAdmin, ServiceAccountAdmin
+
+    admin.site.register(ServiceAccount, ServiceAccountAdmin)
+    admin.site.register(LinkedIdentity, LinkedIdentityAdmin)

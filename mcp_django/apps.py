@@ -37,6 +37,13 @@ class MCPDjangoConfig(AppConfig):
         autodiscover_modules("mcp", register_to=site)
         if settings.EVENTS:
             connect()
+        if settings.PROMETHEUS:
+            # What is counted is there, as 0, before the first call.
+            from .operating import metrics  # noqa: F401
+        if settings.SQL_COMMENTS:
+            from .operating.comments import install
+
+            install()
 
 
 def check(**kwargs: Any) -> list[checks.CheckMessage]:

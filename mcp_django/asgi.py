@@ -2,6 +2,9 @@
 
 Use it in ``asgi.py`` in place of Django's ``get_asgi_application``. Everything that is not an endpoint goes to Django
 unchanged. The endpoints are those that ``ROOT_URLCONF`` mounts; a site that ``needs_middleware`` stays with Django.
+
+``CONN_MAX_AGE`` is for the threads of the endpoints, which stay. Django has a thread for each other request, and a
+connection that outlived it would be nobody's, and open for as long as the worker's memory is not cleaned: it is closed.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,12 +12,20 @@ from functools import lru_cache
 from typing import Any
 
 from django.core.asgi import get_asgi_application as django_asgi_application
+from django.core.handlers.asgi import ASGIHandler
+from django.core.signals import request_finished
+from django.db import connections
 from django.urls import ResolverMatch, set_script_prefix
 
 from .conf import settings
 from .routing import endpoint_match
 
 Application = Callable[[Mapping[str, Any], Any, Any], Awaitable[None]]
+
+
+def close_connections(**kwargs: Any) -> None:
+    """Close the connections of a thread in which Django answered its one request."""
+    connections.close_all()
 
 
 def get_asgi_application(django_application: Application | None = None) -> Application:
@@ -27,6 +38,8 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
     """
     fallback: Any = django_application or django_asgi_application()
     settings.require_right()
+    if isinstance(fallback, ASGIHandler):
+        request_finished.connect(close_connections, sender=type(fallback))
     # Django is set up by now; before that the models behind the transport cannot be imported.
     from .context.asgi_request import split_path
     from .sites import site

@@ -7,7 +7,7 @@ a kind of value: a description, a test, and a guess at what a wrong value was me
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from django.apps import apps
@@ -21,8 +21,10 @@ from django.utils.module_loading import import_string
 
 RATE: Final = re.compile(r"([0-9]+)/([smhd])")
 ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECASE)
+HOST: Final = re.compile(r"\.?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 YES: Final = ("true", "yes", "on", "1")
 NO: Final = ("false", "no", "off", "0")
+HTTPS_URL: Final = re.compile(r"https://[a-z0-9][a-z0-9.:-]*(/[\x21-\x22\x24-\x7e]*)?", re.IGNORECASE)
 # What is meant by it is not known.
 UNKNOWN: Final = object()
 
@@ -139,6 +141,122 @@ def items(words: str, kind: Kind | None = None) -> Kind:
     return Kind(f"a list of {words}", admits, lambda value: [value] if isinstance(value, str | type) else UNKNOWN)
 
 
+def host() -> Kind:
+    """A host in lower case; with a dot before it, all below it too."""
+
+    def meant(value: Any) -> Any:
+        return str(value).lower().partition("://")[2].partition("/")[0] or str(value).lower()
+
+    words = "a host, such as claude.ai, or .example.com for all of a domain"
+    return Kind(words, lambda value: isinstance(value, str) and HOST.fullmatch(value) is not None, meant)
+
+
+def own_host() -> Kind:
+    """A host of the project's own network in lower case, with its port where that is not 443."""
+
+    def admits(value: Any) -> bool:
+        name, colon, port = str(value).partition(":")
+        is_name = isinstance(value, str) and HOST.fullmatch(name) is not None and name[0] != "."
+        return is_name and (not colon or (port.isdecimal() and 0 < int(port) < 65536))
+
+    return Kind("a host, such as login.intranet or localhost:8443", admits)
+
+
+def either(one: Kind, other: Kind) -> Kind:
+    """A value of one of two kinds."""
+
+    def meant(value: Any) -> Any:
+        return next((found for found in (one.meant(value), other.meant(value)) if found is not UNKNOWN), UNKNOWN)
+
+    return Kind(f"{one.words}, or {other.words}", lambda value: one.admits(value) or other.admits(value), meant)
+
+
+def https_url() -> Kind:
+    """An https URL without a user and a fragment."""
+    words = "an https URL, such as https://login.example"
+    return Kind(words, lambda value: isinstance(value, str) and len(value) < 256 and bool(HTTPS_URL.fullmatch(value)))
+
+
+def names_by_name() -> Kind:
+    """A dict from texts to texts."""
+
+    def admits(value: Any) -> bool:
+        return isinstance(value, Mapping) and all(isinstance(text, str) and text for text in (*value, *value.values()))
+
+    return Kind("a dict of names by name", admits)
+
+
+@dataclass(frozen=True, slots=True)
+class Records(Kind):
+    """A list of dicts: ``members`` are the kinds of their values by name, ``required`` those that each has to have."""
+
+    members: Mapping[str, Kind] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
+
+    def hint(self, value: Any) -> str:
+        """Return the first of what is wrong, and where."""
+        found = f"It has to be {self.words}."
+        if isinstance(value, list | tuple):
+            told = (f"Number {number}: {wrong}" for number, item in enumerate(value, 1) if (wrong := self.wrong(item)))
+            found = next(told, found)
+        return found
+
+    def wrong(self, item: Any) -> str:
+        """Return what is wrong with one of them, "" for nothing."""
+        if not isinstance(item, Mapping):
+            return f"it has to be a dict with {', '.join(self.members)}."
+        for name, value in item.items():
+            if name not in self.members:
+                return f"there is no member {name!r}.{nearest(name, self.members)}"
+            if not self.members[name].admits(value):
+                return f"{name} is {value!r}. {self.members[name].hint(value)}"
+        missing = sorted(self.required.difference(item))
+        return f"it lacks {', '.join(missing)}." if missing else ""
+
+
+def records(words: str, members: Mapping[str, Kind], *required: str) -> Records:
+    """A list of dicts with these members, of which some are required."""
+
+    def admits(value: Any) -> bool:
+        return isinstance(value, list | tuple) and not any(map(found.wrong, value))
+
+    found = Records(f"a list of {words}", admits, members=members, required=frozenset(required))
+    return found
+
+
+def record(words: str, members: Mapping[str, Kind], *required: str) -> Kind:
+    """A dict with these members, of which some are required."""
+    wrong = records("", members, *required).wrong
+    return Kind(words, lambda value: isinstance(value, Mapping) and not wrong(value))
+
+
+# What a budget has for each day.
+QUANTITIES: Final = ("calls", "rows_read", "rows_written", "bytes")
+SPENDERS: Final = ("user", "client", "service")
+
+
+def daily_budgets() -> Kind:
+    """A dict from whose it is to a dict of how much, None for as much as there is."""
+
+    def admits_one(name: Any, limits: Any) -> bool:
+        kind, colon, whose = str(name).partition(":")
+        is_named = isinstance(name, str) and kind in SPENDERS and bool(whose) == bool(colon)
+        return (
+            is_named
+            and isinstance(limits, Mapping)
+            and all(
+                quantity in QUANTITIES and (limit is None or (type(limit) is int and limit >= 0))
+                for quantity, limit in limits.items()
+            )
+        )
+
+    words = (
+        'a dict by "user", "client", "service" or one of them with a name ("user:ada"), each a dict of whole numbers, '
+        f"0 or more, or None for no limit, by {', '.join(QUANTITIES)}"
+    )
+    return Kind(words, lambda value: isinstance(value, Mapping) and all(admits_one(*item) for item in value.items()))
+
+
 def times(*names: str) -> Kind:
     """Milliseconds for all, or a dict of them by name."""
     one = whole(0)
@@ -160,6 +278,9 @@ MOST_SECONDS: Final = 30 * 24 * 3600
 # A file that is written is held in memory.
 MOST_BYTES: Final = 1024**3
 
+# Of arguments, or of a result, in the log of calls.
+MOST_CAPTURED: Final = 1024**2
+
 # The default of each setting, and what it can be.
 SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
     # Scheme, host and port that clients use, with no trailing slash. None: taken from the request, in DEBUG only.
@@ -172,6 +293,12 @@ SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
     "SERVER_VERSION": ("1", text()),
     # URL of an image of the server, PNG or SVG; or its path below BASE_URL, such as "/static/icon.png".
     "SERVER_ICON": (None, text().or_none()),
+    # A sentence on what the server is for, of at most 100 characters; and the URL of a page about it.
+    "SERVER_DESCRIPTION": (None, text().or_none()),
+    "SERVER_WEBSITE": (None, text().or_none()),
+    # Serve a card of each endpoint (<endpoint>/server-card) and a catalog of them (/.well-known/mcp/catalog.json) to
+    # anyone. Both are experimental in MCP.
+    "SERVER_CARD": (False, flag()),
     # Sentences put before the generated instructions.
     "INSTRUCTIONS": ("", text()),
     # Expose every ModelAdmin of the default admin site that is not registered explicitly.
@@ -192,6 +319,8 @@ SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
     # "plain" declares arguments that are objects of any members (filters, values, form ...) as their JSON text, for
     # clients whose strict modes have no such objects; "full" as objects.
     "SCHEMAS": ("full", choice("full", "plain")),
+    # Offer "search" and "fetch" too, the tools that ChatGPT's connectors and deep research look for.
+    "CHATGPT_TOOLS": (False, flag()),
     # Most tools of one caller; beyond it admin actions are reached through run_action alone.
     "TOOL_BUDGET": (40, whole(0)),
     # Rows of a page when the client does not say, and at most.
@@ -241,6 +370,43 @@ SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
     "REGISTRATION": ("open", choice("open", "authenticated", "off")),
     "REGISTRATION_RATE": ("30/h", rate().or_none("no limit")),
     "REGISTRATION_TOTAL_RATE": ("600/h", rate().or_none("no limit")),
+    # Clients that describe themselves by a document at an https URL: those of all hosts, of the named ones, of those
+    # that an administrator has allowed ("ask"), or none ("off"); hosts that are refused whatever else is set.
+    "CLIENT_DOCUMENTS": (
+        None,
+        either(choice("all", "ask", "off"), items("hosts, such as claude.ai", host())).or_none(
+            "all while REGISTRATION is 'open', and none otherwise"
+        ),
+    ),
+    "BLOCKED_CLIENT_HOSTS": ((), items("hosts, such as claude.ai, or .example.com for all of a domain", host())),
+    # Hosts of the project's own network that documents are fetched from too, and a file of the authorities of their
+    # certificates (PEM), beside those of the system.
+    "PRIVATE_CLIENT_HOSTS": ((), items("hosts, such as login.intranet or localhost:8443", own_host())),
+    "CLIENT_DOCUMENT_CA": (None, text().or_none("the system's authorities alone")),
+    # Documents that are fetched for one address; five times as many of one host.
+    "CLIENT_DOCUMENT_RATE": ("60/h", rate().or_none("no limit")),
+    # Tell users by e-mail when an application gets access in their name for the first time.
+    "CONNECTED_EMAIL": (False, flag()),
+    # Let programs without a person sign in as the service accounts that superusers make in the admin.
+    "SERVICE_ACCOUNTS": (False, flag()),
+    # Identity providers whose assertions about users are taken from these clients: how users are found (by their
+    # "subject", which is linked in the admin; by verified "email" the first time, or "email_staff" for staff too),
+    # whether they are created, and which groups of the provider are which here.
+    "IDENTITY_PROVIDERS": (
+        (),
+        records(
+            "dicts, each with issuer, jwks_uri and clients",
+            {
+                "issuer": https_url(),
+                "jwks_uri": https_url(),
+                "clients": items("client ids", text()),
+                "link": choice("subject", "email", "email_staff"),
+                "create": flag(),
+                "groups": names_by_name(),
+            },
+            *("issuer", "jwks_uri", "clients"),
+        ),
+    ),
     # Requests that the token and revocation endpoints refuse to one client at one address; five times as many of an
     # address, whatever the client. None: no limit.
     "TOKEN_REFUSAL_RATE": ("60/m", rate().or_none("no limit")),
@@ -271,6 +437,34 @@ SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
     # Tell subscribers of changes to exposed models, and the channel layer that carries the news between workers.
     "EVENTS": (True, flag()),
     "CHANNEL_LAYER": ("default", text().or_none("news within each worker alone")),
+    # Keep a row for each call and each refusal, which staff can see in the admin. A dict is for arguments and results:
+    # "capture" is "full" or "off", "max_bytes" how much of either is kept, and "redact" the path of a function that
+    # gets tool, arguments and result, and returns the last two as they may be kept.
+    "CALL_LOG": (
+        True,
+        either(
+            flag(),
+            record(
+                "a dict with capture, max_bytes and redact",
+                {"capture": choice("full", "off"), "max_bytes": whole(1, MOST_CAPTURED), "redact": text().or_none()},
+                "capture",
+            ),
+        ),
+    ),
+    # Days for which clear_mcp_calls keeps the log.
+    "CALL_LOG_DAYS": (30, whole(1)),
+    # Give OpenTelemetry a span and a measurement of each call; it takes the extra "telemetry".
+    "OPENTELEMETRY": (False, flag()),
+    # Count calls for Prometheus, which takes the extra "prometheus"; the bearer token may read the page of metrics.
+    "PROMETHEUS": (False, flag()),
+    "METRICS_TOKEN": (None, text().or_none("users with a permission alone")),
+    # End each query of a call with a comment that names application, client, tool and trace.
+    "SQL_COMMENTS": (False, flag()),
+    # What each user, client or service account has for a day: calls, rows_read, rows_written and bytes; by their name
+    # ("user:ada") what one of them has instead.
+    "BUDGETS": ({}, daily_budgets()),
+    # Offer the tool connection_info.
+    "CONNECTION_INFO": (None, flag().or_none("where there are budgets, or something is switched off")),
     # Completions of one user, as "number/period"; None: no limit beside CALL_RATE.
     "COMPLETION_RATE": ("600/m", rate().or_none("no limit")),
 }

@@ -5,11 +5,23 @@ Three audiences, three families: :class:`ToolError` is read by a model (a tool r
 become an HTTP challenge for the client program. JSON-RPC errors live in :mod:`mcp_django.protocol.errors`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """How a call that was refused is put right: ``mend`` makes the right arguments of those that the tool got.
+
+    It gives None where they cannot be mended so. ``is_spelling`` says that it gives a name or a choice its right
+    spelling and changes nothing else, so that it can be proposed for calls that write, too.
+    """
+
+    mend: Callable[[Mapping[str, Any]], dict[str, Any] | None]
+    is_spelling: bool = True
 
 
 class ToolError(Exception):
@@ -17,15 +29,34 @@ class ToolError(Exception):
 
     Raise it in a tool, an action or a hook; the text reaches the model as a tool result with ``isError: true``
     (specification, server/tools, Error Handling). Never put secrets, SQL or a traceback in it.
+
+    With ``repair``, where one call is clearly meant, the model is offered that call; it is not run. ``outcome`` is what
+    the log of calls says of it.
     """
 
-    def __init__(self, message: str) -> None:
+    outcome = "tool_error"
+
+    def __init__(self, message: str, *, repair: Repair | None = None) -> None:
         super().__init__(message)
-        self.message = message
+        self.message, self.repair = message, repair
+
+
+class NotPermitted(ToolError):
+    """The caller may see what the call is about, and not do this to it."""
+
+    outcome = "refused:permission"
+
+
+class NotConfirmed(ToolError):
+    """What came with the call is no confirmation of it, or not any more."""
+
+    outcome = "refused:confirmation"
 
 
 class Declined(ToolError):
     """The client's user declined a question (``action`` "decline") or dismissed it ("cancel"): nothing is done."""
+
+    outcome = "refused:confirmation"
 
     def __init__(self, action: str = "decline") -> None:
         said = "dismissed the question" if action == "cancel" else "declined"
@@ -34,6 +65,17 @@ class Declined(ToolError):
             "without a person need a token that their operator makes with mcp_token --confirm-by-token.)"
         )
         self.action = action
+
+
+class CallRefused(Exception):
+    """Those who run the site do not let the call go on; ``message`` is for the caller.
+
+    ``reason`` is one word for the log of calls, which has it as the outcome ``refused:<reason>``.
+    """
+
+    def __init__(self, message: str, reason: str = "signal") -> None:
+        super().__init__(message)
+        self.message, self.reason = message, reason
 
 
 class Unreadable(ToolError):

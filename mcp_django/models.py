@@ -5,10 +5,13 @@ written by whichever worker has something to say and read by whichever worker th
 of a token beside what django-oauth-toolkit stores can take authority away, and never gives any that the user lacks.
 """
 
+import secrets
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 
@@ -110,6 +113,90 @@ class TokenFacts(models.Model):
         return f"{self.token[:6]}…"
 
 
+class UsedAssertion(models.Model):
+    """A signed assertion that was accepted, kept until it expires so that no worker accepts it again (RFC 7523)."""
+
+    id = models.CharField(max_length=64, primary_key=True, help_text="The SHA-256 of its issuer and its jti.")
+    expires = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.id[:6]}…"
+
+
+class ClientKeys(models.Model):
+    """The public keys by which a client that describes itself proves who it is (RFC 7523), as its document has them.
+
+    There is no foreign key to the application: the tables of django-oauth-toolkit can be swapped, or not be there.
+    """
+
+    client_id = models.CharField(max_length=255, primary_key=True)
+    jwks_uri = models.CharField(max_length=2000, blank=True)
+    public_key = models.TextField(blank=True, help_text="A JSON Web Key Set, where there is no URL of one.")
+
+    def __str__(self) -> str:
+        return self.client_id
+
+
+def _new_client_id() -> str:
+    return f"service-{secrets.token_hex(8)}"
+
+
+def _in_a_year() -> datetime:
+    return timezone.now() + timedelta(days=365)
+
+
+class ServiceAccount(models.Model):
+    """A program that works without a person: as which user it acts, how far, and how it proves who it is."""
+
+    client_id = models.CharField(_("client id"), max_length=64, unique=True, default=_new_client_id, editable=False)
+    name = models.CharField(_("name"), max_length=80)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", verbose_name=_("user")
+    )
+    scopes = models.JSONField(_("scopes"), default=list)
+    endpoints = models.JSONField(_("endpoints"), default=list, blank=True)
+    expires = models.DateTimeField(_("valid until"), default=_in_a_year)
+    is_active = models.BooleanField(_("active"), default=True)
+    secret = models.CharField(max_length=100, blank=True, editable=False, help_text="Its hash, empty without one.")
+    public_key = models.TextField(_("public key"), blank=True)
+    jwks_uri = models.CharField(_("URL of the public keys (JWKS)"), max_length=500, blank=True)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name = _("service account")
+        verbose_name_plural = _("service accounts")
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def usable(cls) -> "models.QuerySet[ServiceAccount]":
+        """Return the accounts that may act now, as far as their users may."""
+        return cls._default_manager.filter(is_active=True, expires__gt=timezone.now())
+
+
+class LinkedIdentity(models.Model):
+    """Who a user of this site is at an identity provider."""
+
+    issuer = models.CharField(_("identity provider"), max_length=255)
+    subject = models.CharField(_("subject there"), max_length=255)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", verbose_name=_("user")
+    )
+    created = models.DateTimeField(_("created"), auto_now_add=True)
+
+    class Meta:
+        verbose_name = _("linked identity")
+        verbose_name_plural = _("linked identities")
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["issuer", "subject"], name="mcp_django_one_user_a_subject"),
+            models.UniqueConstraint(fields=["issuer", "user"], name="mcp_django_one_subject_a_user"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.subject} ({self.issuer})"
+
+
 class ConnectedApplication(TokenFacts):
     """A name in the admin for the page of the applications that have access; nothing is read or written through it."""
 
@@ -118,3 +205,133 @@ class ConnectedApplication(TokenFacts):
         default_permissions = ()
         verbose_name = _("application with access")
         verbose_name_plural = _("applications with access")
+
+
+class ClientHost(models.Model):
+    """What administrators say to applications of a host that describe themselves by a document there."""
+
+    class Decision(models.TextChoices):
+        """Whether they are let in; a host that waits is one that somebody wanted to connect."""
+
+        WAITING = "waiting", _("to be decided")
+        ALLOWED = "allowed", _("allowed")
+        BLOCKED = "blocked", _("blocked")
+
+    host = models.CharField(
+        _("host"), max_length=255, unique=True, help_text=_("Such as claude.ai; .example.com is all of a domain.")
+    )
+    decision = models.CharField(_("decision"), max_length=7, choices=Decision.choices, default=Decision.WAITING)
+    url = models.CharField(_("application"), max_length=255, blank=True, editable=False)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        verbose_name=_("user"),
+        null=True,
+        editable=False,
+        on_delete=models.SET_NULL,
+        related_name="+",
+    )
+    created = models.DateTimeField(_("created"), default=timezone.now, editable=False)
+
+    class Meta:
+        verbose_name = _("host of applications")
+        verbose_name_plural = _("hosts of applications")
+
+    def __str__(self) -> str:
+        return self.host
+
+
+class CallEntry(models.Model):
+    """One call of a client, or one that was refused, for those who run the site.
+
+    Users, clients and tokens are named as they were then: the log has no foreign keys, which would hold it up.
+    """
+
+    class Kind(models.TextChoices):
+        """Who called: a person's client, a program with an account of its own, or a process of this machine."""
+
+        PERSON = "person", _("person")
+        SERVICE = "service", _("service")
+        STDIO = "stdio", _("stdio")
+
+    call_id = models.CharField(_("id"), max_length=32, unique=True)
+    time = models.DateTimeField(_("time"), db_index=True)
+    site = models.CharField(_("site"), max_length=100, blank=True)
+    user = models.CharField(_("key of the user"), max_length=64, blank=True)
+    username = models.CharField(_("user"), max_length=100, blank=True)
+    kind = models.CharField(_("caller"), max_length=7, choices=Kind.choices, blank=True)
+    client_id = models.CharField(_("client id"), max_length=255, blank=True)
+    client_name = models.CharField(_("client"), max_length=100, blank=True)
+    client_host = models.CharField(_("host of the client"), max_length=255, blank=True)
+    token = models.CharField(_("token"), max_length=16, blank=True)
+    session = models.CharField(_("session"), max_length=32, blank=True)
+    version = models.CharField(_("protocol"), max_length=10, blank=True)
+    method = models.CharField(_("method"), max_length=100, blank=True)
+    tool = models.CharField(_("tool"), max_length=100, blank=True)
+    model = models.CharField(_("model"), max_length=100, blank=True)
+    action = models.CharField(_("action"), max_length=100, blank=True)
+    writes = models.BooleanField(_("can change data"), default=False)
+    rows_read = models.PositiveIntegerField(_("rows read"), default=0)
+    rows_changed = models.PositiveIntegerField(_("rows changed"), default=0)
+    size = models.PositiveIntegerField(_("bytes"), default=0)
+    tokens = models.PositiveIntegerField(_("tokens sent (about)"), default=0)
+    outcome = models.CharField(_("outcome"), max_length=40)
+    detail = models.CharField(_("reason"), max_length=200, blank=True)
+    error_id = models.CharField(_("error id"), max_length=32, blank=True)
+    duration = models.FloatField(_("duration (ms)"), default=0)
+    queries = models.PositiveIntegerField(_("queries"), default=0)
+    query_time = models.FloatField(_("time of the queries (ms)"), default=0)
+    trace = models.CharField(_("trace id"), max_length=32, blank=True)
+    history = models.JSONField(_("history"), default=list)
+    arguments = models.TextField(_("arguments"), blank=True)
+    result = models.TextField(_("result"), blank=True)
+
+    class Meta:
+        verbose_name = _("call")
+        verbose_name_plural = _("calls")
+        default_permissions = ("view", "delete")
+        permissions: ClassVar = [("view_bodies", _("Can view captured arguments and results of calls"))]
+        indexes: ClassVar = [
+            models.Index(fields=[name, "time"], name=f"mcp_call_{name}"[:30])
+            for name in ("user", "client_id", "tool", "model", "outcome", "session", "token")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.tool}".strip()
+
+
+class Switch(models.Model):
+    """Something that is off from one time to another, and what callers are told of it.
+
+    Users, clients and service accounts are named by their keys: ``target`` is the key, ``name`` what it was called.
+    """
+
+    class Kind(models.TextChoices):
+        """What is off."""
+
+        EVERYTHING = "everything", _("everything")
+        WRITES = "writes", _("changes")
+        TOOL = "tool", _("tool")
+        MODEL = "model", _("model")
+        ACTION = "action", _("action")
+        CLIENT = "client", _("client")
+        USER = "user", _("user")
+        SERVICE = "service", _("service account")
+
+    kind = models.CharField(_("what"), max_length=10, choices=Kind.choices)
+    target = models.CharField(_("which"), max_length=255, blank=True)
+    name = models.CharField(_("name"), max_length=100, blank=True)
+    reason = models.CharField(_("reason, which callers are told"), max_length=200, blank=True)
+    by = models.CharField(_("by"), max_length=100, blank=True)
+    begins = models.DateTimeField(_("from"), default=timezone.now)
+    until = models.DateTimeField(_("until"), null=True, blank=True)
+    ended = models.DateTimeField(_("ended"), null=True, blank=True)
+    ended_by = models.CharField(_("ended by"), max_length=100, blank=True)
+
+    class Meta:
+        verbose_name = _("switch")
+        verbose_name_plural = _("switches")
+        default_permissions = ("view", "change")
+        indexes: ClassVar = [models.Index(fields=["ended", "until"], name="mcp_switch_active")]
+
+    def __str__(self) -> str:
+        return f"{self.Kind(self.kind).label} {self.name or self.target}".strip()

@@ -5,8 +5,9 @@ agrees, and put where hooks look for it with each call, checked anew.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Any, Final
@@ -19,9 +20,15 @@ from django.utils.crypto import constant_time_compare
 from django.utils.module_loading import import_string
 
 from .conf import settings
+from .context.narrowing import NARROWED_TO, narrow
 
-# Where the mark of the password is kept among the facts.
+# Where the mark of the password is kept among the facts, and the keys of the service account that has the token and of
+# the link to an identity provider by which its user was found.
 CREDENTIAL: Final = "credential"
+SERVICE_ACCOUNT: Final = "service_account"
+LINKED_IDENTITY: Final = "linked_identity"
+# Under which the words of what was chosen at the consent page are kept, by the names of the facts.
+CHOSEN: Final = "chosen"
 
 
 class SignInFact:
@@ -52,6 +59,25 @@ class SignInFact:
 
         An admin is asked with such a request, which nobody else sees, to tell whether this is why a user is not let in.
         """
+
+
+class SignInChoice(SignInFact):
+    """A fact that users choose at the consent page, such as the tenant that an application is for.
+
+    ``label`` says what is chosen. What is kept with the token is the value that was chosen among :meth:`choices`.
+    """
+
+    label: Any = ""
+
+    def choices(self, request: HttpRequest) -> Iterable[tuple[str, Any]]:
+        """Return values and their words, for the user of the request; where there are none, nothing is asked.
+
+        ``request`` is that of the consent page. The first one is what is chosen unless the user chooses another.
+        """
+        raise NotImplementedError
+
+    def keep(self, request: HttpRequest) -> None:
+        """Return nothing: the session has nothing to do with it."""
 
 
 class OTPDevice(SignInFact):
@@ -92,8 +118,35 @@ def keep(request: HttpRequest) -> dict[str, Any]:
     return {name: value for name, value in kept.items() if value is not None} | credential_of(request.user)
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A choice to be made at the consent page: ``name`` is that of the fact, ``options`` are words by value."""
+
+    name: str
+    label: Any
+    options: Mapping[str, Any]
+
+
+def questions_for(request: HttpRequest) -> list[Question]:
+    """Return what the user of the consent page has to choose."""
+    asked = [fact() for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
+    found = [Question(fact.name, fact.label, {str(key): text for key, text in fact.choices(request)}) for fact in asked]
+    return [question for question in found if question.options]
+
+
+def chosen_words(facts: Mapping[str, Any]) -> list[tuple[Any, str]]:
+    """Return what was chosen for a token at the consent page: labels and the words that were shown."""
+    words, asked = facts.get(CHOSEN), [fact for fact in settings.SIGN_IN_FACTS if issubclass(fact, SignInChoice)]
+    return [(fact.label, words[fact.name]) for fact in asked if isinstance(words, dict) and fact.name in words]
+
+
 def restore(request: Any) -> None:
-    """Put what is kept with the token of a call where hooks look for it; ``request`` has its user and ``mcp.facts``."""
+    """Put what is kept with the token of a call where hooks look for it; ``request`` has its user and ``mcp.facts``.
+
+    A call that was narrowed gets a user with fewer permissions.
+    """
+    if NARROWED_TO in request.mcp.facts:
+        narrow(request)
     for fact in settings.SIGN_IN_FACTS:
         fact().restore(request, request.mcp.facts.get(fact.name))
 

@@ -54,6 +54,8 @@ OWN_NAMES = (
     "run_action",
     "create_upload",
 )
+# The label of the entries of the admin's history.
+HISTORY = "admin.logentry"
 RECIPE = (
     "This server gives access to the records of a Django project, as far as the signed-in user may see and change "
     "them. Start with list_models, look at one with describe_model, then use query_records, aggregate_records and "
@@ -111,6 +113,7 @@ class MCPSite:
     """One MCP endpoint. The default site exposes the default admin site's models by itself (``AUTO_REGISTER``).
 
     ``admin_site`` is the admin whose ``ModelAdmin`` classes are exposed automatically, None for none of them.
+    ``history`` says whether the admin's history can be read as the model ``admin.logentry``.
     ``needs_middleware`` keeps the endpoint behind the project's middleware even where ``asgi.py`` offers the fast road.
     """
 
@@ -121,11 +124,13 @@ class MCPSite:
         admin_site: admin.AdminSite | None = None,
         instructions: str = "",
         needs_middleware: bool = False,
+        history: bool = True,
     ) -> None:
         self.name = name
         self._admin_site = admin_site
         self.instructions = instructions
         self.needs_middleware = needs_middleware
+        self.history = history
         self.prompts: Declared[Prompt] = Declared()
         self._registry: dict[type[Model], tuple[type[ModelExposure] | None, Mapping[str, Any]]] = {}
         self._removed: set[type[Model]] = set()
@@ -185,7 +190,7 @@ class MCPSite:
 
     @property
     def exposures(self) -> dict[type[Model], ModelExposure]:
-        """Every exposure by model, in the order of labels; the admin's are those that it has now.
+        """Every exposure by model, in the order of labels, the history last; the admin's are those that it has now.
 
         Raises:
             NotRegistered: an ``AdminExposure`` was registered for a model that has no ``ModelAdmin``.
@@ -211,7 +216,20 @@ class MCPSite:
         for model, pages in inlines_to_read(list(found.values())).items():
             if model not in found and self.is_candidate(model, None):
                 found[model] = InlineRows(model, self, pages)
-        return dict(sorted(found.items(), key=lambda item: item[1].label))
+        exposures = dict(sorted(found.items(), key=lambda item: item[1].label))
+        if self._shows_history(found):
+            from .exposures.history_rows import HistoryRows
+
+            # Behind all others, which are asked first for what some model allows.
+            history = HistoryRows(self)
+            exposures[history.model] = history
+        return exposures
+
+    def _shows_history(self, found: Mapping[type[Model], ModelExposure]) -> bool:
+        """Return whether the admin's history comes by itself: the project has not registered its model."""
+        own = any(exposure.label == HISTORY for exposure in found.values())
+        automatic = self.admin_site is not None and settings.AUTO_REGISTER
+        return self.history and automatic and has_admin() and not own
 
     def _build(
         self, model: type[Model], exposure_class: type[ModelExposure] | None, options: Mapping[str, Any]
@@ -337,6 +355,23 @@ class MCPSite:
 
         return {kind.name: kind() for kind in OWN_TOOLS if kind.name not in self._removed_tools}
 
+    @cached_property
+    def _chatgpt_tools(self) -> dict[str, Tool]:
+        from .tools.chatgpt import CHATGPT_TOOLS
+
+        return {kind.name: kind() for kind in CHATGPT_TOOLS}
+
+    @cached_property
+    def _connection_tools(self) -> dict[str, Tool]:
+        from .tools.generic import MODEST_TOOLS
+
+        return {kind.name: kind() for kind in MODEST_TOOLS}
+
+    @property
+    def _extra_tools(self) -> dict[str, Tool]:
+        """The tools that a setting adds; they give way to the project's own of the same names."""
+        return {**(self._chatgpt_tools if settings.CHATGPT_TOOLS else {}), **self._connection_tools}
+
     def _has_tool(self, name: str) -> bool:
         return name in self._tools or (name in OWN_NAMES and name not in self._removed_tools)
 
@@ -383,7 +418,8 @@ class MCPSite:
 
     def get_tools(self, request: MCPRequest) -> list[Tool]:
         """Return the tools that the caller may use, in an order that depends on nothing else."""
-        known = self._admitted(request, (*self._own_tools.values(), *self._tools.values()))
+        extra = (tool for name, tool in self._extra_tools.items() if name not in self._tools)
+        known = self._admitted(request, (*self._own_tools.values(), *extra, *self._tools.values()))
         found = [tool for tool in known if tool.has_permission(request)]
         # These are the caller's as they are found.
         actions = self._admitted(request, self._action_tools.of_caller(request))
@@ -394,31 +430,49 @@ class MCPSite:
 
     def get_tool(self, request: MCPRequest, name: str) -> Tool | None:
         """Return the tool if the caller's permissions admit it, whatever scopes the token holds."""
-        tool = self._own_tools.get(name) or self._tools.get(name) or self._action_tools.named(request, name)
+        tool = self._declared_tool(name) or self._action_tools.named(request, name)
         return tool if tool is not None and self._permits(request, tool) else None
+
+    def has_tool(self, request: MCPRequest, name: str) -> bool:
+        """Return whether there is such a tool, for whomever."""
+        return self._declared_tool(name) is not None or self._action_tools.is_declared(name)
+
+    def _declared_tool(self, name: str) -> Tool | None:
+        return self._own_tools.get(name) or self._tools.get(name) or self._extra_tools.get(name)
 
     def _admitted(self, request: MCPRequest, tools: Iterable[AnyTool]) -> list[AnyTool]:
         """Return the tools that the token and the settings admit."""
-        scopes, may_write = request.mcp.scopes, not settings.READ_ONLY
+        scopes, narrowing = request.mcp.scopes, request.mcp.narrowing
+        may_write = not (settings.READ_ONLY or (narrowing is not None and narrowing.read_only))
+        if (off := request.mcp.off) is not None:
+            tools = [tool for tool in tools if off.tool(tool.name, read_only=tool.read_only) is None]
         return [tool for tool in tools if (may_write or tool.read_only) and scopes.issuperset(tool.scopes)]
 
     def _permits(self, request: MCPRequest, tool: Tool) -> bool:
-        return (tool.read_only or not settings.READ_ONLY) and tool.has_permission(request)
+        narrowing = request.mcp.narrowing
+        may_write = not (settings.READ_ONLY or (narrowing is not None and narrowing.read_only))
+        return (tool.read_only or may_write) and tool.has_permission(request)
 
     def get_prompts(self, request: MCPRequest) -> list[Prompt]:
         """Return the prompts that the caller may use."""
-        return [prompt for prompt in self.prompts.values() if prompt.has_permission(request)]
+        scopes = request.mcp.scopes
+        return [item for item in self.prompts.values() if scopes >= item.scopes and item.has_permission(request)]
+
+    def get_prompt(self, request: MCPRequest, name: str) -> Prompt | None:
+        """Return the prompt if the caller's permissions admit it, whatever scopes the token holds."""
+        named = (prompt for prompt in self.prompts.values() if prompt.name == name)
+        return next((prompt for prompt in named if prompt.has_permission(request)), None)
 
     def get_function_resource(self, request: MCPRequest, uri: str) -> FunctionResource | None:
-        """Return the function resource or template that the URI belongs to, if the caller may read it."""
+        """Return the function resource or template of the URI that the caller's permissions admit, whatever scopes."""
         for resource in self._resources.values():
             if resource.matches(uri) is not None and resource.has_permission(request):
                 return resource
         return None
 
     def get_function_templates(self, request: MCPRequest) -> list[FunctionResource]:
-        """Return the function resources with parameters in their URI that the caller may read."""
-        return self._caller_resources(request, template=True)
+        """Return the templates among them, whatever scopes the token holds."""
+        return [item for item in self._resources.values() if item.is_template and item.has_permission(request)]
 
     def list_resources(self, request: MCPRequest, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
         """Return one page of resource definitions and the cursor of the next: functions first, then models."""
@@ -428,11 +482,12 @@ class MCPSite:
 
     def list_resource_templates(self, request: MCPRequest) -> list[dict[str, Any]]:
         """Return the definitions of all resource templates."""
-        own = [item.definition() for item in self.get_function_templates(request)]
+        own = [item.definition() for item in self._caller_resources(request, template=True)]
         return [*own, *self._model_resources.templates(request)]
 
     def _caller_resources(self, request: MCPRequest, *, template: bool) -> list[FunctionResource]:
-        return [r for r in self._resources.values() if r.is_template is template and r.has_permission(request)]
+        found = [r for r in self._resources.values() if r.is_template is template and r.has_scopes(request)]
+        return [resource for resource in found if resource.has_permission(request)]
 
     @cached_property
     def _model_resources(self) -> ModelResources:

@@ -75,6 +75,49 @@ def resolvers_are_kept() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def calls_are_not_logged() -> Iterator[dict[str, Any]]:
+    """Its thread would write to the database between tests: those that are about the log take `call_log`."""
+    from mcp_django.operating import log
+
+    with pytest.MonkeyPatch.context() as patch:
+        originals = {"put": log.put, "write": log.write}
+        for name in originals:
+            patch.setattr(log, name, lambda record: None)
+        yield originals
+
+
+@pytest.fixture
+def call_log(
+    db: None, calls_are_not_logged: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], list[Any]]:
+    """Have calls logged; gives the rows of the log, oldest first."""
+    from mcp_django.models import CallEntry
+    from mcp_django.operating import log, refused
+
+    for name, function in calls_are_not_logged.items():
+        monkeypatch.setattr(log, name, function)
+    # Its thread would store rows outside of the transaction of the test.
+    writer = log.Writer()
+    monkeypatch.setattr(writer, "_thread", object())
+    monkeypatch.setattr(log, "_writer", writer)
+    refused.forget()
+
+    def rows() -> list[Any]:
+        log.flush()
+        return list(CallEntry._default_manager.order_by("time", "pk"))
+
+    return rows
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_switched() -> None:
+    """No call asks the database for switches before the test itself sets one: tests count queries."""
+    from mcp_django.operating.switches import board
+
+    board.off, board.due, board._polled, board._rows = None, float("inf"), float("inf"), ()
+
+
 @pytest.fixture(autouse=True)
 def empty_cache() -> Iterator[None]:
     """Limits count in the cache: no test starts with what another one used up."""
@@ -108,6 +151,10 @@ def news_end_with_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
     if "transactional_db" in request.fixturenames:
         # Where tests on a loop ask the database; a database that is connected to cannot be dropped.
         SyncToAsync.single_thread_executor.submit(connections.close_all).result(10)
+    subscriptions._processes[:] = [subscriptions._Process()]
+    # Streams that are over listen to nothing.
+    left, hub._subscribers = set(hub._subscribers), {}
+    assert not left
 
 
 @pytest.fixture
@@ -146,11 +193,9 @@ def unavailable(what: str, url: str, error: Exception) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> str:
     """The URL of a PostgreSQL server on which databases can be created."""
-    import psycopg
+    from tests.postgresql import why_not
 
-    try:
-        psycopg.connect(POSTGRES_URL, connect_timeout=TIMEOUT).close()
-    except psycopg.OperationalError as error:
+    if (error := why_not(POSTGRES_URL)) is not None:
         unavailable("PostgreSQL", POSTGRES_URL, error)
     return POSTGRES_URL
 

@@ -23,7 +23,7 @@ PYTHON, PYTHON_DJANGO6 = ".venv/bin/python", ".venv-django6/bin/python"
 PYTEST = os.environ.get("PYTEST", "-n 2 --dist loadfile --no-loadscope-reorder")
 # The example project is tested with its own settings, all else with those of the tests.
 EXAMPLE = "--ds=example_project.settings " + " ".join(
-    f"tests/project/test_example_{name}.py" for name in ("asking", "project", "stories")
+    f"tests/project/test_example_{name}.py" for name in ("asking", "evals", "project", "reach", "stories", "trials")
 )
 # The admin's verdicts and the endpoint's are compared there too, and on small admins beside it, in so many cases.
 PARITY = "-n 2 --ds=tests.parity.settings --nomigrations tests/behaviour/test_parity.py"
@@ -38,9 +38,9 @@ OTHER = f"{PYTEST} {' '.join(f'--ignore={path}' for path in ELSEWHERE)}"
 # Python, and no other run needs it.
 WITHOUT_DJANGO = {
     "unit/protocol": "client_requests content downgrades elicitation eras errors headers http inbound legacy messages "
-    "modern sse subscriptions trace uri_templates versions wire",
+    "modern sse subscriptions uri_templates versions wire",
     "fuzz": "core",
-    "project": "architecture lock parts requirements",
+    "project": "architecture lock parts reach requirements",
 }
 ONCE = [f"tests/{room}/test_{name}.py" for room, names in WITHOUT_DJANGO.items() for name in names.split()]
 OTHER_DJANGO6 = f"{OTHER} -m 'not e2e' {' '.join(f'--ignore={path}' for path in ONCE)}"

@@ -6,6 +6,7 @@
 import os
 import subprocess
 import sys
+import time
 import uuid
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,26 +16,31 @@ import psycopg
 ROOT = Path(__file__).resolve().parent.parent
 POSTGRES_URL = os.environ.get("TEST_POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/postgres")
 MODULES = {
-    "behaviour": "aggregate_forms aggregates_against_python bad_input composite_keys drawn_questions every_field "
-    "every_postgres_field every_relation hidden many_sites oracles packages_wrinkles read_only_database "
-    "related_filters tenants unmanaged",
+    "behaviour": "aggregate_forms aggregates_against_python bad_input client_documents composite_keys costs_of_forms "
+    "drawn_questions errors_are_short every_field every_postgres_field every_relation hidden hidden_fields_in_forms "
+    "many_sites oracles oracles_drawn packages_wrinkles plans_of_forms "
+    "read_only_database related_filters signing_clients step_up switches tenants unmanaged",
     "unit": "sites",
     "unit/actions": "calls redirects",
     "unit/completions": "arguments fields rows templates",
-    "unit/context": "admin_page languages",
-    "unit/exposures": "actions admin admin_filters filtersets history model",
+    "unit/context": "admin_page languages narrowing",
+    "unit/exposures": "actions admin admin_filters filtersets history history_rows model",
     "unit/forms": "constraints files filling formsets inline_forms inline_reading inlines requests uploads",
-    "unit/oauth": "bearer tokenplan validator",
-    "unit/orm": "access aggregates arguments arithmetic columns conditions converters deletion filters inputs kinds "
-    "labels lookups managers "
+    "unit/oauth": "access_filters account_admin accounts admin assertions bearer described hosts identities linking "
+    "revoking tokenlist tokenplan unused validator",
+    "unit/operating": "calls comments log metrics retention spans switches",
+    "unit/orm": "access aggregates arguments arithmetic columns comparisons computed conditions converters deletion "
+    "derived filters inputs kinds "
+    "labels lookups managers meanings "
     "named_filters narrowing ordering pages pagination parsing patterns permissions plans prefetch queries "
-    "query_limits relations relative_dates rendering replaced rows serialized shapes unreadable ways",
+    "query_limits relations relative_dates rendering replaced rows serialized shapes similar unreadable uris ways",
     "unit/resources": "base files models",
     "unit/rest": "parameters requests resources tools",
     "unit/runtime": "threads",
     "unit/server": "idempotency",
     "unit/server/methods": "completions",
-    "unit/tools": "action_tools aggregate aggregation models overviews query record writes",
+    "unit/tools": "action_tools aggregate aggregation chatgpt examples finding models overviews proposals "
+    "query record writes",
     "unit/transports/http": "files",
     "unit/writes": "bulk saving selection serializers versions",
 }
@@ -49,18 +55,32 @@ PARTS = {
     "packages": PACKAGES.split(),
     "databases": DATABASES.split(),
 }
+# Seconds in which others may give up their connections.
+PATIENCE = 60
 # Seconds that each part may take: a run that hangs is ended, and what it said until then is there.
 TIMEOUT = 1_800
 
 
+def why_not(url: str) -> psycopg.OperationalError | None:
+    """Return why PostgreSQL does not answer, None where it does. For a place among its connections it is waited."""
+    for _ in range(PATIENCE):
+        try:
+            psycopg.connect(url, connect_timeout=2).close()
+        except psycopg.OperationalError as error:
+            if "too many clients" not in str(error):
+                return error
+            refused = error
+            time.sleep(1)
+        else:
+            return None
+    return refused
+
+
 def is_there() -> bool:
     """Return whether PostgreSQL answers; it has to where `CI` is set."""
-    try:
-        psycopg.connect(POSTGRES_URL, connect_timeout=2).close()
-    except psycopg.OperationalError as error:
+    if (error := why_not(POSTGRES_URL)) is not None:
         print(f"== PostgreSQL does not answer: {error}", flush=True)
-        return False
-    return True
+    return error is None
 
 
 def run(arguments: list[str]) -> bool:

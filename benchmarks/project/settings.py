@@ -1,7 +1,7 @@
 """Settings of the measured project.
 
 `BENCH_DATABASE` is the name of an SQLite file or the URL of a PostgreSQL database, `BENCH_MIDDLEWARE=default` puts
-Django's default middleware in front.
+Django's default middleware in front, and `BENCH_CALL_LOG=off` keeps no log of calls.
 """
 
 import os
@@ -66,5 +66,9 @@ USE_TZ = True
 STATIC_URL = "static/"
 
 # The rate is counted as in production, and never reached.
-MCP_DJANGO = {"BASE_URL": BASE_URL, "CALL_RATE": "1000000000/d"}
+MCP_DJANGO = {
+    "BASE_URL": BASE_URL,
+    "CALL_RATE": "1000000000/d",
+    "CALL_LOG": os.environ.get("BENCH_CALL_LOG", "on") == "on",
+}
 OAUTH2_PROVIDER = provider_settings(base_url=BASE_URL)

@@ -202,7 +202,15 @@ class OrderAdmin(OwnCountryAdmin):
 @admin.register(Shipment)
 class ShipmentAdmin(OwnCountryAdmin):
     country_lookup = "order__country"
-    list_display = ["tracking_number", "carrier", "order", "shipped_at", "delivered_at", "days_on_the_way"]
+    list_display = [
+        "tracking_number",
+        "carrier",
+        "order",
+        "shipped_at",
+        "promised_at",
+        "delivered_at",
+        "days_on_the_way",
+    ]
     list_filter = ["carrier", ("delivered_at", admin.EmptyFieldListFilter), "shipped_at"]
     list_select_related = ["order"]
     search_fields = ["tracking_number", "order__number", "order__customer__name"]

@@ -51,6 +51,7 @@ class OrderLineExposure(mcp.ModelExposure):
 
     fields = ["id", "order", "product", "quantity", "unit_price", "subtotal"]
     search_fields = ["product__name", "product__sku"]
+    search_terms = ["items sold", "sales", "best sellers", "revenue", "turnover"]
     ordering = ["-id"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OrderLine]:

@@ -171,6 +171,7 @@ class Shipment(models.Model):
     carrier = models.CharField(max_length=10, choices=Carrier.choices)
     tracking_number = models.CharField(max_length=40, unique=True)
     shipped_at = models.DateTimeField(default=timezone.now)
+    promised_at = models.DateTimeField(null=True, blank=True, help_text="What the customer was told.")
     delivered_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -35,7 +35,7 @@ from ..context.places import go_to
 from ..context.questions import Answers, Question, answered_together
 from ..context.request import MCPRequest
 from ..context.results import ToolResult
-from ..exceptions import InputRequired, ToolError
+from ..exceptions import InputRequired, NotPermitted, ToolError
 from ..exposures.actions import Action
 from ..exposures.history import has_history, log_action
 from ..forms.filling import error_lines
@@ -108,6 +108,8 @@ class ActionCall:
         Raises:
             ToolError: the action refused, the call does not fit it, or a row is not there; nothing was changed.
         """
+        record = self.request.mcp.record
+        record.model, record.action = self.action.exposure.label, self.action.name
         go_to(self.request, self.action.exposure, "changelist")
         selection = select_rows(self.request, self.action.exposure, self.picked)
         self.rows, self.by_query = selection.rows, selection.by_query
@@ -149,7 +151,7 @@ class ActionCall:
         refused = [row for row in self.rows if not self.action.has_object_permission(self.request, row)]
         if refused:
             labels = ", ".join(self._labels(refused[:5]))
-            raise ToolError(
+            raise NotPermitted(
                 f"You may not run {self.action.name} on {len(refused)} of these rows ({labels}). Nothing was changed. "
                 "Leave them out."
             )
@@ -176,9 +178,11 @@ class ActionCall:
                 for alias in aliases:
                     transaction.set_rollback(True, using=alias)
             elif self.action.is_logged:
+                touched: dict[Model, list[str]] = {}
                 if logs:
                     touched = dict(changes_of(self.request, exposure, rows, before))
                     log_action(self.request, list(touched), self.action.name, list(touched.values()))
+                self.request.mcp.record.rows_changed += len(touched) if logs else len(rows)
                 # It may have updated them by its queryset, which no signal tells of.
                 rows_changed.send(sender=exposure.model, rows=rows)
         return outcome

@@ -33,7 +33,7 @@ LONG_TTL: Final = 3_600_000
 # Options of exposures that are lists, of names of the model's fields and of paths through relations to such fields.
 NAMES: Final = ("fields", "exclude", "readonly_fields", "list_display")
 PATHS: Final = ("search_fields", "ordering", "sortable_by", "filter_fields")
-LISTS: Final = (*NAMES, "search_fields", "ordering", "sortable_by", "actions")
+LISTS: Final = (*NAMES, "search_fields", "search_terms", "ordering", "sortable_by", "actions")
 # By these names actions ask for permissions of the exposure.
 USUAL_PERMISSIONS: Final = ("view", "add", "change", "delete")
 # Lookups that some databases have.

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
+from importlib.util import find_spec
 from typing import Any, Final
 
 from django.conf import settings as django_settings
@@ -31,8 +32,15 @@ from .declarations import CHECKS as DECLARATION_CHECKS
 from .declarations import after_declarations, all_sites, check_orders, check_ttl, mounted
 
 Check = Callable[..., list[CheckMessage]]
+# Settings that need an extra: the package that comes with it, and its name.
+EXTRAS: Final = {
+    "OPENTELEMETRY": ("opentelemetry", "telemetry"),
+    "PROMETHEUS": ("prometheus_client", "prometheus"),
+}
 # The apps whose `runserver` is Django's.
 WSGI_SERVERS: Final = ("django.core", "django.contrib.staticfiles")
+# Characters of a description in registries and cards.
+MAX_DESCRIPTION: Final = 100
 # By these, packages choose the schema of a connection.
 SCHEMA_METHODS: Final = ("set_schema", "set_tenant")
 
@@ -89,6 +97,33 @@ def check_icon(**kwargs: Any) -> list[CheckMessage]:
         return []
     hint = 'Write a URL such as "https://shop.example/icon.png", or a path below BASE_URL such as "/static/icon.png".'
     return [Error(f"SERVER_ICON {icon!r} is not a URL.", hint=hint, id="mcp_django.E065")]
+
+
+def check_description(**kwargs: Any) -> list[CheckMessage]:
+    """Check what the server's card and registries would refuse."""
+    found: list[CheckMessage] = []
+    if len(str(settings.SERVER_DESCRIPTION or "")) > MAX_DESCRIPTION:
+        hint = "Registries take no more. INSTRUCTIONS are for what models should know."
+        text = f"SERVER_DESCRIPTION is longer than {MAX_DESCRIPTION} characters."
+        found.append(Error(text, hint=hint, id="mcp_django.E066"))
+    website = settings.SERVER_WEBSITE
+    if website is not None and not (isinstance(website, str) and website.startswith(("https://", "http://"))):
+        hint = 'Write a whole URL, such as "https://shop.example/mcp-help".'
+        found.append(Error(f"SERVER_WEBSITE {website!r} is not a URL.", hint=hint, id="mcp_django.E067"))
+    return found
+
+
+def check_extras(**kwargs: Any) -> list[CheckMessage]:
+    """Check that what a setting needs is installed."""
+    return [
+        Error(
+            f"{name} is on, and {package} is not installed.",
+            hint=f'pip install "django-mcp-orm[{extra}]"',
+            id="mcp_django.E068",
+        )
+        for name, (package, extra) in EXTRAS.items()
+        if getattr(settings, name) and find_spec(package) is None
+    ]
 
 
 def _is_channel_layer_named() -> bool:
@@ -307,6 +342,8 @@ CHECKS: Final = (
         (
             check_authentication,
             check_icon,
+            check_description,
+            check_extras,
             check_channel_layer,
             check_mounts,
             check_shadows,

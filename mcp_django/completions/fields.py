@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from django.db.models import Q
 
@@ -12,6 +12,7 @@ from ..orm.access import get_exposure, related_exposure
 from ..orm.columns import is_json_field, pk_text
 from ..orm.filters import find_filter
 from ..orm.kinds import choices_of, key_field, kind_of, parse_value, stored_field
+from ..orm.lookups import Path
 from ..orm.plans import prepare
 from ..orm.queries import narrowed
 from ..orm.replaced import is_replaced
@@ -19,6 +20,9 @@ from ..orm.unreadable import LOST, salvaged
 from .base import NOTHING, Completion, capped, ranked
 from .beginnings import beginning
 from .rows import LIMIT, complete_rows, is_searchable_text
+
+# The name of a computed value in its query.
+COMPUTED: Final = "mcp_completed"
 
 
 def complete_field(request: MCPRequest, label: str, name: str, text: str) -> Completion:
@@ -46,11 +50,15 @@ def complete_field(request: MCPRequest, label: str, name: str, text: str) -> Com
         return ranked([(_spell(value), str(label)) for value, label in choices_of(field)], text.strip())
     if kind_of(field).word == "boolean":
         return ranked([("true", ""), ("false", "")], text.strip())
-    return capped(_column_values(request, exposure, found[0].column, field, text.strip()))
+    return capped(_column_values(request, exposure, found[0], text.strip()))
 
 
-def _column_values(request: MCPRequest, exposure: Exposure, path: str, field: Any, text: str) -> Iterator[str]:
-    rows = narrowed(request, exposure, (), "").exclude(Q((path, None))).order_by(path)
+def _column_values(request: MCPRequest, exposure: Exposure, of: Path, text: str) -> Iterator[str]:
+    rows, path, field = narrowed(request, exposure, (), ""), of.column, of.field
+    if of.expression is not None:
+        # The name is that of a column of the admin, which the database has under another one or computes.
+        rows, path = rows.annotate(**{COMPUTED: of.expression}), COMPUTED
+    rows = rows.exclude(Q((path, None))).order_by(path)
     for condition in _value_conditions(path, field, text, rows.db):
         values = rows.filter(condition).values_list(path, flat=True).distinct()
         for value in salvaged(lambda start, stop, values=values: list(values[start:stop]), 0, LIMIT):  # type: ignore[misc]

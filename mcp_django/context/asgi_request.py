@@ -117,7 +117,10 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
         "REMOTE_HOST": client[0],
         "SERVER_NAME": server[0],
         "SERVER_PORT": str(server[1] or 0),
+        "SERVER_PROTOCOL": f"HTTP/{scope.get('http_version', '1.1')}",
     }
+    if client[1]:
+        meta["REMOTE_PORT"] = str(client[1])
     mirrored = {}
     for name, values in headers.items():
         if name not in DROPPED:
@@ -165,6 +168,8 @@ def scope_from_wsgi(original: HttpRequest) -> dict[str, Any]:
         "path": original.path,
         "root_path": original.META.get("SCRIPT_NAME", ""),
         "scheme": original.scheme,
+        "http_version": original.META.get("SERVER_PROTOCOL", "HTTP/1.1").removeprefix("HTTP/"),
+        "query_string": original.META.get("QUERY_STRING", "").encode("latin1", "replace"),
         "client": (original.META.get("REMOTE_ADDR", ""), 0),
         "server": (original.META.get("SERVER_NAME", ""), int(original.META.get("SERVER_PORT") or 0)),
         "headers": [

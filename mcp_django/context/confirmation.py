@@ -26,7 +26,7 @@ from django.core.signing import BadSignature, SignatureExpired, TimestampSigner,
 from django.db.models import Model
 
 from ..conf import settings
-from ..exceptions import ToolError
+from ..exceptions import NotConfirmed
 from ..protocol.client_requests import ELICITATION
 from ..protocol.errors import InvalidParams
 from .questions import CLOCK_SKEW, STATE_ERROR, Question, answer_schema, use_up
@@ -52,6 +52,7 @@ def issue(request: MCPRequest, tool: str, arguments: Mapping[str, Any], objects:
     ``arguments`` are those that the confirmed call must repeat, without the token. ``objects`` are what the call
     touches, in any order: model instances, or values that tell them apart.
     """
+    request.mcp.record.settle("asked")
     return _signer(request, tool, arguments, objects).sign(secrets.token_urlsafe(16))
 
 
@@ -65,10 +66,10 @@ def redeem(request: MCPRequest, token: Any, tool: str, arguments: Mapping[str, A
         nonce = _verified(_signer(request, tool, arguments, objects), token)
     except BadSignature as error:
         logger.info("Confirmation of %s refused: %s", tool, type(error).__name__)
-        raise ToolError(REFUSED) from None
+        raise NotConfirmed(REFUSED) from None
     if not use_up("confirmed", nonce, settings.CONFIRMATION_MAX_AGE):
         logger.info("Confirmation of %s refused: used", tool)
-        raise ToolError(REFUSED)
+        raise NotConfirmed(REFUSED)
 
 
 def _verified(signer: TimestampSigner, token: Any) -> str:

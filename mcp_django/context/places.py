@@ -57,9 +57,8 @@ def go_to(request: MCPRequest, exposure: Exposure, page: PageName, pk: Any = Non
     """
     if not exposure.asks_where:
         return
-    here = request.resolver_match
-    # Of the endpoint, wherever the request is now: another page's own arguments do not go with it.
-    given = getattr(here, "mcp_given", here.kwargs if here is not None else {})
+    # Another page's own arguments do not go with it.
+    given = _given(request)
     found = _place(exposure, page, tuple(given.items()), pk is not None, *_where(request))
     if found is None:
         return
@@ -69,6 +68,19 @@ def go_to(request: MCPRequest, exposure: Exposure, page: PageName, pk: Any = Non
         path, path_info = path.replace(PLACEHOLDER, key), path_info.replace(PLACEHOLDER, key)
         place = _copied(place, {**place.kwargs, "object_id": key}, given)
     request.path, request.path_info, request.resolver_match = path, path_info, place
+
+
+def admin_path(request: MCPRequest, exposure: Exposure, pk: Any) -> str | None:
+    """Return the path of the admin's page of the row with this key, None where the URLconf has none."""
+    found = _place(exposure, "change", tuple(_given(request).items()), True, *_where(request))
+    return found[0].replace(PLACEHOLDER, str(quote(str(pk)))) if found is not None else None
+
+
+def _given(request: MCPRequest) -> Mapping[str, Any]:
+    """Return what the URL of the endpoint names, wherever the request is now."""
+    here = request.resolver_match
+    given: Mapping[str, Any] = getattr(here, "mcp_given", here.kwargs if here is not None else {})
+    return given
 
 
 def _where(request: MCPRequest) -> tuple[Any, str]:

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from rest_framework.serializers import BaseSerializer
 
     from ..schema.sampling import Root, Sampled
+    from .narrowing import Narrowing
     from .questions import Answers
+    from .record import CallRecord
+    from .switched import Off
 
 # Seconds between two progress reports of one call.
 PROGRESS_INTERVAL: Final = 0.02
@@ -68,6 +71,17 @@ def _no_answers() -> "Answers":
 
 
 @cache
+def _record_class() -> "type[CallRecord]":
+    from .record import CallRecord
+
+    return CallRecord
+
+
+def _new_record() -> "CallRecord":
+    return _record_class()()
+
+
+@cache
 def _answers_class() -> "type[Answers]":
     # Few of the processes that load this module answer calls.
     from .questions import Answers
@@ -97,9 +111,11 @@ class MCPContext:
 
     ``scopes`` are those of the token with what they imply; ``client_id`` is the OAuth client's, or "".
     ``resource`` is the canonical URL of the endpoint (RFC 8707). ``trace`` is the caller's trace context
-    (``traceparent``, ``tracestate``, ``baggage``). ``facts`` is what is kept with the token, by name. ``live`` says
+    (``traceparent``, ``tracestate``, ``baggage``). ``facts`` is what is kept with the token, by name;
+    ``narrowing`` is what of it bounds the call, None for nothing. ``live`` says
     that this call may wait for answers of the client, ``can_stream`` that the server can keep a connection open.
     ``param_headers`` are the ``Mcp-Param-*`` headers by lower-case name, None on a transport without headers.
+    ``record`` is what those who run the site see of the call, ``off`` what they switched off, None for nothing.
     ``close_stream()`` closes the connection of a call whose client comes back for the answer (2025-11-25,
     basic/transports), and does nothing otherwise.
     """
@@ -112,9 +128,12 @@ class MCPContext:
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     scopes: frozenset[str] = frozenset()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    narrowing: "Narrowing | None" = None
     progress_token: str | int | None = None
     log_level: str | None = None
     notify: Notify | None = None
+    record: "CallRecord" = field(default_factory=_new_record)
+    off: "Off | None" = None
     cancelled: bool = False
     last_progress: float | None = None
     told_at: float = 0.0
@@ -337,7 +356,9 @@ class Registry(Protocol):
     def get_instructions(self, request: "MCPRequest") -> str: ...
     def get_tools(self, request: "MCPRequest") -> list[Any]: ...
     def get_tool(self, request: "MCPRequest", name: str) -> Any: ...
+    def has_tool(self, request: "MCPRequest", name: str) -> bool: ...
     def get_prompts(self, request: "MCPRequest") -> list[Any]: ...
+    def get_prompt(self, request: "MCPRequest", name: str) -> Any: ...
     def get_function_resource(self, request: "MCPRequest", uri: str) -> Any: ...
     def get_function_templates(self, request: "MCPRequest") -> list[Any]: ...
     def list_resources(self, request: "MCPRequest", cursor: str | None) -> tuple[list[dict[str, Any]], str | None]: ...
@@ -365,6 +386,7 @@ class Exposure(Hashable, Protocol):
     admin_site_name: str
     permission_owners: tuple[Any, ...]
     narrows_inlines: ClassVar[bool]
+    reads_keys_first: ClassVar[bool]
 
     # What is the same for all callers.
     @property
@@ -404,6 +426,7 @@ class Exposure(Hashable, Protocol):
     def get_listed_rows(self, request: "MCPRequest", rows: "Sequence[Model]") -> "Sequence[Model]": ...
 
     def is_display_error(self, request: "MCPRequest", name: str, row: Any, error: Exception) -> bool: ...
+    def get_search_terms(self, request: "MCPRequest") -> Sequence[str]: ...
 
     # Rows
     def get_queryset(self, request: "MCPRequest") -> "QuerySet[Any]": ...

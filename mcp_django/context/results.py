@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from ..exceptions import ToolError
 from ..protocol.content import Content, Text
+
+# Characters of an error: some 300 tokens.
+MAX_ERROR: Final = 1_050
 
 
 @dataclass(slots=True)
@@ -33,6 +36,6 @@ class ToolResult:
         return wire
 
 
-def error_result(error: ToolError) -> ToolResult:
-    """Return the tool result that tells a model what went wrong."""
-    return ToolResult(content=[Text(error.message[:1500])], is_error=True)
+def error_result(error: ToolError, last: str = "") -> ToolResult:
+    """Return the tool result that tells a model what went wrong; ``last`` ends its text, however long that is."""
+    return ToolResult(content=[Text(error.message[: MAX_ERROR - len(last)] + last)], is_error=True)

@@ -71,6 +71,7 @@ class AdminExposure(ModelExposure):
         self.model_admin = model_admin
         self.permission_owners = (self, model_admin)
         self.admin_site_name = model_admin.admin_site.name
+        self.search_terms = self.search_terms or getattr(model_admin, "mcp_search_terms", ())
         self._fixed_fields: dict[Any, Any] = {}
 
     def overrides(self, *hooks: str) -> bool:
@@ -386,8 +387,8 @@ class AdminExposure(ModelExposure):
 
     def has_permission(self, request: MCPRequest, action: str, obj: Model | None = None) -> bool:
         """Return the verdict of the ``ModelAdmin``, for members of its site only; one that fails is no."""
-        admin = self.model_admin
-        if not self.admits(request):
+        admin, narrowing = self.model_admin, request.mcp.narrowing
+        if (narrowing is not None and not narrowing.admits(self.model)) or not self.admits(request):
             return False
         known = known_permissions(request.user)
         if known is not None and (needed := self._stock_permissions.get(action)) is not None:
@@ -553,11 +554,11 @@ class AdminExposure(ModelExposure):
                 found.setdefault(name, AdminAction(self, name, function, str(description)))
         return {name: action for name, action in found.items() if action.has_permission(request)}
 
-    def _offered_actions(self, request: MCPRequest) -> Iterable[tuple[Callable[..., Any], str, str]]:
+    def _offered_actions(self, request: MCPRequest) -> list[tuple[Callable[..., Any], str, str]]:
         """Return what ``ModelAdmin.get_actions`` gives, without Django's way to permissions that are known."""
         admin: Any = self.model_admin
         if self._has_own_actions or known_permissions(request.user) is None:
-            return map(action_parts, admin.get_actions(request).values())
+            return [action_parts(action) for action in admin.get_actions(request).values()]
         declared = map(action_parts, admin._get_base_actions() if admin.actions is not None else ())
         return [action for action in declared if self._offers(request, action[0])]
 

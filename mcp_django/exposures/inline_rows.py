@@ -101,6 +101,10 @@ class InlineRows(ModelExposure):
         column = resolve_column(self, name)
         return column is not None and column.kind in ("field", "relation", "many")
 
+    def get_search_terms(self, request: MCPRequest) -> Sequence[str]:
+        """Return those of the inlines that the caller sees."""
+        return [term for _, inline, _ in self.shown(request) for term in getattr(inline, "mcp_search_terms", ())]
+
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
         """Return the rows under parents that the caller may view."""
         pages = self.shown(request)
@@ -121,6 +125,9 @@ class InlineRows(ModelExposure):
 
     def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
         """Return whether a page shows such rows to the caller."""
+        narrowing = request.mcp.narrowing
+        if narrowing is not None and not narrowing.admits(self.model):
+            return False
         if not self.has_fixed_pages:
             return bool(self.shown(request))
         return any(

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property, partial, update_wrapper
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cached_property, partial, update_wrapper, wraps
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from django.contrib.admin.utils import construct_change_message
 from django.contrib.auth import get_permission_codename
@@ -32,6 +33,48 @@ if TYPE_CHECKING:
     from ..orm.lookups import NamedFilter
     from .actions import Action
 
+# What the caller may do, and the answer of these hooks where the model is left out of what the call was narrowed to.
+VERDICTS: Final[Mapping[str, Any]] = {
+    "has_permission": False,
+    "has_view_permission": False,
+    "has_add_permission": False,
+    "has_change_permission": False,
+    "has_delete_permission": False,
+    "get_actions": {},
+}
+# What the pages of a row have of other models, and how to tell the inline among it.
+PARTS: Final[Mapping[str, Callable[[Any], Any]]] = {"get_inlines": lambda part: part, "get_formsets": itemgetter(0)}
+
+
+def _verdict(hook: Callable[..., Any], refused: Any) -> Callable[..., Any]:
+    @wraps(hook)
+    def wrapper(self: Any, request: MCPRequest, *args: Any, **kwargs: Any) -> Any:
+        narrowing = request.mcp.narrowing
+        if narrowing is not None and not narrowing.admits(self.model):
+            return refused
+        return hook(self, request, *args, **kwargs)
+
+    return wrapper
+
+
+def _parts(hook: Callable[..., Any], inline_of: Callable[[Any], Any]) -> Callable[..., Any]:
+    @wraps(hook)
+    def wrapper(self: Any, request: MCPRequest, *args: Any, **kwargs: Any) -> Any:
+        found, narrowing = hook(self, request, *args, **kwargs), request.mcp.narrowing
+        return found if narrowing is None else [part for part in found if narrowing.admits(inline_of(part).model)]
+
+    return wrapper
+
+
+def _narrowed(kind: type[Any]) -> None:
+    """Have the hooks of a project's exposure class heed what a call was narrowed to, as those of this app do."""
+    for name in (*VERDICTS, *PARTS):
+        hook = getattr(kind, name)
+        if not hook.__module__.startswith("mcp_django.") and not hasattr(hook, "heeds_narrowing"):
+            found = _parts(hook, PARTS[name]) if name in PARTS else _verdict(hook, VERDICTS[name])
+            found.heeds_narrowing = True  # type: ignore[attr-defined]
+            setattr(kind, name, found)
+
 
 class ModelExposure:
     """How one model is exposed by one site. Subclass it, set what differs, register it for the model.
@@ -47,6 +90,7 @@ class ModelExposure:
     :meth:`get_queryset` is the same for every caller and call, so that its SQL may be compiled once. ``cache_ttl_ms``
     is how many milliseconds a client may keep what it read of the model as a resource, None for what the setting
     ``CACHE_TTL_MS`` says; a change, and a permission that is lost, may go unnoticed for as long.
+    ``search_terms`` are other words for the rows, such as synonyms, by which ``list_models`` finds the model.
     """
 
     fields: Sequence[str] | str | None = None
@@ -67,12 +111,19 @@ class ModelExposure:
     inlines: Sequence[type[InlineModelAdmin[Any, Any]]] | None = None
     serializer_class: type[BaseSerializer[Any]] | None = None
     description: str = ""
+    search_terms: Sequence[str] = ()
     # The methods that decide what a row is; an exposure that overrides one of them is read afresh for each call.
     row_hooks: ClassVar[tuple[str, ...]] = ("get_queryset",)
     # Whether inlines of the model, on pages of others, show no more rows than ``get_queryset`` gives.
     narrows_inlines: ClassVar[bool] = True
+    # Whether a page finds its rows first, and computes their columns for these alone.
+    reads_keys_first: ClassVar[bool] = False
     # The admin site whose pages are those of the model.
     admin_site_name: str = "admin"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _narrowed(cls)
 
     def __init__(self, model: type[Model], site: Registry) -> None:
         self.model = model
@@ -179,6 +230,10 @@ class ModelExposure:
         """Return whether a column that cannot be computed is shown as one without a value."""
         return False
 
+    def get_search_terms(self, request: MCPRequest) -> Sequence[str]:
+        """Return other words for the rows, by which ``list_models`` finds the model."""
+        return self.search_terms
+
     # Rows
 
     def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
@@ -276,6 +331,9 @@ class ModelExposure:
 
     def has_permission(self, request: MCPRequest, action: str, obj: Model | None = None) -> bool:
         """Return whether the caller has the model's permission; override it to look at ``obj`` too, as in the admin."""
+        narrowing = request.mcp.narrowing
+        if narrowing is not None and not narrowing.admits(self.model):
+            return False
         return has_perm(request.user, f"{self.opts.app_label}.{get_permission_codename(action, self.opts)}")
 
     def get_refusal(self, request: MCPRequest) -> str:
@@ -355,13 +413,17 @@ class ModelExposure:
             found = admin.get_inline_instances(request, obj)
         else:
             found = [inline for _, inline in admin.get_formsets_with_inlines(request, *([] if obj is None else [obj]))]
+        narrowing = request.mcp.narrowing
+        found = found if narrowing is None else [inline for inline in found if narrowing.admits(inline.model)]
         return [inline for inline in found if self.shows_inline(inline)]
 
     def get_formsets(self, request: MCPRequest, obj: Model, change: bool) -> list[tuple[Any, Any]]:
         """Return the inlines of the page and their formsets, bound where the request posts."""
         admin: Any = self.inline_admin
         formsets, inlines = admin._create_formsets(request, obj, change)
-        pairs = zip(inlines, formsets, strict=True)
+        pairs, narrowing = list(zip(inlines, formsets, strict=True)), request.mcp.narrowing
+        if narrowing is not None:
+            pairs = [(inline, formset) for inline, formset in pairs if narrowing.admits(inline.model)]
         # Rows within rows of inlines, which some packages put here too, are left alone.
         return [(inline, formset) for inline, formset in pairs if getattr(formset, "instance", obj) is obj]
 

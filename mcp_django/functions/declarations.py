@@ -22,11 +22,11 @@ T = TypeVar("T")
 REQUEST: Final = ("request",)
 # Some clients cut names at 60 to 64 characters, with the name of the server: a check warns of more than 40.
 TOOL_NAME: Final = re.compile(r"[a-z0-9_]{1,64}")
-ANY: Final = ("name", "title", "description", "permissions", "permission")
+ANY: Final = ("name", "title", "description", "permissions", "permission", "scopes")
 # The options of each kind of declaration, which cannot be asked of what is not loaded.
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "tool": (
-        *(*ANY, "read_only", "destructive", "idempotent", "open_world", "scopes"),
+        *(*ANY, "read_only", "destructive", "idempotent", "open_world"),
         *("input_schema", "structured", "asks", "meta"),
     ),
     "prompt": (*ANY, "complete"),

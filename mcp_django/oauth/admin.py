@@ -3,31 +3,64 @@
 ``provider_settings`` names these classes. They are the toolkit's own, which registers them, with other columns.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from django.contrib import admin
-from django.contrib.admin.views.main import ChangeList
+from django.contrib.admin.models import DELETION, LogEntry
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import PAGE_VAR, ChangeList
+from django.contrib.auth import get_permission_codename
+from django.contrib.contenttypes.models import ContentType
+from django.core.exceptions import PermissionDenied
+from django.db import router, transaction
 from django.db.models import Count, Max, QuerySet
-from django.http import HttpRequest
-from django.urls import NoReverseMatch
-from django.utils.html import format_html_join
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import NoReverseMatch, URLPattern, path, reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 from oauth2_provider import admin as toolkit
 from oauth2_provider.models import get_access_token_model
 
-TOKEN: Final = ("user", "application", "scope", "endpoint", "created", "last_use", "ends")
+from ..context.text import plain
+
+LISTED: Final = ("person", "client", "kind", "scope", "records", "last_use", "ends", "created", "place", "endpoint")
+# Of what is to be revoked, so much is told one by one.
+TOLD: Final = 20
 
 
 class AccessTokenAdmin(toolkit.AccessTokenAdmin):
-    """Who let which application in, where and for how long. Tokens can be looked at and revoked, never seen."""
+    """Who let which application in, where and for how long. Access can be looked at and revoked, a token never seen.
 
-    list_display = ("pk", "user", "application", "scope", "endpoint", "last_use", "ends")
+    Who may view tokens sees it all; revoking takes the permission to change or to delete them.
+    """
+
+    list_display = ("pk", *LISTED)
     list_select_related = ("application", "user", "refresh_token")
-    list_filter = ("application", "scope")
+    list_filter = ("scope",)
+    list_per_page = 50
+    # They would take a query for each user and application of the filters.
+    show_facets = admin.ShowFacets.NEVER
+    ordering = ("-created", "-pk")
     date_hierarchy = "created"
-    fields = TOKEN
-    readonly_fields = TOKEN
+    fields = LISTED
+    readonly_fields = LISTED
+    change_list_template = "mcp_django/oauth/access_list.html"
+
+    def get_urls(self) -> list[URLPattern]:
+        """Return the pages, and the one that revokes all that a list shows."""
+        revoke = self.admin_site.admin_view(self.revoke_all)
+        urls: list[URLPattern] = super().get_urls()
+        return [path("revoke/", revoke, name=self._name("revoke")), *urls]
+
+    def get_list_filter(self, request: HttpRequest) -> list[Any]:
+        """Return what the list can be narrowed to."""
+        from .access_filters import ClientFilter, KindFilter, StateFilter, UserFilter
+
+        return [StateFilter, KindFilter, UserFilter, ClientFilter, *super().get_list_filter(request)]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Iterable[str]:
         """Return what can be seen of a token."""
@@ -37,45 +70,204 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         """Return the same: a token is what was granted."""
         return self.readonly_fields
 
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list, with the way to revoke all of it for who may."""
+        query = request.GET.copy()
+        query.pop(PAGE_VAR, None)
+        context: dict[str, Any] = {"title": gettext("Applications with access")}
+        if self.has_revoke_permission(request) and "state" not in query:
+            context["revoke_url"] = f"{self._url('revoke')}?{query.urlencode()}"
+        found: HttpResponse = super().changelist_view(request, context | (extra_context or {}))
+        return found
+
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
         """Return the list with what is known of its tokens."""
-        from .tokenlist import describe
-
         found: ChangeList = super().get_changelist_instance(request)
         found.result_list = list(found.result_list)
-        describe(found.result_list)
+        _describe(found.result_list)
         return found
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """Return the token with what is known of it."""
-        from .tokenlist import describe
-
         found = super().get_object(request, object_id, from_field)
         if found is not None:
-            describe([found])
+            _describe([found])
         return found
+
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        """Return whether the user may end access: who sees it, and may change or delete tokens."""
+        user: Any = request.user
+        names = (get_permission_codename(action, self.opts) for action in ("change", "delete"))
+        may_end = any(user.has_perm(f"{self.opts.app_label}.{name}") for name in names)
+        return may_end and bool(self.has_view_permission(request))
+
+    @admin.action(description=_("Remove the chosen access"), permissions=["revoke"])
+    def revoke_tokens(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponseBase | None:
+        """End what was chosen in the list, once it is confirmed."""
+        tokens = list(queryset.select_related(*self.list_select_related))
+        if "post" not in request.POST:
+            return self._ask(request, tokens, [token.pk for token in tokens])
+        self._revoke(request, tokens)
+        return None
+
+    def revoke_all(self, request: HttpRequest) -> HttpResponseBase:
+        """End all that the list shows with this query, on all its pages, once it is confirmed."""
+        from .revoking import drop_codes, live
+
+        if not self.has_revoke_permission(request):
+            raise PermissionDenied
+        try:
+            queryset = super().get_changelist_instance(request).queryset.filter(live())
+        except IncorrectLookupParameters:
+            return redirect(self._url("changelist"))
+        if request.method != "POST":
+            return self._ask(request, list(queryset))
+        with transaction.atomic(using=router.db_for_write(get_access_token_model())):
+            # First, so that none becomes a token that is not seen here.
+            if set(request.GET) <= {"user", "application"} and queryset.exists():
+                drop_codes(**request.GET.dict())
+            self._revoke(request, list(queryset))
+        return redirect(self._url("changelist"))
+
+    def _ask(self, request: HttpRequest, tokens: Collection[Any], chosen: Iterable[Any] = ()) -> HttpResponse:
+        """Show how much would end, with the keys of what was chosen."""
+        told = list(tokens)[:TOLD]
+        _describe(told)
+        context = self.admin_site.each_context(request) | {
+            "title": gettext("Remove access?"),
+            "opts": self.opts,
+            "tokens": told,
+            "count": len(tokens),
+            "more": len(tokens) - len(told),
+            "users": len({token.user_id for token in tokens}),
+            "applications": len({token.application_id for token in tokens}),
+            "chosen": list(chosen),
+            "list_url": self._url("changelist"),
+        }
+        request.current_app = self.admin_site.name
+        return TemplateResponse(request, "mcp_django/oauth/access_revoke.html", context)
+
+    def _revoke(self, request: HttpRequest, tokens: Collection[Any]) -> None:
+        """End the access, and note each in the admin's history."""
+        from .revoking import end_access
+
+        user: Any = request.user
+        kind = ContentType.objects.get_for_model(self.model, for_concrete_model=False).pk
+        entries = [
+            LogEntry(
+                user_id=user.pk,
+                content_type_id=kind,
+                object_id=str(token.pk),
+                object_repr=_told(token),
+                action_flag=DELETION,
+                change_message=plain(" ".join([token.scope, *(token.resource or ())]), 500),
+            )
+            for token in tokens
+        ]
+        with transaction.atomic(using=router.db_for_write(get_access_token_model())):
+            end_access(tokens)
+            LogEntry.objects.bulk_create(entries, batch_size=500)
+        self.message_user(request, gettext("Access removed: %(count)s") % {"count": len(entries)})
+
+    @admin.display(description=_("user"), ordering="user")
+    def person(self, token: Any) -> str:
+        """Return for whom the access is, with a link to all of theirs."""
+        return "" if token.user is None else self._narrowing("user", token.user_id, token.user.get_username())
+
+    @admin.display(description=_("application"), ordering="application")
+    def client(self, token: Any) -> str:
+        """Return the name that the application gave itself, with a link to all of its access, and where it lives."""
+        if token.application is None:
+            return ""
+        link = self._narrowing("application", token.application_id, token.client_name)
+        return format_html("{} <div>{}</div>{}", link, _home(token), _doubted(token.doubts))
+
+    @admin.display(description=_("kind"))
+    def kind(self, token: Any) -> str:
+        """Return how access was given."""
+        return str(token.kind)
 
     @admin.display(description=_("endpoint"))
     def endpoint(self, token: Any) -> str:
         """Return where the token is good."""
-        return " ".join(token.resource or ())
+        return plain(" ".join(token.resource or ()), 500)
+
+    @admin.display(description=_("records"))
+    def records(self, token: Any) -> str:
+        """Return the apps and models that the access is for."""
+        if token.labels is None:
+            return gettext("all")
+        return plain(", ".join(token.labels), 500) or gettext("nothing")
 
     @admin.display(description=_("last use"))
     def last_use(self, token: Any) -> Any:
         """Return when the token was last used, as far as it is known."""
         return token.used
 
+    @admin.display(description=_("address"))
+    def place(self, token: Any) -> str:
+        """Return from where it was last used, as far as it is known."""
+        return str(token.place)
+
     @admin.display(description=_("ends"))
     def ends(self, token: Any) -> Any:
         """Return when the access ends unless it is used before."""
         return token.until
 
+    def _narrowing(self, name: str, key: Any, text: str) -> str:
+        return format_html('<a href="{}?{}={}"><bdi>{}</bdi></a>', self._url("changelist"), name, key, plain(text))
+
+    def _name(self, page: str) -> str:
+        return f"{self.opts.app_label}_{self.opts.model_name}_{page}"
+
+    def _url(self, page: str) -> str:
+        return reverse(f"admin:{self._name(page)}", current_app=self.admin_site.name)
+
+
+def _describe(tokens: Collection[Any]) -> None:
+    """Give tokens all that the admin shows of them."""
+    from .access_filters import add_kinds
+    from .tokenlist import describe
+
+    describe(tokens)
+    add_kinds(tokens)
+    for token in tokens:
+        token.username = _username(token)
+
+
+def _told(token: Any) -> str:
+    """Return whose access it was, for the history."""
+    from .tokenlist import client_name
+
+    return f"{_username(token)} · {client_name(token.application)}"[:200]
+
+
+def _username(token: Any) -> str:
+    return "" if token.user is None else plain(token.user.get_username(), 150)
+
+
+def _doubted(doubts: Iterable[str]) -> str:
+    """Return what is odd about the name of an application."""
+    return format_html_join("", "<div><strong>⚠ {}</strong></div>", ((doubt,) for doubt in doubts))
+
+
+def _home(token: Any) -> str:
+    """Return the host whose document describes the application of a token, else where it sends people back to."""
+    if token.described is None:
+        return _shown(token.targets)
+    return format_html("{} {}", gettext("Described by"), _shown([token.described]))
+
+
+def _shown(targets: Iterable[Any]) -> str:
+    parts = ((target.before, target.domain, target.after) for target in targets)
+    return format_html_join(", ", "<bdi>{}<strong>{}</strong>{}</bdi>", parts)
+
 
 class ApplicationAdmin(toolkit.ApplicationAdmin):
     """Which applications there are, where they live, and how many people let them in."""
 
-    list_display = ("name", "lives_at", "client_id", "registration_source", "people", "last_token", "created")
-    list_display_links = ("name", "client_id")
+    list_display = ("called", "lives_at", "client_id", "registration_source", "people", "last_token", "created")
+    list_display_links = ("called", "client_id")
     search_fields = ("client_id", *toolkit.ApplicationAdmin.search_fields)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -92,13 +284,19 @@ class ApplicationAdmin(toolkit.ApplicationAdmin):
         except NoReverseMatch:
             return None
 
+    @admin.display(description=_("name"), ordering="name")
+    def called(self, application: Any) -> str:
+        """Return the name that the application gave itself, and what is odd about it."""
+        from .tokenlist import client_name, name_doubts
+
+        return format_html("<bdi>{}</bdi>{}", client_name(application), _doubted(name_doubts(application)))
+
     @admin.display(description=_("host"))
     def lives_at(self, application: Any) -> str:
         """Return where the application sends people back to."""
         from .targets import targets_of
 
-        shown = ((target.before, target.domain, target.after) for target in targets_of(application))
-        return format_html_join(", ", "{}<strong>{}</strong>{}", shown)
+        return _shown(targets_of(application))
 
     @admin.display(description=_("people"), ordering="_people")
     def people(self, application: Any) -> int:

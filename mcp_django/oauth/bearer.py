@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -16,8 +17,9 @@ from rest_framework.authentication import BaseAuthentication
 from ..context.text import plain
 from ..exceptions import AuthenticationFailed, Reason
 from ..models import TokenFacts
-from ..signin import is_current
+from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT, is_current
 from .facts import checksum_of, facts_of
+from .grants import stands
 from .resource import same_resource
 from .scopes import expand, join
 from .tokenplan import TokenRow, find_token, plannable
@@ -45,6 +47,13 @@ FOR_REGISTRATION: Final = Reason(
     "the token is for the registration of clients",
     "Reading data takes a token that a user agreed to.",
     "The token is for the registration of clients alone.",
+)
+# Facts of tokens that no user agreed to: they hold as long as what they were issued for.
+REASONS: Final = frozenset({SERVICE_ACCOUNT, LINKED_IDENTITY})
+CLOSED: Final = Reason(
+    "the service account or the linked identity of the token has ended, or has another user",
+    "Look in the admin at service accounts and linked identities.",
+    REVOKED,
 )
 NOT_ACCEPTED: Final = Reason("OAUTH2_VALIDATOR_CLASS does not accept the token", "Its own rules say why.")
 
@@ -129,15 +138,18 @@ def _accept(row: TokenRow, resource: str, checksum: str) -> tuple[AbstractBaseUs
     if row.expires is None or timezone.now() >= row.expires:
         raise AuthenticationFailed(invalid=True, reason=_expired(row))
     scopes = row.scope.split()
+    granted = expand(scopes)
     # A registration token manages a client: it is no one's permission to read data.
     if oauth2_settings.DCR_REGISTRATION_SCOPE in scopes:
         raise AuthenticationFailed(invalid=True, reason=FOR_REGISTRATION)
-    if not any(same_resource(bound, resource) for bound in row.resource or ()):
+    if not any(map(partial(same_resource, resource), row.resource or ())):
         raise AuthenticationFailed(invalid=True, reason=_for_another(row, resource))
     facts = {} if row.facts is None else row.facts
     if not isinstance(facts, dict) or not is_current(row.user, facts):
         raise AuthenticationFailed(invalid=True, reason=_before_password(row))
-    return row.user, Token(expand(scopes), row.client_id, row.expires, checksum, facts)
+    if not REASONS.isdisjoint(facts) and not stands(facts, row.user.pk):
+        raise AuthenticationFailed(invalid=True, reason=CLOSED)
+    return row.user, Token(granted, row.client_id, row.expires, checksum, facts)
 
 
 # Why a token is refused

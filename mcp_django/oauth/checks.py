@@ -3,7 +3,8 @@
 A finding is an error (``E1xx``) where it matters, and the same number as a warning (``W1xx``) while ``DEBUG`` is on.
 """
 
-from collections.abc import Callable, Iterator
+import ssl
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -12,7 +13,7 @@ from django.conf import settings as django_settings
 from django.contrib.admin import AdminSite
 from django.contrib.auth import get_user_model
 from django.core.checks import CheckMessage, Error, Info, Warning
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.http.request import validate_host
 from django.shortcuts import resolve_url
 from django.urls import (
@@ -196,7 +197,9 @@ def check_toolkit(**kwargs: Any) -> list[CheckMessage]:
         fetcher = f"{oauth2_settings.CIMD_METADATA_FETCHER.__module__}"
         if fetcher.startswith("oauth2_provider."):
             text = "CIMD_ENABLED with the toolkit's own fetcher: a slow document holds a worker without limit."
-            found.append(finding(108, text, "Set it to False."))
+            found.append(
+                finding(108, text, "Set it to False: CLIENT_DOCUMENTS of MCP_DJANGO has a fetcher of its own.")
+            )
     if not oauth2_settings.ALLOW_LOCALHOST_LOOPBACK:
         text = "ALLOW_LOCALHOST_LOOPBACK is off: command-line clients, which use any port of localhost, cannot sign in."
         found.append(Warning(text, hint=hint, id="mcp_django.W109"))
@@ -217,6 +220,52 @@ def check_registration(**kwargs: Any) -> list[CheckMessage]:
         if getattr(settings, name) is None:
             hint = f"The default is {DEFAULTS[name]!r}."
             found.append(finding(131, f"{name} is None: anyone can fill the table of clients.", hint))
+    return found
+
+
+def check_documents(**kwargs: Any) -> list[CheckMessage]:
+    """Check what is set of clients that describe themselves."""
+    if not uses_oauth() or not apps.is_installed("oauth2_provider"):
+        return []
+    from .hosts import takes_documents
+
+    if not takes_documents():
+        return []
+    found: list[CheckMessage] = []
+    if settings.CLIENT_DOCUMENT_RATE is None:
+        text = "CLIENT_DOCUMENT_RATE is None: any user can make this server send requests as fast as it can."
+        found.append(finding(152, text, f"The default is {DEFAULTS['CLIENT_DOCUMENT_RATE']!r}."))
+    path = settings.CLIENT_DOCUMENT_CA
+    try:
+        if path is not None:
+            ssl.create_default_context().load_verify_locations(str(path))
+    except OSError as error:
+        text = f"CLIENT_DOCUMENT_CA {str(path)!r} cannot be read ({type(error).__name__}): no document is fetched."
+        found.append(finding(153, text, "It has to be a file of certificates in PEM."))
+    return found
+
+
+def check_identity_providers(**kwargs: Any) -> list[CheckMessage]:
+    """Check that each provider is set up once, and that users can be found and created as its entry says."""
+    if not uses_oauth() or not settings.IDENTITY_PROVIDERS:
+        return []
+    found: list[CheckMessage] = []
+    issuers = [entry["issuer"] for entry in settings.IDENTITY_PROVIDERS]
+    for issuer in sorted({issuer for issuer in issuers if issuers.count(issuer) > 1}):
+        text = f"IDENTITY_PROVIDERS has {issuer!r} twice: a user of the one would be a user of the other."
+        found.append(finding(154, text, "Give one entry all of its clients."))
+    model: Any = get_user_model()
+    try:
+        email = model._meta.get_field(model.get_email_field_name()).name
+    except (AttributeError, FieldDoesNotExist):
+        email = ""
+    if not email and any(entry.get("link", "subject") != "subject" for entry in settings.IDENTITY_PROVIDERS):
+        text = "IDENTITY_PROVIDERS links users by e-mail, and the user model has no such field."
+        found.append(finding(155, text, 'Set link to "subject", and link users in the admin.'))
+    more = sorted(set(model.REQUIRED_FIELDS) - {email})
+    if more and any(entry.get("create") for entry in settings.IDENTITY_PROVIDERS):
+        text = f"IDENTITY_PROVIDERS creates users, and they need {', '.join(more)} too, which a provider does not say."
+        found.append(finding(156, text, "Set create to False, and create users another way."))
     return found
 
 
@@ -381,19 +430,25 @@ def _has_introspection(patterns: Any) -> bool:
 
 
 def check_scopes(**kwargs: Any) -> list[CheckMessage]:
-    """Check that clients can be granted the scopes that tools need."""
+    """Check that clients can be granted the scopes that tools, prompts and resources need."""
     if not uses_oauth() or not apps.is_installed("oauth2_provider"):
         return []
     from oauth2_provider.settings import oauth2_settings
 
     known = list(oauth2_settings.SCOPES)
-    text = "The tool {!r} needs the scope {!r}, which SCOPES of OAUTH2_PROVIDER does not have."
+    text = "The {} {!r} needs the scope {!r}, which SCOPES of OAUTH2_PROVIDER does not have."
+    there = f"There are {', '.join(known)}."
     return [
-        finding(134, text.format(tool.name, scope), f"{nearest(scope, known)} There are {', '.join(known)}.".strip())
+        finding(134, text.format(kind, item.name, scope), f"{nearest(scope, known)} {there}".strip())
         for site in _sites()
-        for tool in site.function_tools()
-        for scope in sorted(tool.scopes.difference(known))
+        for kind, items in _with_scopes(site).items()
+        for item in items
+        for scope in sorted(item.scopes.difference(known))
     ]
+
+
+def _with_scopes(site: Any) -> dict[str, Iterable[Any]]:
+    return {"tool": site.function_tools(), "prompt": site.prompts.values(), "resource": site._resources.values()}
 
 
 def check_audience(**kwargs: Any) -> list[CheckMessage]:
@@ -401,8 +456,13 @@ def check_audience(**kwargs: Any) -> list[CheckMessage]:
     login = getattr(_login_view(), "__self__", None)
     if not uses_oauth() or not isinstance(login, AdminSite):
         return []
+    from ..exposures.history_rows import HistoryRows
+    from ..exposures.inline_rows import InlineRows
+
+    # What comes of the admin's pages is for those whom the admin lets in.
+    closed = (AdminExposure, HistoryRows, InlineRows)
     open_to_all = [
-        exposure for site in _sites() for exposure in site.exposures.values() if not isinstance(exposure, AdminExposure)
+        exposure for site in _sites() for exposure in site.exposures.values() if not isinstance(exposure, closed)
     ]
     if not open_to_all:
         return []
@@ -417,6 +477,8 @@ CHECKS: Final = (
     check_toolkit,
     check_toolkit_settings,
     check_registration,
+    check_documents,
+    check_identity_providers,
     check_cache,
     check_schemes,
     check_scopes,

@@ -38,11 +38,13 @@ class InvalidMetadata(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClientMetadata:
-    """What is registered of a client."""
+    """What is registered of a client. ``jwks_uri``, or else ``public_key``, has the keys that it may sign with."""
 
     redirect_uris: tuple[str, ...]
     name: str
     auth_method: str
+    jwks_uri: str = ""
+    public_key: str = ""
 
 
 def read_metadata(data: Any, schemes: list[str]) -> ClientMetadata:
@@ -84,7 +86,7 @@ def _redirect_uris(uris: Any, schemes: list[str]) -> tuple[str, ...]:
         raise InvalidMetadata("invalid_redirect_uri", "redirect_uris must be an array with at least one URI.")
     if len(uris) > MAX_URIS:
         raise InvalidMetadata("invalid_redirect_uri", f"At most {MAX_URIS} redirect_uris.")
-    if not all(_acceptable(uri, schemes) for uri in uris):
+    if not all(is_acceptable(uri, schemes) for uri in uris):
         raise InvalidMetadata(
             "invalid_redirect_uri",
             "Redirect URIs are https, http on loopback, a reverse domain name (com.example.app:/callback), or one of "
@@ -97,7 +99,8 @@ def _app_schemes(schemes: list[str]) -> list[str]:
     return [scheme for scheme in schemes if scheme not in NEVER and scheme not in ("http", "https")]
 
 
-def _acceptable(uri: str, schemes: list[str]) -> bool:
+def is_acceptable(uri: str, schemes: list[str]) -> bool:
+    """Tell whether a code may be sent to the URI; ``schemes`` are those of redirect URIs."""
     if len(uri) > MAX_URI or "#" in uri or URI.fullmatch(uri) is None:
         return False
     try:

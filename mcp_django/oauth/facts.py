@@ -1,19 +1,25 @@
 """Facts kept with a token: written when the user consents, and passed on from token to token of one grant."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from datetime import timedelta
+import time
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from django.conf import settings as django_settings
 from django.db import router
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 from oauth2_provider.models import get_access_token_model, get_refresh_token_model
 
+from ..context.narrowing import NARROWED_TO, kept_narrowing
 from ..models import TokenFacts
 from ..orm.queries import chunks
+from ..signin import CHOSEN, Question
 
+# Under which is kept when access ends, in seconds since the epoch, where the user chose that.
+UNTIL: Final = "granted_until"
 # A code waits for its token, and a token that was just made for its row.
 YOUNG: Final = timedelta(days=1)
 
@@ -48,6 +54,33 @@ def facts_of_family(family: UUID | None) -> dict[str, Any]:
         return {}
     kept = TokenFacts._default_manager.filter(family=family).order_by("-created")
     return dict(kept.values_list("facts", flat=True).first() or {})
+
+
+def chosen(models: Collection[str], days: int | None) -> dict[str, Any]:
+    """Return the facts that a user chooses: which apps and models it is for, none for all, and how long."""
+    until = {} if days is None else {UNTIL: int(time.time()) + days * 24 * 3600}
+    return until | ({NARROWED_TO: kept_narrowing(models)} if models else {})
+
+
+def answered(questions: Iterable[Question], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the facts of what a user chose at the consent page, None where that was not to be chosen."""
+    facts: dict[str, Any] = {}
+    words: dict[str, str] = {}
+    for question in questions:
+        value = given.get(f"fact_{question.name}", "")
+        if value not in question.options:
+            return None
+        facts[question.name], words[question.name] = value, str(question.options[value])
+    return facts | ({CHOSEN: words} if words else {})
+
+
+def until_of(facts: Mapping[str, Any]) -> datetime | None:
+    """Return when access ends by the choice of the user, None where there was none; what is no time is over."""
+    if UNTIL not in facts:
+        return None
+    zone = UTC if django_settings.USE_TZ else None
+    kept = facts[UNTIL]
+    return datetime.fromtimestamp(kept if isinstance(kept, int) else 0, tz=zone)
 
 
 def beside_tokens() -> bool:

@@ -5,6 +5,7 @@ Clients look for them in many places, and take anything but JSON for a broken se
 """
 
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
@@ -14,8 +15,12 @@ from oauth2_provider.settings import oauth2_settings
 from ..conf import settings
 from ..context.refusals import NO_DOCUMENT
 from ..exceptions import Reason
-from ..routing import mounted_sites
+from ..routing import mounted_endpoints, mounted_sites
+from .assertions import ALGORITHMS
 from .cors import cors
+from .documents import SIGNED
+from .grants import extend
+from .hosts import takes_documents
 from .refusals import SENT, logged, note
 from .resource import endpoints, is_endpoint, issuer, mounted_path, origin, resource_url
 from .scopes import default_scopes, join
@@ -72,6 +77,14 @@ def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | No
         "revocation_endpoint_auth_methods_supported": methods,
         "authorization_response_iss_parameter_supported": True,
     }
+    if takes_documents():
+        # A client that has a document is a public one, or signs with the keys that are in it.
+        document["client_id_metadata_document_supported"] = True
+        for endpoint in ("token", "revocation"):
+            own = list(dict.fromkeys(["none", *methods, SIGNED]))
+            document[f"{endpoint}_endpoint_auth_methods_supported"] = own
+            document[f"{endpoint}_endpoint_auth_signing_alg_values_supported"] = list(ALGORITHMS)
+    extend(document)
     if settings.REGISTRATION != "off":
         document["registration_endpoint"] = _url(request, "register")
     return document
@@ -86,6 +99,35 @@ DOCUMENTS: Final = {
     "oauth-authorization-server": server_document,
     "openid-configuration": server_document,
 }
+
+
+CARD: Final = "application/mcp-server-card+json"
+# Where clients look for the catalog: as the extension has it now, and as it had it first.
+CATALOGS: Final = {
+    "ai-catalog.json": "application/ai-catalog+json",
+    "mcp/catalog.json": "application/json",
+}
+
+
+@login_not_required
+@cors("GET", "HEAD")
+def catalog(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Answer with the cards of all endpoints, where ``SERVER_CARD`` lets anyone read them."""
+    if not settings.SERVER_CARD or request.method not in ("GET", "HEAD"):
+        status = 405 if settings.SERVER_CARD else 404
+        return JsonResponse({"error": "not_found" if status == 404 else "method_not_allowed"}, status=status)
+    host = urlsplit(origin(request)).hostname
+    paths = [path for path in endpoints() if path in mounted_endpoints()]
+    entries = [
+        {
+            "identifier": f"urn:air:{host}:mcp:{path.strip('/').replace('/', '-') or 'mcp'}",
+            "type": CARD,
+            "url": f"{resource_url(request, path)}/server-card",
+        }
+        for path in paths
+    ]
+    document = {"specVersion": "1.0", "entries": entries}
+    return JsonResponse(document, content_type=CATALOGS[name], headers={"Cache-Control": f"public, max-age={MAX_AGE}"})
 
 
 @login_not_required

@@ -1,10 +1,11 @@
 """Summarise what a model can reach as the signed-in user, for the consent page and a page of its own."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from django.apps import apps
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -77,6 +78,15 @@ def _models(asked: MCPRequest) -> Iterator[dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
+class App:
+    """An app of which a model sees something: its label, its name, and by their labels the names of the models."""
+
+    label: str
+    name: str
+    models: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Reach:
     """How much a model would reach: how many models and fields it sees, and what it can do with them."""
 
@@ -85,6 +95,7 @@ class Reach:
     changeable: int
     deletable: int
     actions: int
+    apps: tuple["App", ...] = ()
 
 
 def reach_of(request: HttpRequest, sites: "Iterable[MCPSite]") -> Reach | None:
@@ -106,4 +117,14 @@ def reach_of(request: HttpRequest, sites: "Iterable[MCPSite]") -> Reach | None:
         changeable=sum(model["is_changeable"] for model in models),
         deletable=sum(model["is_deletable"] for model in models),
         actions=sum(model["actions"] for model in models),
+        apps=tuple(_by_app(models)),
     )
+
+
+def _by_app(models: Iterable[Mapping[str, Any]]) -> Iterator[App]:
+    found: dict[str, dict[str, str]] = {}
+    for model in models:
+        found.setdefault(model["label"].partition(".")[0], {})[model["label"]] = str(model["name"])
+    for label, names in sorted(found.items()):
+        config = apps.app_configs.get(label)
+        yield App(label, label if config is None else str(config.verbose_name), names)

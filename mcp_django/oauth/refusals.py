@@ -13,6 +13,7 @@ from django.http.multipartparser import MultiPartParserError
 
 from ..context.refusals import IS_IT_RIGHT, NO_DOCUMENT, report
 from ..exceptions import Reason
+from .assertions import InvalidAssertion, read_assertion
 
 # Among the headers that the toolkit makes of Django's request: no client can send one of this name.
 NOTED: Final = "mcp_django.refused"
@@ -36,6 +37,11 @@ AGAIN: Final = "The user disconnects the application in the client and connects 
 
 UNKNOWN_CLIENT: Final = Reason("the client is not known here", f"It was deleted, or the database was reset. {AGAIN}")
 WRONG_SECRET: Final = Reason("the client sends no secret or a wrong one", REMEDIES["invalid_client"])
+WRONG_KEY: Final = "Are the keys in the client's metadata document, or at its jwks_uri, those that it signs with?"
+BLOCKED_HOST: Final = Reason(
+    "the host of the client's metadata document is not let in (any more)",
+    "CLIENT_DOCUMENTS, BLOCKED_CLIENT_HOSTS and the admin (hosts of applications) say which are.",
+)
 # Codes
 UNKNOWN_CODE: Final = Reason(
     "the code is not known: it was used before, or made elsewhere",
@@ -50,6 +56,7 @@ WRONG_VERIFIER: Final = Reason("the code_verifier is not well-formed", "It has 4
 UNKNOWN_REFRESH: Final = Reason(
     "the refresh token is not known here", "It was removed, or the database was reset. The user signs in again."
 )
+GRANT_OVER: Final = Reason("the time that the user gave the client is over", "The user signs in again.")
 SPENT: Final = Reason(
     "the refresh token was used before or was revoked, and all that came of it is revoked now",
     "Does the client run twice with one store of tokens? Else the user took access away. The user signs in again.",
@@ -137,9 +144,16 @@ def client_id(request: HttpRequest) -> str:
     """Return as whom a client program asks, whether it is or not."""
     kind, _, encoded = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
     if kind.lower() != "basic":
-        return request.POST.get("client_id", "")
+        return request.POST.get("client_id") or _signed_id(request.POST.get("client_assertion", ""))
     with suppress(ValueError):
         return base64.b64decode(encoded).partition(b":")[0].decode("latin-1")
+    return ""
+
+
+def _signed_id(raw: str) -> str:
+    """Return as whom a client asks that signs for itself (RFC 7523, section 3)."""
+    with suppress(InvalidAssertion):
+        return read_assertion(raw).text("sub")
     return ""
 
 

@@ -8,7 +8,7 @@ A resource is compared as a whole, never by prefix: a token for the origin is no
 
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from django.conf import settings as django_settings
 from django.core.exceptions import DisallowedHost, ImproperlyConfigured
@@ -17,6 +17,7 @@ from django.urls import get_script_prefix
 
 from .. import routing
 from ..conf import settings
+from ..context.narrowing import NARROWING
 from .clients import LOOPBACK, is_loopback
 
 if TYPE_CHECKING:
@@ -148,7 +149,14 @@ def endpoints() -> "dict[str, MCPSite]":
 
 
 def canonical(request: HttpRequest | None, resource: str) -> str | None:
-    """Return the endpoint's own spelling of ``resource``, or None when it is not an endpoint of this server."""
+    """Return the endpoint's own spelling of ``resource``, or None when it is not an endpoint of this server.
+
+    The query of an address that narrows what a client reaches is no part of the endpoint's name; any other one, and a
+    fragment, make it no resource (RFC 8707, section 2).
+    """
+    named, _, query = resource.partition("?")
+    if query and "#" not in query and {name for name, _ in parse_qsl(query, keep_blank_values=True)} <= NARROWING:
+        resource = named
     known = (resource_url(request, path) for path in endpoints())
     return next((url for url in known if same_resource(url, resource)), None) or _with_parameters(request, resource)
 

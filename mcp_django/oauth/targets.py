@@ -48,6 +48,23 @@ def targets_of(client: Any) -> list[Target]:
     return list(dict.fromkeys(found))
 
 
+def described_by(client: Any) -> Target | None:
+    """Return the host whose document describes a client, which is what is known of it for certain; None of others."""
+    if client is None or client.registration_source != client.RegistrationSource.CIMD:
+        return None
+    return shown_target(client.client_id)
+
+
+def hosts_of(client: Any) -> list[str]:
+    """Return the hosts that a client verifiably comes from, none where it runs on the user's own device.
+
+    It is the host of the document that describes it, else those it sends people back to.
+    """
+    described = described_by(client)
+    targets = targets_of(client) if described is None else [described]
+    return [target.before + target.domain for target in targets if target.kind == "web"]
+
+
 def _apart(host: str) -> tuple[str, str]:
     """Return what stands before the part of a host that was registered, and that part; an address is one part."""
     try:

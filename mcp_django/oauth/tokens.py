@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -30,14 +30,24 @@ def create_token(
     The text is stored as the toolkit stores tokens, hashed, and cannot be had again. ``facts`` are for hooks to find at
     ``request.mcp.facts``.
     """
+    expires = timezone.now() + timedelta(days=days)
+    return save_token(user, _client(), scopes=scopes, resources=resources, expires=expires, facts=facts)
+
+
+def save_token(
+    user: AbstractBaseUser,
+    client: Any,
+    *,
+    scopes: Iterable[str],
+    resources: Iterable[str],
+    expires: datetime,
+    facts: Mapping[str, Any] | None = None,
+) -> tuple[Any, str]:
+    """Save a token of ``user`` that the application ``client`` will have; return its row and its text."""
     raw = secrets.token_urlsafe(32)
     store_facts(checksum_of(raw), user, {**(facts or {}), **credential_of(user)})
     token = get_access_token_model()(
-        user=user,
-        application=_client(),
-        scope=join(scopes),
-        expires=timezone.now() + timedelta(days=days),
-        resource=list(resources),
+        user=user, application=client, scope=join(scopes), expires=expires, resource=list(resources)
     )
     set_token_value(token, raw)
     token.save()

@@ -11,7 +11,7 @@ from ..conf import require_apps
 require_apps("mcp_django.oauth.urls", "mcp_django", "oauth2_provider")
 
 from . import registration, views  # noqa: E402
-from .metadata import DOCUMENTS, well_known  # noqa: E402
+from .metadata import CATALOGS, DOCUMENTS, catalog, well_known  # noqa: E402
 from .reach import access  # noqa: E402
 
 DOCUMENT = "(?P<name>" + "|".join(DOCUMENTS) + ")"
@@ -39,6 +39,7 @@ endpoints = [
 
 urlpatterns = [
     path("oauth/", include((endpoints, "mcp_oauth"))),
+    *(path(f".well-known/{name}", catalog, {"name": name}) for name in CATALOGS),
     re_path(rf"^\.well-known/{DOCUMENT}(?P<path>/{ANYTHING}*)?\Z", well_known),
     re_path(rf"^(?P<path>{ANYTHING}+)/\.well-known/{DOCUMENT}/?\Z", views.appended_well_known),
 ]

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -23,12 +23,19 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.common import Request as OAuthRequest
 from oauthlib.oauth2.rfc6749 import errors
 
+from ..conf import settings
 from ..context.refusals import IS_IT_RIGHT, NOT_ACTIVE
 from ..exceptions import Reason
 from ..models import TokenFacts
+from ..signals import client_connected
 from ..signin import credential_of, is_current
 from . import refusals, resource
-from .facts import beside_tokens, checksum_of, facts_of, facts_of_family, forget_former, store_facts
+from .assertions import InvalidAssertion, read_assertion
+from .credentials import ASSERTION_TYPE, check_assertion
+from .described import keys_of_client
+from .facts import beside_tokens, checksum_of, facts_of, facts_of_family, forget_former, store_facts, until_of
+from .hosts import is_admitted
+from .mail import tell_user
 from .refusals import note
 from .scopes import expand
 from .secrets import is_hashed_here, same_secret
@@ -92,12 +99,43 @@ class MCPValidator(OAuth2Validator):
         found = super()._load_application(client_id, request)
         if found is None:
             note(request.headers, refusals.UNKNOWN_CLIENT)
+        elif not is_admitted(found):
+            note(request.headers, refusals.BLOCKED_HOST)
+            request.client = found = None
         return found
 
+    def client_authentication_required(self, request: OAuthRequest, *args: Any, **kwargs: Any) -> bool:
+        """Have a client prove who it is that is not a public one, or that sends an assertion."""
+        return bool(_assertions(request)) or super().client_authentication_required(request, *args, **kwargs)
+
     def authenticate_client(self, request: OAuthRequest, *args: Any, **kwargs: Any) -> bool:
-        """Accept a client that proves who it is."""
+        """Accept a client that proves who it is: by its secret, or by an assertion that it signed."""
+        if found := _assertions(request):
+            return self._has_signed(request, found)
         accepted = bool(super().authenticate_client(request, *args, **kwargs))
         return accepted or (request.client is not None and note(request.headers, refusals.WRONG_SECRET))
+
+    def _has_signed(self, request: OAuthRequest, found: list[str]) -> bool:
+        """Return whether the client that an assertion names has signed it (RFC 7523, section 3)."""
+        headers = request.headers
+        try:
+            if len(found) > 1 or ("client_assertion_type", ASSERTION_TYPE) not in request.decoded_body:
+                raise InvalidAssertion(f"Send one client_assertion, and {ASSERTION_TYPE} as its client_assertion_type.")
+            assertion = read_assertion(found[0])
+            client_id = assertion.text("sub")
+            if request.client_id not in (None, "", client_id) or not client_id.isprintable():
+                raise InvalidAssertion("The subject (sub) of the assertion is not the client.")
+            client = self._load_application(client_id, request)
+            if client is None or client.client_id != client_id:
+                return False
+            keys = keys_of_client(client)
+            if keys is None:
+                raise InvalidAssertion("There is no document in which this client has keys.")
+            check_assertion(_HeadersOnly(headers), client_id, assertion, keys)
+        except InvalidAssertion as refusal:
+            return note(headers, Reason(str(refusal), refusals.WRONG_KEY))
+        request.client_id = client_id
+        return True
 
     def validate_redirect_uri(self, client_id: str, redirect_uri: str, request: OAuthRequest, *args: Any) -> bool:
         """Accept what is registered for the client."""
@@ -190,7 +228,7 @@ class MCPValidator(OAuth2Validator):
     def _goes_on_from(self, request: OAuthRequest) -> bool:
         family = request.refresh_token_instance.token_family
         facts = facts_of_family(family)
-        if not is_current(request.user, facts):
+        if not is_current(request.user, facts) or _has_ended(facts):
             get_refresh_token_model().revoke_family(family)
         return self._goes_on(request, facts, family)
 
@@ -200,6 +238,8 @@ class MCPValidator(OAuth2Validator):
         if not request.user.is_active:
             seen = f"the user ({request.user.pk}) is not active"
             return note(request.headers, Reason(seen, NOT_ACTIVE.remedy))
+        if _has_ended(facts):
+            return note(request.headers, refusals.GRANT_OVER)
         return is_current(request.user, facts) or note(request.headers, refusals.SIGNED_OUT)
 
     def is_within_original_scope(self, request_scopes: list[str], refresh_token: str, request: OAuthRequest) -> bool:
@@ -221,6 +261,8 @@ class MCPValidator(OAuth2Validator):
             rows.update(updated=timezone.now())
             spent = rows.get()
         if spent is None or spent.revoked is None:
+            if request.grant_type == "authorization_code":
+                _tell_if_new(token, request)
             super()._save_bearer_token(token, request, *args, **kwargs)
             get_grant_model().objects.filter(code=request.code or "", application=request.client).delete()
             return
@@ -242,8 +284,13 @@ class MCPValidator(OAuth2Validator):
                 refresh.revoke_family(family)
             super().revoke_token(token, token_type_hint, request, *args, **kwargs)
 
-    def _create_access_token(self, expires: Any, request: OAuthRequest, *args: Any, **kwargs: Any) -> Any:
-        row = super()._create_access_token(expires, request, *args, **kwargs)
+    def _create_access_token(
+        self, expires: Any, request: OAuthRequest, token: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        until = until_of(getattr(request, "facts", {}))
+        if until is not None and until < expires:
+            expires, token["expires_in"] = until, max(0, int((until - timezone.now()).total_seconds()))
+        row = super()._create_access_token(expires, request, token, *args, **kwargs)
         family = getattr(request, "family", None)
         if request.user is not None:
             store_facts(row.token_checksum, request.user, getattr(request, "facts", {}), family)
@@ -287,6 +334,11 @@ class MCPValidator(OAuth2Validator):
         return False
 
 
+def _assertions(request: OAuthRequest) -> list[str]:
+    """Return what is sent as an assertion of the client, in the body alone."""
+    return [value for key, value in request.decoded_body or [] if key == "client_assertion"]
+
+
 def _why_not(code: str, client: Any) -> Reason:
     """Return why a code is no good."""
     row = get_grant_model().objects.filter(code=code).first()
@@ -315,6 +367,12 @@ def _as_granted(resources: list[str], request: OAuthRequest) -> list[str]:
     return [next((url for url in granted if same(url, item)), item) for item in resources]
 
 
+def _has_ended(facts: Mapping[str, Any]) -> bool:
+    """Return whether the time is over that the user chose."""
+    until = until_of(facts)
+    return until is not None and until <= timezone.now()
+
+
 def _is_over(row: Any) -> bool:
     """Return whether a refresh token that was never spent is of no use: its grant has ended, or was unused too long."""
     lifetime = refresh_token_expire_timedelta()
@@ -332,6 +390,22 @@ def _began(request: OAuthRequest) -> datetime | None:
 def _revoke_tokens_of(code: str) -> None:
     """Revoke what was made from a code that came twice (OAuth 2.1, section 4.1.3)."""
     get_refresh_token_model().revoke_family(_family_of(code))
+
+
+def _tell_if_new(token: dict[str, Any], request: OAuthRequest) -> None:
+    """Tell, once the token is stored, of a client that had none of this user before."""
+    user, client = request.user, request.client
+    tables = get_access_token_model(), get_refresh_token_model()
+    if any(table._default_manager.filter(user=user, application=client).exists() for table in tables):
+        return
+    told = {"sender": type(client), "application": client, "user": user, "scopes": token["scope"].split()}
+
+    def tell() -> None:
+        client_connected.send_robust(**told)
+        if settings.CONNECTED_EMAIL:
+            tell_user(user, client, told["scopes"], _HeadersOnly(request.headers))
+
+    transaction.on_commit(tell, using=router.db_for_write(tables[0]))
 
 
 class _HeadersOnly(HttpRequest):

@@ -15,7 +15,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import BadRequest, ImproperlyConfigured, ObjectDoesNotExist
 from django.db import DataError, InterfaceError, OperationalError, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
@@ -42,22 +42,27 @@ from oauthlib.oauth2 import OAuth2Error
 from ..conf import settings
 from ..context.languages import page_language
 from ..context.text import plain
-from ..runtime.throttling import give_back, hit_if_counted
+from ..runtime.throttling import give_back, hit_if_counted, times_as_many
 from ..scopes import ADMIN, WRITE
-from ..signin import keep, would_admit
-from . import dot, refusals
+from ..signin import keep, questions_for, would_admit
+from . import dot, grants, refusals
 from .clients import is_app_scheme
 from .cors import cors
+from .described import DocumentRefused, find_described
+from .documents import is_document_id
+from .facts import answered, chosen
 from .forms import ConsentForm
 from .frame import frame
+from .hosts import is_admitted, takes_documents
 from .metadata import well_known
 from .reach import reach_of
 from .refusals import begin, client_id, log_refusal, logged, note
 from .resource import default_resource, endpoints, issuer, resource_url
+from .revoking import end_access, live
 from .scopes import expand
 from .styles import content_security_policy
-from .targets import shown_target
-from .tokenlist import describe
+from .targets import described_by, shown_target
+from .tokenlist import add_last_changes, describe, name_doubts
 from .validator import BEGAN, GRANT_TYPES, check_challenge, check_resources
 
 if TYPE_CHECKING:
@@ -73,7 +78,10 @@ RETRY_AFTER: Final = 5
 UNITS: Final = (("day", 24 * 3600), ("hour", 3600), ("minute", 60))
 # The user said no, or a client asks whether they are signed in.
 ORDINARY: Final = frozenset({"access_denied", "login_required"})
-SECRETS: Final = ("client_secret", "code", "code_verifier", "refresh_token", "token", "password")
+SECRETS: Final = (
+    *("assertion", "client_assertion", "client_secret", "code", "code_verifier"),
+    *("password", "refresh_token", "token"),
+)
 
 
 class PageMixin:
@@ -129,6 +137,7 @@ class ConsentView(PageMixin, dot.AuthorizationView):
     def setup(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
         """Let causes of a refusal be noted."""
         super().setup(request, *args, **kwargs)
+        self.choice: dict[str, Any] = {}
         begin(request)
 
     def error_response(self, error: OAuthToolkitError, application: Any, **kwargs: Any) -> HttpResponseBase:
@@ -140,11 +149,28 @@ class ConsentView(PageMixin, dot.AuthorizationView):
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Show the page."""
+        try:
+            self._require_described(request)
+        except DocumentRefused as refused:
+            note(request.META, refused.reason)
+            log_refusal(request, refused.status, "invalid_client", refused.detail)
+            error = {"error": "invalid_client", "description": refused.detail}
+            return self.render_to_response({"error": error, "refused": refused}, status=refused.status)
         # The toolkit lets the client's query decide whether the user is asked.
         query = request.GET.copy()
         query["approval_prompt"] = "force"
         request.GET = query  # type: ignore[assignment]
         return super().get(request, *args, **kwargs)
+
+    def _require_described(self, request: HttpRequest) -> None:
+        """Look the client up whose id is the URL of a document; nobody but a signed-in user makes this server ask.
+
+        Raises:
+            DocumentRefused: it is not let in.
+        """
+        asked = request.GET.get("client_id", "")
+        if is_document_id(asked) and takes_documents():
+            find_described(asked, request)
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Take the answer, or let somebody else sign in."""
@@ -156,8 +182,16 @@ class ConsentView(PageMixin, dot.AuthorizationView):
     def form_valid(self, form: ConsentForm) -> HttpResponseBase:
         """Answer the client. The fields are the browser's to change, so the redirect is checked before it is used."""
         client = get_application_model().objects.filter(client_id=form.cleaned_data["client_id"]).first()
-        if client is None or not client.redirect_uri_allowed(form.cleaned_data["redirect_uri"]):
+        if (
+            client is None
+            or not is_admitted(client)
+            or not client.redirect_uri_allowed(form.cleaned_data["redirect_uri"])
+        ):
             return self.form_invalid(form)
+        answers = answered(questions_for(self.request), form.data)
+        if answers is None:
+            return self.form_invalid(form)
+        self.choice = chosen(form.cleaned_data["models"], form.cleaned_data["days"]) | answers
         return super().form_valid(form)
 
     def form_invalid(self, form: ConsentForm) -> HttpResponseBase:
@@ -168,7 +202,7 @@ class ConsentView(PageMixin, dot.AuthorizationView):
 
     def render_to_response(self, context: dict[str, Any], **kwargs: Any) -> HttpResponse:
         """Say of an application that this site does not know, or knows no more, that it has to be connected again."""
-        if "error" in context and self._is_unknown():
+        if "error" in context and "refused" not in context and self._is_unknown():
             with suppress(ImproperlyConfigured):
                 context = {**context, "endpoint": default_resource(self.request)}
             context = {**context, "is_unknown": True}
@@ -194,7 +228,9 @@ class ConsentView(PageMixin, dot.AuthorizationView):
         verified = client.registration_source == client.RegistrationSource.MANUAL
         return super().get_context_data(
             client_name=plain(client.name),
+            doubts=name_doubts(client),
             verified=verified,
+            described=described_by(client),
             target=target,
             redirect_host=str(target),
             is_known=not verified and target.kind == "web" and self._has_access(client),
@@ -202,6 +238,7 @@ class ConsentView(PageMixin, dot.AuthorizationView):
             is_refused=self._is_refused(),
             reach=reach_of(self.request, self._asked_sites()),
             choices=_choices(kwargs["scopes"]),
+            questions=questions_for(self.request),
             unused_for=_period(refresh_token_expire_timedelta()),
             **kwargs,
         )
@@ -220,11 +257,11 @@ class ConsentView(PageMixin, dot.AuthorizationView):
     def _has_access(self, client: Any) -> bool:
         """Return whether the user has let this client in before, and did not take it back."""
         tokens = get_access_token_model()._default_manager.filter(user=self.request.user, application=client)
-        return bool(tokens.filter(_live()).exists())
+        return bool(tokens.filter(live()).exists())
 
     def create_authorization_response(self, request: HttpRequest, scopes: str, credentials: Any, allow: bool) -> Any:
         """Grant it, or do not; what this sign-in leaves with the tokens goes on with the code."""
-        kept = {**credentials, "facts": keep(request)} if allow else credentials
+        kept = {**credentials, "facts": keep(request) | self.choice} if allow else credentials
         return super().create_authorization_response(request, scopes, kept, allow)
 
     def redirect(self, redirect_to: str, application: Any) -> HttpResponseBase:
@@ -288,7 +325,7 @@ def limited(post: View) -> View:
     @wraps(post)
     def wrapper(self: Any, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         address, rate = request.META.get("REMOTE_ADDR", ""), settings.TOKEN_REFUSAL_RATE
-        limits = [] if rate is None else [(f"{address} {client_id(request)}", rate), (address, _five_times(rate))]
+        limits = [] if rate is None else [(f"{address} {client_id(request)}", rate), (address, times_as_many(rate, 5))]
         for who, limit in limits:
             wait = hit_if_counted("refusals", who, limit)
             if wait is not None:
@@ -303,27 +340,23 @@ def limited(post: View) -> View:
     return wrapper
 
 
-def _five_times(rate: str) -> str:
-    number, _, period = rate.partition("/")
-    return f"{int(number) * 5}/{period}"
-
-
 @method_decorator(transaction.non_atomic_requests, name="dispatch")
 @method_decorator(cors("POST"), name="dispatch")
 @method_decorator(logged, name="dispatch")
 @method_decorator(sensitive_post_parameters(*SECRETS), name="dispatch")
 class TokenView(dot.TokenView):
-    """The token endpoint: codes and refresh tokens (OAuth 2.1, section 3.2)."""
+    """The token endpoint (OAuth 2.1, section 3.2): codes and refresh tokens, and the grants of :mod:`.grants`."""
 
     @limited
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer in JSON, whatever was sent."""
         request.META[BEGAN] = timezone.now()
-        if request.POST.get("grant_type") not in GRANT_TYPES:
-            error = "unsupported_grant_type" if request.POST.get("grant_type") else "invalid_request"
-            return _refused(error)
+        grant = request.POST.get("grant_type")
+        is_direct = grants.is_offered(grant)
+        if grant not in GRANT_TYPES and not is_direct:
+            return _refused("unsupported_grant_type" if grant else "invalid_request")
         try:
-            response = self.authorization_flow_token_response(request)
+            response = grants.respond(request) if is_direct else self.authorization_flow_token_response(request)
         except UNREADABLE:
             return _refused("invalid_request")
         except ObjectDoesNotExist:
@@ -369,11 +402,6 @@ def _unavailable(status: int, wait: int) -> HttpResponse:
     return JsonResponse(answer, status=status, headers={"Cache-Control": "no-store", "Retry-After": str(wait)})
 
 
-def _live() -> Q:
-    """Return the condition on tokens that act for their user now, or may again by a refresh token."""
-    return Q(expires__gt=timezone.now()) | Q(refresh_token__isnull=False, refresh_token__revoked__isnull=True)
-
-
 class TokenListView(PageMixin, dot.AuthorizedTokensListView):
     """The applications that act for the user now, or may again by a refresh token."""
 
@@ -382,14 +410,13 @@ class TokenListView(PageMixin, dot.AuthorizedTokensListView):
 
     def get_queryset(self) -> QuerySet[Any]:
         """Return the user's own live tokens, newest first."""
-        return (
-            super().get_queryset().select_related("application", "refresh_token").filter(_live()).order_by("-created")
-        )
+        return super().get_queryset().select_related("application", "refresh_token").filter(live()).order_by("-created")
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the tokens, each with what is to be shown of it."""
         context = super().get_context_data(**kwargs, page="tokens")
         describe(context["authorized_tokens"])
+        add_last_changes(context["authorized_tokens"], self.request.user)
         return context
 
 
@@ -398,6 +425,16 @@ class TokenDeleteView(PageMixin, dot.AuthorizedTokenDeleteView):
 
     template_name = "mcp_django/oauth/token_delete.html"
     success_url = reverse_lazy("mcp_oauth:authorized-token-list")
+
+    def get_queryset(self) -> QuerySet[Any]:
+        """Return the user's own tokens, each with its refresh token."""
+        found: QuerySet[Any] = super().get_queryset().select_related("refresh_token")
+        return found
+
+    def form_valid(self, form: Any) -> HttpResponseBase:
+        """End the access."""
+        end_access([self.object])
+        return redirect(self.get_success_url())
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the token with what is to be shown of it."""

@@ -56,7 +56,18 @@ def on_list(
 
 
 def may_view(request: MCPRequest, exposure: Exposure) -> bool:
-    """Return whether the caller may view the model at all; decided once for each request."""
+    """Return whether the caller may view the model at all; decided once for each request.
+
+    A model that is switched off is not there.
+    """
+    off = request.mcp.off
+    if off is not None and off.model(exposure.label) is not None:
+        return False
+    return permits_view(request, exposure)
+
+
+def permits_view(request: MCPRequest, exposure: Exposure) -> bool:
+    """Return whether permissions let the caller view the model, be it switched off or not."""
     kept = _remembered(request)
     if exposure not in kept:
         verdict = on_list(request, exposure, "has_view_permission", exposure.has_view_permission, default=False)
@@ -76,13 +87,21 @@ def sees_any(request: MCPRequest) -> bool:
 
 
 def visible_exposures(request: MCPRequest) -> list[Exposure]:
-    """Return the exposures that the caller may view, in the order of their labels."""
+    """Return the exposures that the caller may view, in the site's order."""
     kept = _remembered(request)
     if "visible" not in kept:
         exposures = request.mcp.site.exposures_by_label.values()
         kept["visible"] = [exposure for exposure in exposures if may_view(request, exposure)]
     found: list[Exposure] = kept["visible"]
     return found
+
+
+def permits_any(request: MCPRequest, hook: str, ask: Callable[..., Any]) -> bool:
+    """Return whether the hook, one of permissions, allows something with any model that the caller may view."""
+    for exposure in visible_exposures(request):
+        if on_list(request, exposure, hook, ask, exposure, default=False):
+            return True
+    return False
 
 
 def refusal(request: MCPRequest) -> str:
@@ -94,7 +113,15 @@ def refusal(request: MCPRequest) -> str:
 
 
 def caller_actions(request: MCPRequest, exposure: Exposure) -> Mapping[str, Any]:
-    """Return the actions of the exposure that the caller may run; asked once for each request."""
+    """Return the actions of the exposure that the caller may run; those that are switched off are not there."""
+    found, off = permitted_actions(request, exposure), request.mcp.off
+    if off is None:
+        return found
+    return {name: action for name, action in found.items() if off.action(exposure.label, name) is None}
+
+
+def permitted_actions(request: MCPRequest, exposure: Exposure) -> Mapping[str, Any]:
+    """Return the actions that permissions let the caller run, switched off or not; asked once for each request."""
     kept = _remembered(request)
     key = (exposure, "actions")
     if key not in kept:
@@ -108,13 +135,30 @@ def get_exposure(request: MCPRequest, label: Any) -> Exposure:
 
     Raises:
         NotFound: there is none for this caller.
+        CallRefused: it is switched off.
     """
     exposure = None
     if isinstance(label, str) and len(label) <= MAX_NAME:
         exposure = request.mcp.site.exposures_by_label.get(label.lower())
-    if exposure is None or not may_view(request, exposure):
+    if exposure is None or not permits_view(request, exposure):
         raise NotFound
+    if request.mcp.off is not None:
+        refuse_switched(request, exposure)
     return exposure
+
+
+def refuse_switched(request: MCPRequest, exposure: Exposure, action: str = "") -> None:
+    """Look whether the model, or an action of it, is switched off; the caller may know of both.
+
+    Raises:
+        CallRefused: it is.
+    """
+    off = request.mcp.off
+    if off is None:
+        return
+    found = off.model(exposure.label) or (off.action(exposure.label, action) if action else None)
+    if found is not None:
+        raise found.refusal()
 
 
 def related_exposure(request: MCPRequest, field: Any) -> Exposure | None:

@@ -5,7 +5,7 @@ those of SQL's ordered-set and sample functions; for SQLite, which has none, the
 """
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -16,22 +16,28 @@ from django.db import NotSupportedError
 from django.db.models import (
     Aggregate,
     Avg,
+    Case,
     Count,
     DecimalField,
     ExpressionWrapper,
     Max,
     Min,
+    Q,
     Sum,
     Value,
+    When,
 )
 from django.db.models.functions import Cast, Round
+from django.db.models.lookups import IsNull
 
 from .arithmetic import DURATION, EXACT_DIGITS, FLOAT, INTEGER
 from .columns import MAX_DIGITS, Column
 from .kinds import kind_of, stored_field
-from .ways import is_comparable, is_countable, is_summable
+from .ways import is_comparable, is_countable, is_groupable, is_summable
 
 MAX_DECIMALS: Final = 6
+# Functions that take the value of one row, by an order.
+EDGES: Final = ("first", "last")
 
 
 @lru_cache(maxsize=32)
@@ -225,6 +231,69 @@ class Variation(_Computed):
     collector = _Variance
 
 
+class _Edge:
+    """The value of the first row, or with a negative direction of the last one; rows without a place do not count."""
+
+    direction = 1
+
+    def __init__(self) -> None:
+        self.best: tuple[Any, ...] | None = None
+        self.value: Any = None
+
+    def step(self, value: Any, *place: Any) -> None:
+        """Take one row, and its place."""
+        if place[0] is None:
+            return
+        if self.best is None or (place < self.best if self.direction > 0 else place > self.best):
+            self.best, self.value = place, value
+
+    def finalize(self) -> Any:
+        """Return the value, which may be None."""
+        return self.value
+
+
+class _LastEdge(_Edge):
+    direction = -1
+
+
+class First(_Computed):
+    """The value of the row that is first by the second expression, and among equal ones by those behind it."""
+
+    name = "mcp_first"
+    collector = _Edge
+    order = "ASC"
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Return the first of all values in their order."""
+        parts = [compiler.compile(part) for part in self.get_source_expressions() if part is not None]
+        (value, _), *places = parts
+        order = ", ".join(f"{sql} {self.order} NULLS LAST" for sql, _ in places)
+        return f"(ARRAY_AGG({value} ORDER BY {order}))[1]", [param for _, params in parts for param in params]
+
+    def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
+        """Refuse any other database."""
+        raise NotSupportedError(f"{connection.display_name} has no first and last.")
+
+
+class Last(First):
+    """The value of the row that is last."""
+
+    name = "mcp_last"
+    collector = _LastEdge
+    order = "DESC"
+
+
+def edge(value: Any, order: Any, keys: Sequence[Any], *, last: bool, result: Any, filter: Q | None = None) -> Any:
+    """Return the value of the first or last row by an order and then by keys, of the rows that pass ``filter``.
+
+    Rows without a value to order by do not count.
+    """
+    place = order if filter is None else Case(When(filter, then=order))
+    # Of rows that do not count there is no value either.
+    counted = Case(When(IsNull(place, False), then=value), output_field=result)
+    return (Last if last else First)(counted, place, *keys, output_field=result)
+
+
 def _spread(function: type[Aggregate], expression: Any, output_field: Any, **options: Any) -> Any:
     return function(Cast(expression, FLOAT), output_field=output_field, **options)
 
@@ -278,6 +347,7 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "percentile": middle(0.5),
     "stddev": Function(partial(_spread, Deviation), has_spread, lambda column: FLOAT),
     "variance": Function(partial(_spread, Variation), has_spread, lambda column: FLOAT),
+    **dict.fromkeys(EDGES, Function(edge, is_groupable, lambda column: stored_field(column.field))),
 }
 
 

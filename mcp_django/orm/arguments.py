@@ -9,17 +9,24 @@ from typing import Any, Final
 
 from ..conf import settings
 from ..context.request import Exposure, MCPRequest
-from ..exceptions import NotFound, ToolError
+from ..exceptions import NotFound, NotPermitted, ToolError
 from ..schema.types import is_empty
 from .access import columns_of, get_exposure, page_fields, visible_exposures, visible_fields, visible_name
 from .columns import Column, resolve_column
+from .meanings import models_fitting, models_meant, paths_meant
 from .ordering import client_order_key, default_ordering, sortable_names, total_order
 from .pagination import OrderKey
+from .parsing import filters_argument
 from .queries import check_searchable
-from .spellings import order_meant, order_texts
-from .ways import names_behind, related_column
-from .wording import alternatives, is_short_text, json_or_text
+from .repairs import with_argument, with_field, with_model, with_name, without_argument
+from .spellings import argument_meant, order_meant, order_texts, starts_at_the_beginning
+from .ways import hops_told, names_behind, related_column
+from .wording import is_short_text, json_or_text, letters, misnamed, nearest
 
+# Models whose filters are tried for a call without a model.
+MAX_FITTING: Final = 5
+# Characters of the labels of models in a message.
+MAX_LABELS: Final = 360
 RECORD_NOT_FOUND: Final = "No such record. Find records with query_records; the first column of its rows is the pk."
 MAX_ORDER: Final = 5
 NULL_PLACES: Final[Mapping[str, bool | None]] = {"": None, "nulls_first": False, "nulls_last": True}
@@ -28,6 +35,11 @@ MAX_SEARCH_WORDS: Final = 12
 MAX_FIELDS: Final = 200
 # What these hold is looked for as it is written, brackets and all.
 SEARCHED: Final = frozenset({"search", "query"})
+# What is said for true and false elsewhere.
+FLAGS: Final[Mapping[str, bool]] = {
+    **dict.fromkeys(("yes", "y", "on", "1"), True),
+    **dict.fromkeys(("no", "n", "off", "0"), False),
+}
 # Characters of a text that may hold an empty list or object.
 MAX_EMPTY: Final = 16
 
@@ -35,19 +47,24 @@ MAX_EMPTY: Final = 16
 IGNORED: Final = frozenset({"wait_for_previous"})
 
 
-def check_names(arguments: Mapping[str, Any], known: Iterable[str], *, keeping: Collection[str] = ()) -> dict[str, Any]:
+def check_names(
+    arguments: Mapping[str, Any], known: Iterable[str], *, keeping: Collection[str] = (), strict: bool = False
+) -> dict[str, Any]:
     """Return the arguments that are set, without those that clients send of their own accord.
 
     An empty text, list or object is as good as left out: some models have to write something for every argument. So it
-    is never everything. Those of ``keeping`` may be empty.
+    is never everything. Those of ``keeping`` may be empty. Unless it is ``strict``, other names for an argument, such
+    as ``orderBy`` or ``where``, are understood.
 
     Raises:
         ToolError: an argument is not one of ``known``.
     """
     known, ignored = list(known), IGNORED
+    if not strict:
+        arguments = understood_names(arguments, known)
     for name in arguments:
         if name not in known and name not in ignored:
-            raise ToolError(f"Unknown argument {name[:60]!r}. {alternatives(name, known)}")
+            raise _unknown_argument(arguments, name, known)
     return {
         name: value
         for name, value in arguments.items()
@@ -55,23 +72,82 @@ def check_names(arguments: Mapping[str, Any], known: Iterable[str], *, keeping: 
     }
 
 
+def understood_names(arguments: Mapping[str, Any], known: Collection[str]) -> Mapping[str, Any]:
+    """Return the arguments with those names of theirs that mean one of ``known`` without doubt in its spelling."""
+    if all(name in known for name in arguments):
+        return arguments
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        meant, is_sure = argument_meant(name, known) if name not in known and name not in IGNORED else (None, False)
+        if "cursor" in known and starts_at_the_beginning(name, value):
+            continue
+        found[meant if meant is not None and is_sure and meant not in arguments else name] = value
+    return found
+
+
+def _unknown_argument(arguments: Mapping[str, Any], name: str, known: Collection[str]) -> ToolError:
+    message = f"Unknown argument {name[:60]!r}."
+    if "cursor" in known and starts_at_the_beginning(name, None):
+        text = f"{message} Pages are by cursor: call without it, then repeat the call with next_cursor as cursor."
+        return ToolError(text, repair=without_argument(name))
+    meant, _ = argument_meant(name, known)
+    near = [meant] if meant is not None else nearest(name, known)
+    return misnamed(message, name, known, lambda right: with_name(name, right), near)
+
+
 def _is_left_out(name: str, value: Any) -> bool:
     holds_json = name not in SEARCHED and (not isinstance(value, str) or len(value) <= MAX_EMPTY)
-    return is_empty(json_or_text(value) if holds_json else value)
+    found = json_or_text(value) if holds_json else value
+    return not found and is_empty(found)
 
 
-def exposure_argument(request: MCPRequest, label: Any) -> Exposure:
-    """Return the exposure of a model's label.
+def exposure_argument(request: MCPRequest, label: Any, given: Mapping[str, Any] | None = None) -> Exposure:
+    """Return the exposure of a model's label; an error may name the models that the other arguments ``given`` fit.
 
     Raises:
         ToolError: there is none for this caller.
     """
+    record = request.mcp.record
     try:
-        return get_exposure(request, label)
+        exposure = get_exposure(request, label)
+        record.model = exposure.label
+        return exposure
     except NotFound:
         labels = [exposure.label for exposure in visible_exposures(request)]
-        text = label.lower() if isinstance(label, str) else label
-        raise ToolError(f"No such model. {alternatives(text, labels)} list_models describes them.") from None
+    if label is None or label == "":
+        fitting = _fitting_models(request, given or {})
+        which = f"Those with all that the call names: {', '.join(fitting)}." if len(fitting) > 1 else ""
+        which = which or f"One of: {', '.join(labels)[:MAX_LABELS]}. list_models describes them."
+        repair = with_model(label, fitting[0], is_spelling=False) if len(fitting) == 1 else None
+        raise ToolError(f"The argument model is missing. {which}", repair=repair) from None
+    text = label[0] if isinstance(label, list) and len(label) == 1 else label
+    near = [text.lower()] if isinstance(text, str) and text.lower() in labels else models_meant(request, text)
+    error = misnamed(
+        "No such model.", text, labels, lambda right: with_model(text, right), near, " list_models describes them."
+    )
+    if isinstance(text, str) and text.lower() in request.mcp.site.exposures_by_label:
+        error.outcome, record.model = NotPermitted.outcome, text.lower()
+    raise error from None
+
+
+def _fitting_models(request: MCPRequest, arguments: Mapping[str, Any]) -> list[str]:
+    """Return the models of the caller that have all the fields and choices which the arguments name, unless many do."""
+    found = models_fitting(request, arguments)
+    if 1 < len(found) <= MAX_FITTING:
+        found = [label for label in found if _can_be_filtered(request, label, arguments)]
+    return found if len(found) <= MAX_FITTING else []
+
+
+def _can_be_filtered(request: MCPRequest, label: str, arguments: Mapping[str, Any]) -> bool:
+    exposure, aggregates = get_exposure(request, label), json_or_text(arguments.get("aggregates"))
+    parts = aggregates if isinstance(aggregates, list) else []
+    try:
+        filters_argument(request, exposure, arguments.get("filters"))
+        for part in parts:
+            filters_argument(request, exposure, part.get("where") if isinstance(part, dict) else None)
+    except ToolError:
+        return False
+    return True
 
 
 def names_argument(value: Any, what: str, most: int) -> list[str]:
@@ -102,10 +178,27 @@ def fields_argument(request: MCPRequest, exposure: Exposure, value: Any) -> tupl
         name = visible_name(request, exposure, text)
         column = resolve_column(exposure, name) if name is not None else related_column(request, exposure, text)
         if column is None:
-            known = [*visible, *names_behind(request, exposure, text)]
-            raise ToolError(f"{exposure.label} has no field {text[:60]!r}. {alternatives(text, known)}")
+            raise _unknown_field(request, exposure, text)
         found.append(column)
     return tuple(dict.fromkeys(found))
+
+
+def _unknown_field(request: MCPRequest, exposure: Exposure, text: str) -> ToolError:
+    def is_readable(path: str) -> bool:
+        known = visible_name(request, exposure, path) or related_column(request, exposure, path)
+        return known is not None
+
+    message = f"{exposure.label} has no field {text[:60]!r}."
+    if text in ("*", "all"):
+        return ToolError(f"{message} Without fields, a page has those of the list.", repair=without_argument("fields"))
+    if "(" in text:
+        return ToolError(f"{message} Totals and counts: aggregate_records.")
+    message += hops_told(request, exposure, text)
+    known = [*visible_fields(request, exposure), *names_behind(request, exposure, text)]
+    near = paths_meant(request, exposure, text, is_readable) or paths_meant(
+        request, exposure, text.rpartition("__")[0], is_readable
+    )
+    return misnamed(message, text, known, lambda right: with_field(text, right, ["fields"]), near or None)
 
 
 def ordering_argument(request: MCPRequest, exposure: Exposure, value: Any) -> tuple[OrderKey, ...]:
@@ -128,9 +221,18 @@ def _order_key(request: MCPRequest, exposure: Exposure, text: str) -> OrderKey:
     name, _, place = text.lstrip("+-").partition(":")
     if place not in NULL_PLACES:
         raise ToolError(f"Unknown order {place[:40]!r}. Write field, -field, field:nulls_first or field:nulls_last.")
-    known = sortable_names(request, exposure)
-    raise ToolError(
-        f"{exposure.label} cannot be ordered by {name[:60]!r}. {alternatives(name, known)} Descending is -field."
+    name = order_meant(text).lstrip("-")
+    near = paths_meant(request, exposure, name, lambda path: client_order_key(request, exposure, path) is not None)
+    if not name.replace(".", "").isidentifier():
+        # A proposal would lose what else it says.
+        near = [path for path in near if letters(path) == letters(name)]
+    raise misnamed(
+        f"{exposure.label} cannot be ordered by {name[:60]!r}.{hops_told(request, exposure, name)}",
+        name,
+        sortable_names(request, exposure),
+        lambda right: with_field(name, right, ["ordering"]),
+        near or (None if name.replace(".", "").isidentifier() else []),
+        " Descending is -field.",
     )
 
 
@@ -178,7 +280,9 @@ def flag_argument(value: Any, name: str) -> bool:
     if isinstance(value, str):
         value = {"true": True, "false": False}.get(value.lower(), value)
     if value is not None and not isinstance(value, bool):
-        raise ToolError(f"{name} must be true or false.")
+        meant = FLAGS.get(str(value).lower())
+        repair = with_argument(name, meant) if meant is not None else None
+        raise ToolError(f"{name} must be true or false.", repair=repair)
     return bool(value)
 
 

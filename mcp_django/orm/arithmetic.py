@@ -29,7 +29,7 @@ from django.db.models.functions import Cast, NullIf, TruncDate
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from .columns import MAX_DIGITS, Column
-from .kinds import kind_of, stored_field
+from .kinds import is_stored_as_text, kind_of, stored_field
 from .ways import Target, is_countable, target_of
 
 MAX_LENGTH: Final = 200
@@ -219,7 +219,9 @@ def _bracketed(target: Target, sign: str) -> str:
 
 
 def _word(target: Target) -> str:
-    return kind_of(target.column.field).word if target.column.kind == "field" else "relation"
+    if target.column.kind != "field":
+        return "relation"
+    return "text" if is_stored_as_text(target.column.field) else kind_of(target.column.field).word
 
 
 def _numeric(left: Target, sign: str, right: Target) -> tuple["Field[Any, Any]", Any] | None:

@@ -73,6 +73,17 @@ class Column:
         """Whether the value is that of a related row which the caller may see, and null otherwise."""
         return bool(self.through) and "__" not in self.path
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether it is a column of the database, whose values are shown as they are stored."""
+        # What the attribute in place of a column hides is not told by a total of it.
+        return self.is_plain and not self.by_instance and self.kind in ("field", "relation")
+
+    @property
+    def shows_truth(self) -> bool:
+        """Whether a computed value is shown as true or false, whatever it is made of."""
+        return isinstance(self.compute, partial) and self.compute.func is _as_boolean
+
 
 # Columns
 

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
-from django.db.models import BooleanField, F, IntegerField, Q, QuerySet, Subquery
+from django.db.models import Exists, F, IntegerField, Q, QuerySet, Subquery, Value
 from django.db.models.lookups import (
     Exact,
     GreaterThan,
@@ -14,6 +14,7 @@ from django.db.models.lookups import (
 )
 
 from .access import has_every_row
+from .kinds import is_file_field
 from .lookups import Condition, Filter, Junction, Quantified
 from .plans import Bind, BoundIn, prepare
 from .ways import linked
@@ -31,7 +32,7 @@ def is_plannable(item: Filter) -> bool:
     """Return whether the filter has the same SQL for all of its values."""
     if isinstance(item, Condition):
         plain = item.lookup in COMPARISONS or item.lookup in ("in", "range", "isnull")
-        return plain and not item.path.many and not item.path.guarded
+        return plain and not item.path.many and not item.path.guarded and item.path.expression is None
     if isinstance(item, Quantified) and not has_every_row(item.link.exposure):
         return False
     return isinstance(item, (Junction, Quantified)) and all(map(is_plannable, item.parts))
@@ -87,14 +88,24 @@ def bound_condition(item: Filter, params: Sequence[Any], negated: bool = False) 
             used += places(part)
         return joined(item.connector, parts)
     assert isinstance(item, Condition)
-    column = F(item.path.column)
+    column = item.path.expression if item.path.expression is not None else F(item.path.column)
     if item.lookup == "isnull":
-        return Q(IsNull(column, item.values[0]))
+        return missing(item, column)
     found = _compared(item, column, params)
     return found & Q(IsNull(column, False)) if negated and item.path.nullable else found
 
 
-def _compared(item: Condition, column: F, params: Sequence[Any]) -> Q:
+def missing(item: Condition, column: Any) -> Q:
+    """Return the condition ``isnull`` on a value; a file that is not there is stored as an empty text."""
+    wanted = item.values[0]
+    found = Q(IsNull(column, wanted))
+    if not is_file_field(item.path.field):
+        return found
+    stored = Q(Exact(column, Value("")))
+    return found | stored if wanted else found & ~stored
+
+
+def _compared(item: Condition, column: Any, params: Sequence[Any]) -> Q:
     if item.lookup == "in":
         return Q(BoundIn(column, tuple(params)))
     if item.lookup == "range":
@@ -114,11 +125,16 @@ def _bound_quantified(item: Quantified, params: Sequence[Any]) -> Q:
     return quantified(item, rows.filter(passes), Bind(params[-1]) if item.values else None)
 
 
-class Some(Subquery):
+class Some(Exists):
     """Whether a query has rows; unlike Django's, without a parameter of its own, which a plan could not keep."""
 
-    template = "EXISTS(%(subquery)s)"
-    output_field = BooleanField()
+    def __init__(self, queryset: QuerySet[Any], **kwargs: Any) -> None:
+        # Django's has it select a number in place of its columns, and that is a parameter.
+        Subquery.__init__(self, queryset, **kwargs)
+
+    def as_sql(self, compiler: Any, connection: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the query as it is."""
+        return Subquery.as_sql(self, compiler, connection, *args, **kwargs)
 
 
 class Number(Subquery):

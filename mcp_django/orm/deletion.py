@@ -11,7 +11,7 @@ from django.db import router
 from django.db.models import Model
 
 from ..context.request import Exposure, MCPRequest
-from ..exceptions import NotFound, ToolError
+from ..exceptions import NotFound, NotPermitted, ToolError
 from .access import get_row, may_view
 from .columns import pk_text
 from .relations import label_of
@@ -61,7 +61,7 @@ def plan_deletion(request: MCPRequest, exposure: Exposure, *rows: Model) -> Dele
         raise ToolError(_protection(request, exposure, which, collector.protected or protected))
     if perms_needed:
         kinds = ", ".join(sorted(str(kind) for kind in perms_needed))
-        raise ToolError(
+        raise NotPermitted(
             f"Deleting {which.lower()} of {exposure.label} would also delete rows that you may not delete: {kinds}. "
             "Nothing was deleted."
         )

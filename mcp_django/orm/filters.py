@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db.models import (
@@ -36,10 +36,11 @@ from .conditions import (
     condition_values,
     is_plannable,
     joined,
+    missing,
     places,
     quantified,
 )
-from .kinds import is_joinable
+from .kinds import is_file_field, is_joinable
 from .lookups import (
     Applied,
     Comparison,
@@ -54,7 +55,10 @@ from .lookups import (
     usual_lookups,
 )
 from .patterns import check_patterns, is_pattern_lookup
-from .ways import linked_rows, related_column
+from .ways import computed_target, is_ordering, linked_rows, related_column
+
+# What a column that the admin computes is compared by.
+COMPUTED: Final = (*COMPARISONS, "in", "range", "isnull")
 
 
 def filters_of(request: MCPRequest, exposure: Exposure) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
@@ -77,7 +81,26 @@ def find_filter(request: MCPRequest, exposure: Exposure, text: str) -> tuple[Pat
         return _filter(request, exposure, text, declared) if text in declared else None
     allowed = text in visible_fields(request, exposure) or _is_of_admin(request, exposure, text)
     allowed = allowed or related_column(request, exposure, text) is not None
-    return _filter(request, exposure, text, None) if allowed else None
+    found = _filter(request, exposure, text, None) if allowed else None
+    return found or (None if _is_lookup_of_field(exposure, text) else _computed_filter(request, exposure, text))
+
+
+def _is_lookup_of_field(exposure: Exposure, text: str) -> bool:
+    """Return whether the name begins with a field that leads nowhere, as most of those with a lookup do."""
+    root, _, rest = text.partition("__")
+    try:
+        return bool(rest) and not exposure.opts.get_field(root).is_relation
+    except FieldDoesNotExist:
+        return False
+
+
+def _computed_filter(request: MCPRequest, exposure: Exposure, text: str) -> tuple[Path, tuple[str, ...]] | None:
+    """Return the filter on a column that the admin computes, of numbers and dates: a text may be shown as another."""
+    target = computed_target(request, exposure, text, is_ordering)
+    if target is None:
+        return None
+    lookups = tuple(name for name in usual_lookups(target.column.field) if name in COMPUTED)
+    return Path(target.name, target.column.field, False, True, expression=target.expression), lookups
 
 
 def is_offered_path(request: MCPRequest, exposure: Exposure, path: str) -> bool:
@@ -199,7 +222,7 @@ def _filter(
     lookups = usual_lookups(path.field)
     if declared is not None and isinstance(declared, Mapping):
         lookups = declared_lookups(path, declared[name])
-    if not path.nullable:
+    if not path.nullable and not is_file_field(path.field):
         lookups = tuple(lookup for lookup in lookups if lookup != "isnull")
     return (path, lookups) if lookups else None
 
@@ -373,13 +396,15 @@ def _condition(request: MCPRequest, exposure: Exposure, using: str, item: Filter
         return _through_many(request, exposure, item)
     if item.path.guarded:
         return _guarded(request, exposure.model, item)
-    if is_plannable(item):
+    if is_plannable(item) or item.path.expression is not None:
         return bound_condition(item, condition_values(item, using), negated)
     return _plain(item, item.path.column)
 
 
 def _plain(condition: Condition, path: str) -> Q:
     """Return the condition as Django writes it; path and lookup come from the model and the closed list of lookups."""
+    if condition.lookup == "isnull" and is_file_field(condition.path.field):
+        return missing(condition, F(path))
     value: Any = list(condition.values) if condition.lookup in ("in", "range") else condition.values[0]
     return Q((f"{path}__{condition.lookup}", value))
 

@@ -13,7 +13,7 @@ from django.http import Http404
 
 from ..conf import settings
 from ..context.request import Exposure, MCPRequest
-from ..exceptions import Cancelled, NotFound, ToolError
+from ..exceptions import Cancelled, NotFound, NotPermitted, ToolError
 from .access import parse_pk
 from .arguments import check_names
 from .queries import chunks
@@ -39,7 +39,7 @@ def taken(
         ToolError: one is unknown, or a required one is missing or null.
     """
     names = list(known)
-    found = check_names(arguments, names, keeping={*required, *keeping})
+    found = check_names(arguments, names, keeping={*required, *keeping}, strict=True)
     missing = [name for name in required if name not in found]
     if missing:
         raise ToolError(f"Missing argument: {', '.join(missing)}. {alternatives(None, names)}")
@@ -130,7 +130,7 @@ def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: 
     except ValidationError as error:
         raise ToolError(f"{REFUSED if undone else outcome}: {' '.join(error.messages)}") from None
     except PermissionDenied:
-        raise ToolError(f"Permission denied. {outcome}.") from None
+        raise NotPermitted(f"Permission denied. {outcome}.") from None
     except Http404:
         raise NotFound from None
     except (ProtectedError, RestrictedError):

@@ -4,14 +4,14 @@ They are looked up only where what was given is no key, so that keys cost nothin
 unique fields that they may read and filter by, and by labels as results show them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
 from django.db.models import Model, Q, QuerySet
 
 from ..context.request import Exposure, MCPRequest
-from ..exceptions import NotFound, ToolError, Unreadable
+from ..exceptions import NotFound, Repair, ToolError, Unreadable
 from .access import get_row, parse_pk, visible_fields
 from .columns import pk_text
 from .conditions import joined
@@ -44,10 +44,17 @@ def named_rows(request: MCPRequest, exposure: Exposure, given: Iterable[Any], mi
     return list({row.pk: row for row in found}.values())
 
 
-def key_meant(request: MCPRequest, exposure: Exposure, given: Any, missing: str) -> str:
+def key_meant(
+    request: MCPRequest,
+    exposure: Exposure,
+    given: Any,
+    missing: str,
+    repair: Callable[[str], Repair] | None = None,
+) -> str:
     """Return the primary key of the one row of the caller that ``given``, which is no key of theirs, names.
 
-    What could be a key is never taken for a name, only told: the row that it was the key of may have gone.
+    What could be a key is never taken for a name, only told: the row that it was the key of may have gone. ``repair``
+    mends the call by the key of the only row that may be meant.
 
     Raises:
         ToolError: it names none, or several; the text is ``missing``, with the keys of what may be meant.
@@ -65,7 +72,8 @@ def key_meant(request: MCPRequest, exposure: Exposure, given: Any, missing: str)
         raise ToolError(missing) from None
     if is_exact and len(found) == 1 and not could_be_key:
         return pk_text(found[0].pk)
-    raise ToolError(f"{missing} {_told(exposure, text, found, is_exact)}".strip())
+    mended = repair(pk_text(found[0].pk)) if repair is not None and len(found) == 1 else None
+    raise ToolError(f"{missing} {_told(exposure, text, found, is_exact)}".strip(), repair=mended)
 
 
 def names_told(request: MCPRequest, exposure: Exposure, given: Iterable[Any]) -> Iterator[str]:

@@ -183,8 +183,8 @@ _KINDS: Final[tuple[tuple[type[Any], Kind], ...]] = (
     ),
     (models.UUIDField, Kind("uuid", EQUAL, _uuid)),
     (models.GenericIPAddressField, Kind("ip", EQUAL, _address)),
-    (models.ImageField, Kind("image", (), _nothing, sortable=False)),
-    (models.FileField, Kind("file", (), _nothing, sortable=False)),
+    (models.ImageField, Kind("image", ("isnull",), _nothing, sortable=False)),
+    (models.FileField, Kind("file", ("isnull",), _nothing, sortable=False)),
     (models.CharField, Kind("text", EQUAL + TEXTUAL, parse_text)),
     (models.TextField, Kind("text", EQUAL + TEXTUAL, parse_text)),
     (models.FilePathField, Kind("text", EQUAL, parse_text)),
@@ -285,6 +285,11 @@ def stored_field(field: Any) -> Any:
             return field
 
 
+def is_file_field(field: Any) -> bool:
+    """Return whether the field holds a file, whose name is empty where there is none."""
+    return isinstance(field, models.FileField)
+
+
 @lru_cache(maxsize=4096)
 def kind_of(field: Any) -> Kind:
     """Return the kind of a field, a relation counting as what its column holds; one without a column has no lookups."""
@@ -307,6 +312,15 @@ def kind_of(field: Any) -> Kind:
     if known is kind.lookups:
         return kind
     return replace(kind, lookups=known, sortable=False, summable=False)
+
+
+def is_stored_as_text(field: Any) -> bool:
+    """Return whether a project's own field keeps what it holds, a number maybe, in a column of text."""
+    stored = stored_field(field)
+    if type(stored).db_type is models.Field.db_type or not hasattr(stored, "model"):
+        return False
+    kind = stored.db_type(connections[router.db_for_read(stored.model)]) or ""
+    return "char" in kind.lower() or "text" in kind.lower()
 
 
 # How a project's own field may store what it holds, and a value of each kind to try that with.

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -30,6 +31,7 @@ from .kinds import (
     parse_operand,
     parse_text,
     parse_value,
+    stored_field,
 )
 from .patterns import is_pattern_lookup, matches_here
 from .relative_dates import EXAMPLES, PERIODS, Span, just_before, local_now, midnight, read_period, read_span
@@ -44,6 +46,10 @@ _REPEATED_GROUP: Final = re.compile(r"\)[*+{]")
 # Lookups of texts beside those of their kind; a regular expression is only for an exposure that declares it.
 MORE_TEXT: Final = ("iexact", "endswith", "iendswith")
 DECLARED_TEXT: Final = ("regex", "iregex")
+# How a number is rounded that has more decimals than the column: more than 3.4 is more than 3, and at least 4.
+ROUNDINGS: Final = {"gt": ROUND_FLOOR, "lte": ROUND_FLOOR, "gte": ROUND_CEILING, "lt": ROUND_CEILING}
+_FRACTION: Final = re.compile(r"-?[0-9]{1,15}\.[0-9]{1,20}")
+_EXACT: Final = Context(prec=60)
 # Parts of dates and times, and the numbers that each can be. The bounds of a year leave room for every time zone.
 PARTS: Final[Mapping[str, tuple[int, int]]] = {
     "year": (2, 9998),
@@ -67,7 +73,8 @@ _DAYS: Final = ("date", "datetime")
 class Path:
     """A field reached from a model: the ORM path of its column, and whether that is one value, and may be NULL.
 
-    ``guarded`` says that it leads through rows of which the caller may not see all.
+    ``guarded`` says that it leads through rows of which the caller may not see all. A value that the database computes
+    has an ``expression``, and a name in place of the column.
     """
 
     column: str
@@ -75,6 +82,7 @@ class Path:
     many: bool
     nullable: bool
     guarded: bool = False
+    expression: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,10 +194,27 @@ def parse_condition(path: Path, lookup: str, value: Any, now: datetime | None = 
         return Condition(path, "in", tuple(dict.fromkeys(parse_value(field, item) for item in _values(value))))
     if lookup == "range":
         first, last = _two(value)
+        first, last = _as_stored(field, "gte", first), _as_stored(field, "lte", last)
         return Condition(path, lookup, (parse_operand(field, first), parse_operand(field, last)))
+    if lookup in ROUNDINGS:
+        return Condition(path, lookup, (parse_operand(field, _as_stored(field, lookup, value)),))
     if lookup in TEXTUAL or lookup in MORE_TEXT or lookup in DECLARED_TEXT:
         return Condition(path, lookup, (_parse_text_lookup(field, lookup, value),))
     return Condition(path, lookup, ((parse_value if lookup == "exact" else parse_operand)(field, value),))
+
+
+def _as_stored(field: Any, lookup: str, value: Any) -> Any:
+    """Return a number with as many decimals as the column has, to which the column compares as to the one given."""
+    text = str(value) if isinstance(value, (str, float)) else ""
+    if _FRACTION.fullmatch(text) is None:
+        return value
+    word, stored = kind_of(field).word, stored_field(field)
+    bounded = word == "decimal" and stored.max_digits is not None
+    places = 0 if word == "integer" else stored.decimal_places if bounded else None
+    if places is None or len(text.partition(".")[2]) <= places:
+        return value
+    rounded = Decimal(text).quantize(Decimal(1).scaleb(-places), ROUNDINGS[lookup], _EXACT)
+    return int(rounded) if word == "integer" else str(rounded)
 
 
 def _part(lookup: str, value: Any) -> int:
@@ -396,11 +421,15 @@ class Quantified:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two values of a row compared with each other: each a :class:`~mcp_django.orm.ways.Target`."""
+    """Two values of a row compared with each other: each a :class:`~mcp_django.orm.ways.Target`.
+
+    ``parts`` are the filters on the rows that the right one is an aggregate of.
+    """
 
     left: Any
     lookup: str
     right: Any
+    parts: "tuple[Filter, ...]" = ()
 
 
 Filter = Condition | Applied | Junction | Quantified | Comparison
@@ -409,7 +438,7 @@ Filter = Condition | Applied | Junction | Quantified | Comparison
 def conditions_of(filters: Sequence[Filter], *, related: bool = True) -> Iterator[Condition | Applied]:
     """Yield what stands at the ends of the expression, in conditions on ``related`` rows too."""
     for item in filters:
-        if isinstance(item, Junction) or (isinstance(item, Quantified) and related):
+        if isinstance(item, Junction) or (isinstance(item, (Quantified, Comparison)) and related):
             yield from conditions_of(item.parts, related=related)
         elif not isinstance(item, (Quantified, Comparison)):
             yield item
@@ -425,7 +454,7 @@ def wording(item: Filter) -> list[Any]:
     if isinstance(item, Junction):
         return [item.connector, [wording(part) for part in item.parts]]
     if isinstance(item, Comparison):
-        return [item.left.name, item.lookup, item.right.name]
+        return [item.left.name, item.lookup, item.right.name, *([wording(part) for part in item.parts])]
     if isinstance(item, Quantified):
         number = [item.lookup, *item.values]
         return [item.link.name, item.quantifier, number, [wording(part) for part in item.parts]]

@@ -16,6 +16,7 @@ from ..context.request import Exposure, MCPRequest
 from ..sensitive import is_sensitive
 from .access import MAX_NAME, visible_fields, visible_name
 from .columns import Column, resolve_column
+from .computed import parts_of
 from .filters import leads_to_hidden_model
 from .kinds import kind_of
 from .lookups import resolve_path
@@ -231,7 +232,7 @@ def _computed_key(request: MCPRequest, exposure: Exposure, name: str, order: Any
 
 def _tells(exposure: Exposure, expression: Any) -> bool:
     """Return whether the expression is made of a column that is hidden."""
-    for part in expression.flatten():
+    for part in parts_of(expression):
         target = getattr(part, "target", None)
         if target is not None and (
             is_sensitive(target.name, target.model)

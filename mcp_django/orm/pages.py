@@ -253,6 +253,7 @@ def read_instances(request: MCPRequest, query: PageQuery) -> Page:
 
     def found() -> Iterator[QuerySet[Any]]:
         for rows in rows_of(request, query, queryset):
+            rows = _by_keys(rows, sorted_rows(query, queryset)) if exposure.reads_keys_first else rows
             stored = rows.annotate(**{name: F(path) for name, path in hidden.items()}) if hidden else rows
             yield _loaded(stored, loading)
 
@@ -274,6 +275,12 @@ def read_instances(request: MCPRequest, query: PageQuery) -> Page:
         read += [[getattr(row, name, LOST) for row in instances] for name in hidden]
         layout = replace(layout, keys=tuple(positions))
     return _assemble(request, query, layout, read, instances)
+
+
+def _by_keys(rows: QuerySet[Any], queryset: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the rows of a page from a query that finds them by their keys, and computes their columns alone."""
+    found: Any = rows.query
+    return queryset.filter(pk__in=list(rows.values_list("pk", flat=True))).order_by(*found.order_by)
 
 
 def show_row(
@@ -445,6 +452,7 @@ def _assemble(
     names = [column.name for column in query.columns]
     if not columns or not columns[0]:
         return Page(names, [], [], more)
+    request.mcp.record.rows_read += len(columns[0])
     pks = [columns[position] for position in layout.pk]
     work = _Work(request, query.exposure, columns, pks[0] if len(pks) == 1 else list(zip(*pks, strict=True)), instances)
     if instances and any(column.kind == "computed" for column in query.columns):

@@ -3,20 +3,22 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, Literal
 
 from django.db.models import IntegerField, Q
+from orjson import dumps
 
 from ..context.request import Exposure, MCPRequest
-from ..exceptions import ToolError
+from ..exceptions import Repair, ToolError
 from .access import related_exposure
-from .arithmetic import combined, compared, shift, value_of
-from .columns import Column, pk_text
+from .arithmetic import compared
+from .columns import pk_text
+from .comparisons import aggregate_in, aggregate_value, is_field, other_value
 from .conditions import COMPARISONS
 from .filters import all_of, filters_of, find_filter
 from .keys import key_meant, named_rows
-from .kinds import kind_of, parse_integer
+from .kinds import choices_of, kind_of, parse_integer
 from .lookups import (
     MAX_VALUES,
     Applied,
@@ -33,12 +35,21 @@ from .lookups import (
     is_dated,
     named_filters_of,
     parse_condition,
-    usual_lookups,
 )
-from .relative_dates import local_now
-from .spellings import MISSPELT, OPERATORS, as_conditions, lookup_meant, name_meant
+from .meanings import paths_meant
+from .relative_dates import days_meant, local_now
+from .repairs import with_argument, with_condition
+from .spellings import (
+    MISSPELT,
+    OPERATORS,
+    as_conditions,
+    filters_meant,
+    lookup_meant,
+    name_meant,
+    values_meant,
+)
 from .ways import Link, is_countable, link_of, target_of
-from .wording import alternatives, is_short_text, json_or_text
+from .wording import is_short_text, json_or_text, misnamed, nearest
 
 MAX_FILTERS: Final = 20
 MAX_DEPTH: Final = 4
@@ -53,9 +64,9 @@ QUANTIFIERS: Final[Mapping[str, Literal["some", "none", "every", "count"]]] = {
     **dict.fromkeys(("every", "all"), "every"),
     "count": "count",
 }
-# What a field that is compared with another one may be moved by.
-SHIFTS: Final[Mapping[str, str]] = {"plus": "+", "minus": "-"}
 COUNT_FIELD: Final[Any] = IntegerField()
+# Names of the argument itself, within which some clients write the filters once more.
+WRAPPERS: Final = frozenset({"filters", "filter", "where", "conditions"})
 SOME_EXAMPLE: Final = '{"some": {"status": "paid"}}.'
 COUNT_EXAMPLE: Final = '{"count__gte": 3}.'
 EXAMPLE: Final = '{"status": "paid", "created__gte": "2026-01-01"}'
@@ -76,6 +87,8 @@ class _Reader:
     taken: list[None] = field(default_factory=list)
     # What stands before the names in the path that the client wrote.
     prefix: str = ""
+    # Whether these are the conditions of an aggregate.
+    is_inner: bool = False
 
     def read(self, given: Mapping[str, Any], depth: int) -> tuple[Filter, ...]:
         """Return what the object holds, all of which has to be true."""
@@ -89,7 +102,7 @@ class _Reader:
                 found.append(self._junction(connector, value, depth))
                 continue
             source = next((source for source in self.sources if source.comes_first and name in source.names()), None)
-            is_object = isinstance(value, dict) and not is_field(value)
+            is_object = isinstance(value, dict) and not self._is_other(value)
             if source is None and is_object and (link := self._link(name, value)) is not None:
                 found.append(self._related(link, value, depth))
                 continue
@@ -130,7 +143,7 @@ class _Reader:
     def _junction(self, connector: Literal["and", "or", "not"], value: Any, depth: int) -> Junction:
         value = json_or_text(value)
         self._check_depth(depth)
-        items = [value] if connector == "not" else value
+        items = [value] if connector == "not" or (connector == "and" and isinstance(value, dict)) else value
         if not isinstance(items, list) or not all(isinstance(item, dict) and item for item in items) or not items:
             expected = f"an object such as {EXAMPLE}" if connector == "not" else f"a list of objects such as {EXAMPLE}"
             raise ToolError(f'"{connector}" takes {expected}. {MISSPELT}')
@@ -148,6 +161,23 @@ class _Reader:
     def _check_depth(self, depth: int) -> None:
         if depth >= MAX_DEPTH:
             raise ToolError(f"filters may be nested {MAX_DEPTH} deep.")
+
+    def unwrapped(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what ``{"where": {...}}`` holds, where that is no filter of its own."""
+        name = next(iter(given)) if len(given) == 1 else ""
+        inner = json_or_text(given[name]) if name in WRAPPERS and not self._is_filter(name) else None
+        return inner if isinstance(inner, dict) else given
+
+    def misshapen(self, given: Any) -> ToolError:
+        """Return the error of filters that are no object, with the object that they may be."""
+        text = f"filters must be an object such as {EXAMPLE}. {MISSPELT}"
+        meant = filters_meant(given)
+        try:
+            if meant is not None:
+                self.read(meant, 0)
+        except ToolError as error:
+            return ToolError(f"{text} {error.message}")
+        return ToolError(text, repair=with_argument("filters", meant) if meant is not None else None)
 
     # Conditions on related rows
 
@@ -174,13 +204,17 @@ class _Reader:
         root, _, rest = name.replace(".", "__").partition("__")
         link = self._open_link(root) if len(name) <= MAX_TEXT else None
         if link is None:
-            raise ToolError(self._unknown(name))
+            raise self._unknown(name)
         word, _, lookup = rest.partition("__")
         if rest == "isnull" or not rest:
             return self._related(link, {"exists": value is False} if rest else {"some": {"pk": value}}, depth)
         if QUANTIFIERS.get(word.lower()) == "count" and lookup:
             return self._related(link, {"count": {lookup: value}}, depth)
-        return replace(self, prefix=f"{self.prefix}{root}__")._related(link, {rest: value}, depth)
+        inner = replace(self, prefix=f"{self.prefix}{root}__")
+        if not link.to_many and (column := _without_value(rest, value)):
+            # A related row that is hidden, or not there, has no values.
+            return inner._related(link, {"none": {f"{column}__isnull": False}}, depth)
+        return inner._related(link, {rest: value}, depth)
 
     def _related(self, link: Link, value: Mapping[str, Any], depth: int) -> Filter:
         """Return what an object such as ``{"some": {...}}`` or ``{"count__gte": 3, "where": {...}}`` asks of rows."""
@@ -228,7 +262,7 @@ class _Reader:
     # Conditions on fields
 
     def _conditions(self, name: str, value: Any) -> Sequence[Filter]:
-        if not isinstance(value, dict) or is_field(value):
+        if not isinstance(value, dict) or self._is_other(value):
             return [self._condition(name, None, value)]
         if not value:
             raise ToolError(f"The filter {name[:60]!r} is empty.")
@@ -240,10 +274,12 @@ class _Reader:
             root, _, last = name.rpartition("__")
             is_path = True
             target, lookup = find_filter(self.request, self.exposure, root) if root else None, last
-        if target is None:
+        if target is None or (target[0].expression is not None and self._is_named(name)):
             self._count()
             raise _Unknown
         path, lookups = target
+        if lookup is None and "in" in lookups and kind_of(path.field).word == "text":
+            self._check_text(name, value)
         lookup = _default_lookup(lookups, value) if lookup is None else lookup
         # Testing for null by another word needs no declaration of its own.
         if lookup in lookups or (value is None and lookup == "exact" and "isnull" in lookups):
@@ -259,41 +295,70 @@ class _Reader:
         found = self._compared(name, path, lookups, meant[0], meant[1])
         return Junction("not", (found,)) if meant[2] else found
 
+    def _is_named(self, name: str) -> bool:
+        """Return whether a filter of the project's own has the name, which then means that."""
+        return any(name in source.names() for source in self.sources)
+
+    def _check_text(self, name: str, value: Any) -> None:
+        """Pass unless a text holds a list, which may be meant as one."""
+        items = json_or_text(value) if isinstance(value, str) else None
+        if isinstance(items, list) and all(isinstance(item, str) for item in items):
+            short = name[:60]
+            raise ToolError(
+                f"The filter {short!r} has a list within a text: {short}__in takes the list, {short}__exact the text.",
+                repair=with_condition(name, {f"{name}__in": items}, value, prefix=self.prefix),
+            )
+
     def _compared(
         self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Any
     ) -> Condition | Comparison:
         self._count()
-        if is_field(value) and kind_of(path.field).word not in ("json", "mapping"):
-            return self._with_field(name, path, lookups, lookup, value)
+        if self._is_other(value) and kind_of(path.field).word not in ("json", "mapping"):
+            return self._with_other(name, path, lookups, lookup, value)
         if not self.exposure.lookup_allowed(self.request, f"{path.column}__{lookup}", _as_in_url(value)):
             raise _Unknown
         wanted = "isnull" if value is None and lookup == "exact" else lookup
         if wanted not in lookups:
-            known = alternatives(lookup, lookups)
-            raise ToolError(f"The filter {name[:60]!r} takes other lookups. {known}{self._by_key(name)}")
+            raise self._other_lookup(name, lookups, lookup, value)
         condition = self._parsed(name, path, lookup, value)
         if condition.lookup == "in" and lookup == "exact" and "in" not in lookups:
             raise ToolError(f"The filter {name[:60]!r} takes one value.")
         return condition
 
-    def _with_field(
+    def _is_other(self, value: Any) -> bool:
+        """Return whether a value is another field, or an aggregate."""
+        return isinstance(value, dict) and (is_field(value) or bool(aggregate_in(self.request, self.exposure, value)))
+
+    def _with_other(
         self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Mapping[str, Any]
     ) -> Comparison:
-        """Return the comparison of the field with another one of the row, or of a related row."""
+        """Return the comparison with another field of the row or of a related one, or with an aggregate of all rows."""
         if lookup not in COMPARISONS or lookup not in lookups:
             raise ToolError(f"The filter {name[:60]!r} compares fields by {', '.join(COMPARISONS)}.")
         root = name if find_filter(self.request, self.exposure, name) is not None else name.rpartition("__")[0]
         left = target_of(self.request, self.exposure, root, is_countable)
-        right = value_of(self.request, self.exposure, str(value["field"]), _is_compared)
-        for word, sign in SHIFTS.items():
-            if word in value:
-                right = combined(right, sign, shift(value[word]))
+        parts: tuple[Filter, ...] = ()
+        if is_field(value):
+            right = other_value(self.request, self.exposure, value)
+        elif self.is_inner:
+            raise ToolError("The where of an aggregate in filters takes no other aggregate.")
+        else:
+            where, using = None, self.exposure.get_queryset(self.request).db
+            if "where" in value:
+                given = as_conditions(json_or_text(value["where"]))
+                if not isinstance(given, dict):
+                    raise ToolError(f"where must be an object such as {EXAMPLE}.")
+                parts = replace(self, is_inner=True).read(given, 1)
+                where = partial(all_of, self.request, self.exposure, using, parts)
+            right = aggregate_value(self.request, self.exposure, value, where)
         left, right = compared(left, right)
-        return Comparison(left, lookup, right)
+        return Comparison(left, lookup, right, parts)
 
     def _parsed(self, name: str, path: Path, lookup: str, value: Any) -> Condition:
         """Return the condition; what is no key of a related row may name that row otherwise."""
         linked = path.field.is_relation and lookup in ("exact", "in")
+        if lookup in ("in", "range"):
+            value = json_or_text(value)
         try:
             condition = parse_condition(path, lookup, value, self.clock() if is_dated(path.field) else None)
             missing = ""
@@ -301,27 +366,99 @@ class _Reader:
             missing = f"The filter {name[:60]!r} with {lookup} needs {error}."
         related = related_exposure(self.request, path.field) if linked else None
         if related is not None and (missing or _is_longer(related.opts.pk, value)):
+            root = self._root(name)
+
+            def by_key(key: str) -> Repair:
+                return with_condition(name, {root: key}, value, prefix=self.prefix)
+
             try:
-                return parse_condition(path, lookup, _keys(self.request, related, value, missing))
+                return parse_condition(path, lookup, _keys(self.request, related, value, missing, by_key))
             except ToolError as refused:
                 if missing and refused.message == missing and isinstance(value, str):
-                    text = f"No {related.label} is named {value[:60]!r}: the{missing.removeprefix('The')}"
-                    raise ToolError(text) from None
-                if missing:
+                    missing = f"No {related.label} is named {value[:60]!r}: the{missing.removeprefix('The')}"
+                elif missing:
                     raise
         if missing:
-            raise ToolError(missing)
+            raise self._misfit(missing, name, path, lookup, value)
         return condition
 
-    def _unknown(self, name: str) -> str:
+    def _root(self, name: str) -> str:
+        """Return the name of a condition without the lookup at its end."""
+        return name if find_filter(self.request, self.exposure, name) is not None else name.rpartition("__")[0]
+
+    def _misfit(self, message: str, name: str, path: Path, lookup: str, value: Any) -> ToolError:
+        """Return the error of a value that does not fit, with the condition that it may mean."""
+        root = self._root(name)
+        target = find_filter(self.request, self.exposure, root)
+        choices = [str(item) for pair in choices_of(path.field) for item in pair] if lookup in ("exact", "in") else []
+        near = nearest(value, choices) if choices else []
+        choice = [("", near[0])] if near and len({*map(str.lower, near)}) == 1 else []
+        # What is more than a misspelt choice says something else.
+        meanings = [*values_meant(value)] or choice
+        lookups = target[1] if target is not None else ()
+        for word, item in meanings:
+            meant = lookup_meant(word or lookup, item, lookups)
+            if meant is None:
+                continue
+            try:
+                parse_condition(path, meant[0], meant[1], self.clock() if is_dated(path.field) else None)
+            except ValueError:
+                continue
+            key = root if meant[0] == "exact" else f"{root}__{meant[0]}"
+            right = {"not": {key: meant[1]}} if meant[2] else {key: meant[1]}
+            text = f"{message} Did you mean {dumps(right).decode()}?"
+            repair = with_condition(name, right, value, prefix=self.prefix, is_spelling=meanings is choice)
+            return ToolError(text, repair=repair)
+        days = days_meant(value) if is_dated(path.field) and isinstance(value, str) else []
+        return ToolError(f"{message} Did you mean {' or '.join(days)}?" if days else message)
+
+    def _other_lookup(self, name: str, lookups: Sequence[str], lookup: str, value: Any) -> ToolError:
+        """Return the error of a lookup that the field does not take."""
+        message, root = f"The filter {name[:60]!r} takes other lookups.", self._root(name)
+        is_null = lookup == "isnull" or value is None
+        if is_null and "isnull" not in lookups:
+            message = f"{message} {root} is never null."
+        return misnamed(
+            message,
+            lookup,
+            lookups,
+            lambda right: with_condition(name, {f"{root}__{right}": value}, value, is_spelling=True),
+            [] if is_null else [item for item in nearest(lookup, lookups) if item != lookup],
+            self._by_key(name),
+        )
+
+    def _unknown(self, name: str) -> ToolError:
         known = [known for known, _, _ in filters_of(self.request, self.exposure)]
         known += [offer.name for offer in named_filters_of(self.request, self.exposure)]
         known += ["or", "and", "not"]
-        names = alternatives(name, dict.fromkeys(known))
+        message = f"{self.exposure.label} has no filter {(self.prefix + name)[:60]!r}."
+        more = self._by_key(name)
         root, by_year, _ = name.partition("__year__")
         if by_year and find_filter(self.request, self.exposure, root) is not None:
-            names += f' A year is compared as {{"{root}__gte": "2026"}}.'
-        return f"{self.exposure.label} has no filter {(self.prefix + name)[:60]!r}. {names}{self._by_key(name)}"
+            more = f' A year is compared as {{"{root}__gte": "2026"}}.{more}'
+        near = paths_meant(self.request, self.exposure, name_meant(name) or name, self._is_filter)
+
+        def mended(right: str) -> Repair:
+            return with_condition(name, right, prefix=self.prefix)
+
+        return misnamed(message, name, dict.fromkeys(known), mended, near or None, more)
+
+    def _is_filter(self, path: str) -> bool:
+        """Return whether a condition can have the name, which is of exact names."""
+        if self._is_named(path):
+            return True
+        if find_filter(self.request, self.exposure, path) is not None:
+            return True
+        root, _, last = path.rpartition("__")
+        target = find_filter(self.request, self.exposure, root) if root else None
+        if target is not None and (last in target[1] or lookup_meant(last, "", target[1]) is not None):
+            return True
+        head, _, rest = path.partition("__")
+        link = self._open_link(head)
+        if link is None:
+            return False
+        quantified = QUANTIFIERS.get(rest.partition("__")[0]) is not None or rest in ("", "isnull")
+        return quantified or replace(self, exposure=link.exposure, sources=())._is_filter(rest)
 
     def _by_key(self, name: str) -> str:
         """Return how to filter by what a relation leads to: by the keys of the rows there."""
@@ -338,7 +475,7 @@ class _Reader:
         self._count()
         offer = next((offer for offer in source.offers() if offer.name == name), None)
         if offer is None:
-            raise ToolError(self._unknown(name))
+            raise self._unknown(name)
         items = value if isinstance(value, list) else [value]
         if not 0 < len(items) <= (MAX_VALUES if source.takes_lists else 1):
             raise ToolError(f"The filter {name[:60]!r} takes one value.")
@@ -353,19 +490,13 @@ class _Reader:
         found = source.value_of(offer, text)
         if found is None:
             told = next((known for known in source.told() if known.name == offer.name), offer)
-            known = alternatives(text, [stored for stored, _ in told.choices])
-            raise ToolError(f"The filter {offer.name!r} has no choice {text[:60]!r}. {known}")
+            raise misnamed(
+                f"The filter {offer.name!r} has no choice {text[:60]!r}.",
+                text,
+                [stored for stored, _ in told.choices],
+                lambda right: with_condition(offer.name, {offer.name: right}, value, is_spelling=True),
+            )
         return found
-
-
-def _is_compared(column: Column) -> bool:
-    """Return whether the column's values are compared as they are stored, which those of encrypted ones are not."""
-    return is_countable(column) and "exact" in usual_lookups(column.field)
-
-
-def is_field(value: Any) -> bool:
-    """Return whether a value is another field: ``{"field": "promised_at"}``, also with ``plus`` or ``minus``."""
-    return isinstance(value, dict) and isinstance(value.get("field"), str) and value.keys() <= {"field", *SHIFTS}
 
 
 def _is_longer(key: Any, value: Any) -> bool:
@@ -375,14 +506,14 @@ def _is_longer(key: Any, value: Any) -> bool:
     return longest is not None and any(isinstance(item, str) and len(item) > longest for item in items[:MAX_VALUES])
 
 
-def _keys(request: MCPRequest, related: Exposure, value: Any, missing: str) -> Any:
+def _keys(request: MCPRequest, related: Exposure, value: Any, missing: str, repair: Callable[[str], Repair]) -> Any:
     """Return the primary keys of the rows that a filter names, one of which at least is no key.
 
     Raises:
         ToolError: one names none of the caller's rows, or several.
     """
     if not isinstance(value, list):
-        return key_meant(request, related, value, missing)
+        return key_meant(request, related, value, missing, repair)
     if len(value) > MAX_VALUES:
         raise ToolError(missing)
     return [pk_text(row.pk) for row in named_rows(request, related, value, missing)]
@@ -415,11 +546,12 @@ def filters_argument(
     value = json_or_text(value)
     found: tuple[Filter, ...] = ()
     if value is not None and value != "":
+        reader = _Reader(request, exposure, clock or cache(local_now), exposure.get_named_filters(request))
         value = value if isinstance(value, dict) else as_conditions(value)
         if not isinstance(value, dict):
-            raise ToolError(f"filters must be an object such as {EXAMPLE}. {MISSPELT}")
-        sources = exposure.get_named_filters(request)
-        found = _Reader(request, exposure, clock or cache(local_now), sources).read(value, 0)
+            raise reader.misshapen(value)
+        value = reader.unwrapped(value)
+        found = reader.read(value, 0)
     opening = exposure.get_opening_filters(request)
     return in_fixed_order([*found, *_left_open(found, opening)]) if opening else found
 
@@ -450,3 +582,11 @@ def opening_hint(filters: Sequence[Filter]) -> Iterator[str]:
     names = [name for item in filters if isinstance(item, Applied) and not item.values for name in item.source.names()]
     if names:
         yield f"As in the admin, the filter {', '.join(names)} applies by itself: describe_model tells its choices."
+
+
+def _without_value(path: str, value: Any) -> str:
+    """Return the column that a filter wants to be null, in whichever of its spellings."""
+    column, _, lookup = path.rpartition("__")
+    if value is None or value == {"isnull": True}:
+        return path
+    return column if lookup == "isnull" and str(value).lower() in ("true", "1") else ""

@@ -39,7 +39,8 @@ def load_permissions(user: Any) -> None:
     names = _plans[using].columns(using, [user.pk])
     user._perm_cache = {f"{app_label}.{codename}" for app_label, codename in zip(*names, strict=True)}
     model: Any = type(user)
-    user._mcp_decides_alone = _is_djangos(model)
+    # A user who was narrowed answers by methods of its own.
+    user._mcp_decides_alone = _is_djangos(model) and "has_perm" not in vars(user)
 
 
 def known_permissions(user: Any) -> AbstractSet[str] | None:

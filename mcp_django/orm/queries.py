@@ -53,10 +53,9 @@ class PageQuery:
         return bool(self.guarded) or any(key.path.startswith(GUARDED) for key in self.ordering)
 
 
-def chunks(keys: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield the keys in parts for one query each."""
-    for start in range(0, len(keys), CHUNK):
-        yield keys[start : start + CHUNK]
+def chunks(keys: Sequence[T]) -> list[Sequence[T]]:
+    """Return the keys in parts for one query each."""
+    return [keys[start : start + CHUNK] for start in range(0, len(keys), CHUNK)]
 
 
 def using_of(exposure: Exposure, queryset: QuerySet[Any] | None) -> str:

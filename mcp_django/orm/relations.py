@@ -287,13 +287,20 @@ def generic_values(request: MCPRequest, field: Any, types: Sequence[Any], keys: 
         related = related_to(request, holder.related_model.objects.get_for_id(type_id).model_class())
         if related is None or related.opts.is_composite_pk:
             continue
-        wanted = {at: _key_of(related, keys[at]) for at, kind in enumerate(types) if kind == type_id}
-        labels = _labels(request, related, related.opts.pk.attname, {key for key in wanted.values() if key is not None})
-        renderer = field_renderer(related.opts.pk, None, "")
-        for at, key in wanted.items():
-            if key in labels:
-                found[at] = [renderer(key), labels[key], related.label]
+        places = [at for at, kind in enumerate(types) if kind == type_id]
+        known = labels_by_text(request, related, [keys[at] for at in places])
+        for at in places:
+            if keys[at] in known:
+                found[at] = [*known[keys[at]], related.label]
     return found
+
+
+def labels_by_text(request: MCPRequest, related: Exposure, texts: Iterable[Any]) -> dict[Any, tuple[Any, str | None]]:
+    """Return key and label of those rows that the caller may view, by the texts that their keys are written as."""
+    wanted = {text: _key_of(related, text) for text in texts}
+    labels = _labels(request, related, related.opts.pk.attname, {key for key in wanted.values() if key is not None})
+    renderer = field_renderer(related.opts.pk, None, "")
+    return {text: (renderer(key), labels[key]) for text, key in wanted.items() if key in labels}
 
 
 def _key_of(related: Exposure, key: Any) -> Any:

@@ -34,12 +34,20 @@ _SHORT: Final[Mapping[str, timedelta]] = {
     "hour": timedelta(hours=1),
 }
 _MONTHS: Final[Mapping[str, int]] = {"month": 1, "quarter": 3, "year": 12}
-_DAYS: Final[Mapping[str, int]] = {"yesterday": -1, "today": 0, "tomorrow": 1}
+_DAYS: Final[Mapping[str, int]] = {"yesterday": -1, "today": 0, "tomorrow": 1, "current date": 0}
 
 _OFFSET: Final = re.compile(r"(now|today|yesterday|tomorrow)? ?([+-]) ?([0-9]{1,4}) ?([a-z]+)")
 _AGO: Final = re.compile(r"([0-9]{1,4}) ?([a-z]+) ago|in ([0-9]{1,4}) ?([a-z]+)")
 _LENGTH: Final = re.compile(r"(last|past|next) ([0-9]{1,4}) ?([a-z]+)")
 _CALENDAR: Final = re.compile(r"(last|previous|this|current|next) (day|week|month|quarter|year)")
+# From the beginning of the period to now.
+_TO_DATE: Final = re.compile("(week|month|quarter|year)[ -]to[ -]date|([wmqy])td|so far this (week|month|quarter|year)")
+_COUNTED: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_NUMBER_WORD: Final = re.compile(
+    rf"\b({'|'.join(_COUNTED)})(?= (?:second|minute|hour|day|week|month|quarter|year)s?\b)"
+)
+# What stands before a date and adds nothing to it.
+_FILLER: Final = re.compile(r"(?:in|during|within|on|of|for|the) (?:the )?")
 _EDGE: Final = re.compile(r"(start|end) of (?:the )?(.+)")
 
 # Stretches of the calendar: a year, a month by number or name, a quarter, a week of ISO 8601, in either order.
@@ -53,6 +61,15 @@ _PERIODS: Final = (
     re.compile("(?P<year>[0-9]{4})"),
     re.compile(rf"(?P<year>[0-9]{{4}})(?:[-/. ]|(?=q)){_PART}"),
     re.compile(rf"{_PART}(?:[-/ ]|(?<=q[1-4])) ?(?P<year>[0-9]{{4}})"),
+)
+
+_NTH: Final = "(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?[.,]?"
+_WRITTEN_DAYS: Final = (
+    re.compile(rf"{_NTH} (?:of )?{_MONTH_NAME} (?P<year>[0-9]{{4}})"),
+    re.compile(rf"{_MONTH_NAME} {_NTH} (?P<year>[0-9]{{4}})"),
+    re.compile(rf"(?P<year>[0-9]{{4}}) {_MONTH_NAME} {_NTH}"),
+    re.compile(r"(?P<year>[0-9]{4})(?P<one_first>[/.])(?P<one>[0-9]{1,2})[/.](?P<other>[0-9]{1,2})"),
+    re.compile(r"(?P<one>[0-9]{1,2})(?P<one_first>(?!))?[/.-](?P<other>[0-9]{1,2})[/.-](?P<year>[0-9]{4})"),
 )
 
 
@@ -125,9 +142,11 @@ def read_span(text: str, now: datetime) -> Span | None:
     """
     if not text.isascii() or len(text) > MAX_LENGTH:
         return None
-    plain = " ".join(text.lower().replace("_", " ").split())
+    plain = _NUMBER_WORD.sub(_counted, " ".join(text.lower().replace("_", " ").split()))
+    bare = _bare(plain)
     try:
-        return next((span for reader in _READERS if (span := reader(plain, now)) is not None), None)
+        spans = (reader(words, now) for words in dict.fromkeys((plain, bare)) for reader in _READERS)
+        return next((span for span in spans if span is not None), None)
     except (OverflowError, ValueError):
         raise ValueError("a date within the years 1 to 9999") from None
 
@@ -140,7 +159,9 @@ def read_period(text: str) -> Span | None:
     """
     if not text.isascii() or len(text) > MAX_LENGTH:
         return None
-    plain = " ".join(text.lower().split())
+    plain = _bare(" ".join(text.lower().split()))
+    if (day := _read_day(plain)) is not None:
+        return day
     found = next((match for pattern in _PERIODS if (match := pattern.fullmatch(plain))), None)
     if found is None:
         return None
@@ -158,8 +179,60 @@ def read_period(text: str) -> Span | None:
         raise ValueError("a date within the years 1 to 9999") from None
 
 
+def _counted(found: re.Match[str]) -> str:
+    return str(_COUNTED.index(found[1]) + 1)
+
+
+def _bare(text: str) -> str:
+    found = _FILLER.match(text)
+    return text[found.end() :] if found is not None else text
+
+
+def _read_day(text: str) -> Span | None:
+    """Read a day with the name of its month, or in numbers that can be read in one way alone."""
+    found = next((match for pattern in _WRITTEN_DAYS if (match := pattern.fullmatch(text))), None)
+    if found is None:
+        return None
+    parts = found.groupdict()
+    if parts.get("name"):
+        month, day = _NAMES.index(parts["name"][:3]) + 1, int(parts["day"])
+    else:
+        one, other = int(parts["one"]), int(parts["other"])
+        if one != other and one <= 12 and other <= 12 and not parts["one_first"]:
+            return None
+        month, day = (one, other) if parts["one_first"] or other > 12 else (other, one)
+    try:
+        written = date(int(parts["year"]), month, day)
+    except ValueError:
+        return None
+    try:
+        return _days(written)
+    except OverflowError:
+        raise ValueError("a date within the years 1 to 9999") from None
+
+
+def days_meant(text: str) -> list[str]:
+    """Return the two days that a day in numbers such as ``01/05/2026`` may be, none for any other text."""
+    found = _WRITTEN_DAYS[-1].fullmatch(text.strip()) if len(text) <= MAX_LENGTH else None
+    if found is None:
+        return []
+    year, one, other = int(found["year"]), int(found["one"]), int(found["other"])
+    try:
+        return [date(year, one, other).isoformat(), date(year, other, one).isoformat()]
+    except ValueError:
+        return []
+
+
+def _read_to_date(text: str, now: datetime) -> Span | None:
+    found = _TO_DATE.fullmatch(text)
+    if found is None:
+        return None
+    unit = found[1] or found[3] or {"w": "week", "m": "month", "q": "quarter", "y": "year"}[found[2]]
+    return Span(_calendar(now.date(), unit, 0).start, _days(now.date()).end)
+
+
 def _read_word(text: str, now: datetime) -> Span | None:
-    if text == "now":
+    if text in ("now", "current timestamp"):
         return Span(now, now)
     return _days(now.date() + timedelta(_DAYS[text])) if text in _DAYS else None
 
@@ -217,6 +290,7 @@ _READERS: Final[tuple[Callable[[str, datetime], Span | None], ...]] = (
     _read_length,
     _read_calendar,
     _read_edge,
+    _read_to_date,
 )
 
 

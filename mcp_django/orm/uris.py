@@ -7,14 +7,25 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from django.contrib.admin import ModelAdmin
+from django.contrib.admin import site as default_site
+from django.contrib.admin.sites import all_sites
 
 from ..conf import settings
+from ..context.places import admin_path
 from ..context.signing import can_link, ticket_url
 from ..exceptions import NotFound
 from ..protocol.uri_templates import UriTemplate, percent_decode, percent_encode
+from ..runtime.hooks import asked
 from .columns import pk_text
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from django.db.models import Model
+
     from ..context.request import Exposure, MCPRequest
 
 SCHEME: Final = "django://"
@@ -25,9 +36,14 @@ PAGE_TEMPLATE: Final = "django://{app_label}/{model_name}{?cursor,search,orderin
 SCHEMA_TEMPLATE: Final = "django://{app_label}/{model_name}/schema"
 FILE_TEMPLATE: Final = "django://{app_label}/{model_name}/{pk}/{field}"
 SCHEMA: Final = "schema"
+# The member of an answer that is the admin's page of the row, and the column of those of a page.
+ADMIN_URL: Final = "admin_url"
 ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
 # Longer ones cannot come from this server: a cursor is the longest part.
 MAX_URI: Final = 8192
+# The hooks of an admin that say whether a page opens, and those of an exposure that say whether a row is seen.
+_VERDICTS: Final = ("has_view_or_change_permission", "has_view_permission", "has_change_permission")
+_HOOKS: Final = ("has_view_permission", "has_permission", "get_queryset")
 _PAGE: Final = UriTemplate(PAGE_TEMPLATE)
 
 
@@ -108,6 +124,64 @@ def _page_address(uri: str) -> Address:
         raise NotFound
     label = f"{found.pop('app_label')}.{found.pop('model_name')}"
     return Address(label, query=found)
+
+
+def admin_url(request: "MCPRequest", exposure: "Exposure", row: "Model") -> str | None:
+    """Return the URL of the admin's page of a row, None where there is none that would open for the caller."""
+    return admin_urls(request, exposure, [row.pk], {row.pk: row})[0]
+
+
+def admin_urls(
+    request: "MCPRequest", exposure: "Exposure", keys: "Sequence[Any]", rows: "Mapping[Any, Model] | None" = None
+) -> list[str | None]:
+    """Return :func:`admin_url` of each of the rows with these keys; ``rows`` are those that were read already."""
+    admin, origin = _admin_of(exposure), _origin(request)
+    none: list[str | None] = [None] * len(keys)
+    if admin is None or origin is None:
+        return none
+    found = asked(exposure.label, "get_queryset", _opened, request, exposure, admin, keys, rows, default=())
+    paths = (admin_path(request, exposure, key) if key in found else None for key in keys)
+    return [f"{origin}{path}" if path is not None else None for path in paths]
+
+
+def _origin(request: "MCPRequest") -> str | None:
+    parts = urlsplit(request.mcp.resource or str(settings.BASE_URL or ""))
+    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else None
+
+
+def _admin_of(exposure: "Exposure") -> Any:
+    """Return the ``ModelAdmin`` whose pages are those of the model, None for no such page."""
+    own = next((owner for owner in exposure.permission_owners if isinstance(owner, ModelAdmin)), None)
+    if own is not None:
+        return own
+    for site in (exposure.site.admin_site or default_site, *all_sites):
+        if site.name == exposure.admin_site_name and site.is_registered(exposure.model):
+            return site.get_model_admin(exposure.model)
+    return None
+
+
+def _opened(
+    request: "MCPRequest", exposure: "Exposure", admin: Any, keys: "Sequence[Any]", rows: "Mapping[Any, Model] | None"
+) -> "Collection[Any]":
+    """Return those of the keys whose pages open for the caller, who sees the rows here."""
+    is_stock = all(_is_of(admin, hook, "django.") for hook in _VERDICTS)
+    is_own = admin in exposure.permission_owners and all(_is_of(exposure, hook, "mcp_django.") for hook in _HOOKS)
+    if is_own and (is_stock or rows is not None):
+        # The same was asked before the rows were shown.
+        return keys
+    if not admin.admin_site.has_permission(request):
+        return ()
+    has_own_rows = not is_own and not _is_of(admin, "get_queryset", "django.")
+    if is_stock and not has_own_rows:
+        return keys if admin.has_view_or_change_permission(request) else ()
+    if rows is None or has_own_rows:
+        rows = admin.get_queryset(request).in_bulk(list(keys))
+    return [key for key, row in rows.items() if admin.has_view_or_change_permission(request, row)]
+
+
+def _is_of(owner: Any, hook: str, package: str) -> bool:
+    """Return whether the hook is the package's own."""
+    return getattr(type(owner), hook).__module__.startswith(package) and hook not in vars(owner)
 
 
 def download_url(request: "MCPRequest", address: Address) -> str | None:

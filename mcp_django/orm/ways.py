@@ -7,7 +7,7 @@ the caller may view (:class:`Link`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any, Final
@@ -18,13 +18,25 @@ from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from .access import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
 from .columns import Column, is_generic_key, is_generic_relation, resolve_column
-from .kinds import is_joinable, kind_of
+from .computed import computed_value, order_source
+from .kinds import is_joinable, is_stored_as_text, kind_of
+from .lookups import resolve_path
 from .wording import alternatives
 
 # Each hop is a join.
 MAX_HOPS: Final = 4
 # What the names of values begin with that are null where the caller may not see the row.
 GUARDED: Final = "mcp_way_"
+
+
+class NoField(ToolError):
+    """A path leads to no field that is of use here: ``accepts`` says of another path whether it does."""
+
+    def __init__(
+        self, message: str, exposure: Exposure, text: str, known: Sequence[str], accepts: Callable[[str], bool]
+    ) -> None:
+        super().__init__(f"{message} {alternatives(text.replace('.', '__'), known)}")
+        self.lead, self.exposure, self.text, self.known, self.accepts = message, exposure, text, known, accepts
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +65,13 @@ class Way:
 
 def is_countable(column: Column) -> bool:
     """Return whether the column is one of the database, whose values are shown as they are stored."""
-    # What the attribute in place of a column hides is not told by a total of it.
-    return column.is_plain and not column.by_instance and column.kind in ("field", "relation")
+    return column.is_stored
 
 
 def is_summable(column: Column) -> bool:
     """Return whether values can be added."""
-    return is_countable(column) and column.kind == "field" and kind_of(column.field).summable
+    is_number = is_countable(column) and column.kind == "field" and kind_of(column.field).summable
+    return is_number and not is_stored_as_text(column.field)
 
 
 def is_comparable(column: Column) -> bool:
@@ -77,6 +89,11 @@ def is_period(column: Column) -> bool:
     return is_countable(column) and kind_of(column.field).word in ("date", "datetime")
 
 
+def is_ordering(column: Column) -> bool:
+    """Return whether all databases sort values alike: numbers, dates and durations."""
+    return is_summable(column) or is_period(column)
+
+
 def target_of(
     request: MCPRequest, exposure: Exposure, text: str, usable: Callable[[Column], bool], *more: str
 ) -> Target:
@@ -86,19 +103,31 @@ def target_of(
     leads to. ``more`` are further valid names for the message.
 
     Raises:
-        ToolError: there is no such column for this caller.
+        NoField: there is no such column for this caller.
     """
-    text = text.replace(".", "__")
+    given, text = text, text.replace(".", "__")
     *hops, last = _names(text)
     way = follow(request, exposure, hops)
     # The exposure may list a path as a field of its own.
     ends = [(Way(exposure), text)] + ([(way, last)] if len(way.names) == len(hops) else [])
     for end, name in ends:
-        column = _visible_column(request, end.exposure, name)
-        if column is not None and usable(column):
-            return _target(end, column)
-    known = ["__".join([*way.names, name]) for name in visible_fields(request, way.exposure) if _is(way, name, usable)]
-    raise ToolError(f"{exposure.label} has no field {text[:60]!r} for this. {alternatives(text, [*known, *more])}")
+        found = _found(request, exposure, end, name, usable)
+        if found is not None:
+            return found
+    known = [
+        "__".join([*way.names, name])
+        for name in visible_fields(request, way.exposure)
+        if _found(request, exposure, way, name, usable) is not None
+    ]
+
+    def accepts(path: str) -> bool:
+        try:
+            return target_of(request, exposure, path, usable) is not None
+        except NoField:
+            return False
+
+    message = f"{exposure.label} has no field {text[:60]!r} for this.{hops_told(request, exposure, text)}"
+    raise NoField(message, exposure, given, [*known, *more], accepts)
 
 
 def related_column(request: MCPRequest, exposure: Exposure, text: str) -> Column | None:
@@ -143,6 +172,13 @@ def names_behind(request: MCPRequest, exposure: Exposure, text: str) -> list[str
     return [path for path in paths if related_column(request, exposure, path) is not None]
 
 
+def hops_told(request: MCPRequest, exposure: Exposure, text: str) -> str:
+    """Return what to say of a path that leads on from where paths end; "" of any other."""
+    *hops, _ = _names(text)
+    is_longer = len(hops) > MAX_HOPS and len(follow(request, exposure, hops).names) == MAX_HOPS
+    return f" A path goes through at most {MAX_HOPS} relations." if is_longer else ""
+
+
 def _names(text: str) -> list[str]:
     """Return the names of a path, which are joined by dots or by two underscores."""
     return text.replace(".", "__").split("__") if len(text) <= MAX_NAME else [text]
@@ -153,9 +189,49 @@ def _visible_column(request: MCPRequest, exposure: Exposure, text: str) -> Colum
     return resolve_column(exposure, name) if name is not None else None
 
 
-def _is(way: Way, name: str, usable: Callable[[Column], bool]) -> bool:
-    column = resolve_column(way.exposure, name)
-    return column is not None and usable(column)
+def computed_target(
+    request: MCPRequest, exposure: Exposure, text: str, usable: Callable[[Column], bool]
+) -> Target | None:
+    """Return a column that the admin computes, of this model or behind foreign keys; None for any other column."""
+    *hops, last = _names(text)
+    way = follow(request, exposure, hops)
+    column = _visible_column(request, way.exposure, last) if len(way.names) == len(hops) else None
+    computed = column is not None and column.kind == "computed"
+    return _found(request, exposure, way, last, usable) if computed else None
+
+
+def computed_word(request: MCPRequest, exposure: Exposure, name: str) -> str:
+    """Return the type of a column that the admin computes, where the caller can ask for it; "" if it is only shown."""
+    target = computed_target(request, exposure, name, lambda column: True)
+    return kind_of(target.column.field).word if target is not None else ""
+
+
+def _found(
+    request: MCPRequest, exposure: Exposure, way: Way, name: str, usable: Callable[[Column], bool]
+) -> Target | None:
+    """Return the column at the end of the way, None for one that is of no use or not for this caller."""
+    column = _visible_column(request, way.exposure, name)
+    if column is None or column.kind != "computed":
+        return _target(way, column) if column is not None and usable(column) else None
+    return _computed(request, exposure, way, column, usable)
+
+
+def _computed(
+    request: MCPRequest, exposure: Exposure, way: Way, column: Column, usable: Callable[[Column], bool]
+) -> Target | None:
+    """Return a column that the admin computes, by what it is sorted by: a path, or an expression."""
+    name, source = "__".join([*way.names, column.name]), order_source(column)
+    if column.order_field is not None and isinstance(source, str) and resolve_path(way.exposure.model, source):
+        *hops, last = [*way.names, *source.split("__")]
+        end = follow(request, exposure, hops)
+        plain = _visible_column(request, end.exposure, last) if len(end.names) == len(hops) else None
+        if plain is None or not usable(plain) or (column.shows_truth and kind_of(plain.field).word != "boolean"):
+            return None
+        return replace(_target(end, plain), name=name)
+    made = computed_value(request, way.exposure, column, "__".join([*way.names, "pk"]))
+    if made is None or not usable(made[0]):
+        return None
+    return Target(name, made[0], _guarded(way, made[1]), way.narrowed)
 
 
 def follow(request: MCPRequest, exposure: Exposure, hops: Sequence[str]) -> Way:
@@ -178,10 +254,13 @@ def follow(request: MCPRequest, exposure: Exposure, hops: Sequence[str]) -> Way:
 
 
 def _target(way: Way, column: Column) -> Target:
-    value: Any = F("__".join([*way.names, column.path]))
-    if way.narrowed:
-        value = Case(When(Q(*way.visible), then=value))
+    value = _guarded(way, F("__".join([*way.names, column.path])))
     return Target("__".join([*way.names, column.name]), column, value, way.narrowed)
+
+
+def _guarded(way: Way, value: Any) -> Any:
+    """Return the value, which is NULL where the way leads through a row that the caller may not see."""
+    return Case(When(Q(*way.visible), then=value)) if way.narrowed else value
 
 
 # Related rows

@@ -1,24 +1,91 @@
 """Read what a client wrote: objects sent as text, and the valid names nearest to a wrong one."""
 
-from collections.abc import Iterable
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Sequence
+from difflib import SequenceMatcher
 from typing import Any, Final
 
-from ..exceptions import ToolError
+from ..exceptions import Repair, ToolError
 from ..protocol.errors import ParseError
 from ..protocol.messages import MAX_DEPTH, MAX_ITEMS, TooMuch, decode_text
 from .kinds import parse_text
 
 MAX_LISTED: Final = 40
+# Characters of the names in a message, and of a text that is compared with names.
+MAX_CHARS: Final = 360
+MAX_COMPARED: Final = 100
+# How alike a name is that may be meant, between 0 and 1; how much less alike one is that is not meant, too.
+NEAR: Final = 0.6
+CLOSE: Final = 0.06
+MAX_NEAR: Final = 3
+_PLURALS: Final = (("ies", "y"), ("sses", "ss"), ("shes", "sh"), ("ches", "ch"), ("xes", "x"), ("s", ""))
 
 
-def alternatives(text: Any, names: Iterable[str]) -> str:
-    """Return the names, the nearest to ``text`` first, as the end of an error message."""
+def alternatives(text: Any, names: Iterable[str], near: Sequence[str] | None = None) -> str:
+    """Return the names as the end of an error message, after the nearest to ``text``, or those that are ``near``."""
     known = list(names)
-    near = get_close_matches(text[:100], known, n=1, cutoff=0.6) if isinstance(text, str) else []
-    meant = f"Did you mean {near[0]}? " if near else ""
-    more = f" and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else ""
-    return f"{meant}Valid: {', '.join(known[:MAX_LISTED]) or 'none'}{more}."
+    near = nearest(text, known) if near is None else near
+    meant = f"Did you mean {' or '.join(near)}? " if near else ""
+    shown = known[:MAX_LISTED]
+    while len(shown) > 1 and sum(map(len, shown)) + 2 * len(shown) > MAX_CHARS:
+        shown.pop()
+    more = f" and {len(known) - len(shown)} more" if len(known) > len(shown) else ""
+    return f"{meant}Valid: {', '.join(shown)[:MAX_CHARS] or 'none'}{more}."
+
+
+def nearest(text: Any, names: Iterable[str]) -> list[str]:
+    """Return the names that a text may mean, several where none of them stands out.
+
+    They are those that differ in case, signs or number alone; where there is none, those that are most alike.
+    """
+    known = list(dict.fromkeys(names))
+    if not isinstance(text, str) or not letters(text):
+        return []
+    text = text[:MAX_COMPARED]
+    for form in (letters, singular):
+        if same := [name for name in known if form(name) == form(text)]:
+            return same[:MAX_NEAR]
+    return _alike(text.lower(), known)
+
+
+def letters(text: str) -> str:
+    """Return the letters and digits of a text, in lower case."""
+    return "".join(filter(str.isalnum, text)).lower()
+
+
+def singular(text: str) -> str:
+    """Return the letters of an English word without the ending of the plural."""
+    word = letters(text)
+    for ending, instead in _PLURALS:
+        if word.endswith(ending) and len(word) > len(ending) + 1 and not word.endswith("ss"):
+            return word.removesuffix(ending) + instead
+    return word
+
+
+def _alike(text: str, names: Sequence[str]) -> list[str]:
+    matcher = SequenceMatcher(b=text)
+    scores: dict[str, float] = {}
+    for name in names:
+        matcher.set_seq1(name[:MAX_COMPARED].lower())
+        if matcher.real_quick_ratio() >= NEAR and matcher.quick_ratio() >= NEAR:
+            scores[name] = matcher.ratio()
+    best = max(scores.values(), default=0.0)
+    found = [name for name, score in scores.items() if score >= NEAR and score > best - CLOSE]
+    return sorted(found, key=lambda name: -scores[name])[:MAX_NEAR]
+
+
+def misnamed(
+    message: str,
+    text: Any,
+    names: Iterable[str],
+    repair: Callable[[str], Repair],
+    near: Sequence[str] | None = None,
+    more: str = "",
+) -> ToolError:
+    """Return the error of a name that is none of ``names``; ``repair`` mends the call by the only one that is near."""
+    known = list(names)
+    near = nearest(text, known) if near is None else near
+    text = f"{message} {alternatives(text, known, near)}{more}"
+    return ToolError(text, repair=repair(near[0]) if len(near) == 1 else None)
 
 
 def json_or_text(value: Any) -> Any:

@@ -14,6 +14,7 @@ from ..functions.project import ProjectFunction
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..protocol.errors import InvalidParams
 from ..schema.jsonable import clean_text
+from ..scopes import READ
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
@@ -49,7 +50,8 @@ class Prompt:
 
     Arguments are strings on the wire and are read as the annotations say. The function returns the text of one message
     of the user, a content block, a row, a :class:`Message`, or a list of those. ``complete`` says where the values of
-    an argument come from where its annotation does not: see :class:`~mcp_django.completions.Completer`.
+    an argument come from where its annotation does not: see :class:`~mcp_django.completions.Completer`. ``scopes`` are
+    what a token needs beside "mcp:read".
 
     Raises:
         ImproperlyConfigured: the signature has no JSON form, or ``complete`` does not go with it.
@@ -64,6 +66,7 @@ class Prompt:
         description: str = "",
         permissions: Collection[str] = (),
         permission: Callable[[MCPRequest], bool] | None = None,
+        scopes: Iterable[str] = (),
         complete: Mapping[str, Hook | str] | None = None,
     ) -> None:
         self.function = ProjectFunction(
@@ -74,6 +77,7 @@ class Prompt:
             permission=permission,
             untyped=str,
         )
+        self.scopes = frozenset({READ, *scopes})
         self.completer = Completer(self.function, complete)
         self.name = self.function.name
         self.title = title or self.name.replace("_", " ").strip().capitalize()

@@ -3,11 +3,12 @@
 An era reads a message into a neutral :class:`Call` and shapes the neutral result for the wire.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from .errors import InvalidParams, MethodNotFound, ProtocolError
 from .messages import MAX_ID_CHARS, MAX_SAFE_INTEGER, ClientResponse, Id, Message
@@ -16,6 +17,14 @@ from .messages import MAX_ID_CHARS, MAX_SAFE_INTEGER, ClientResponse, Id, Messag
 Headers = Mapping[str, list[str]] | None
 # More mistakes than this are not spelled out: naming them costs as much again as finding them.
 MAX_NAMED_MISTAKES = 100
+# Trace context in ``_meta`` (2026-07-28, basic, General fields; W3C Trace Context and Baggage).
+TRACE_KEYS: Final = ("traceparent", "tracestate", "baggage")
+# W3C Trace Context, 3.2: neither identifier is all zeros, and version ff is none.
+_PARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+# 512 and 8,192 characters are what every participant passes on (Trace Context, 3.3.1.5; W3C Baggage, 3.3.2).
+_STATE: Final = re.compile(r"[\x20-\x7e]{1,512}")
+_BAGGAGE: Final = re.compile(r"[\x20-\x7e]{1,8192}")
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 class SessionFacts(Protocol):
@@ -133,3 +142,21 @@ def progress_token(meta: Mapping[str, Any]) -> str | int | None:
     if isinstance(token, int) and not isinstance(token, bool) and abs(token) <= MAX_SAFE_INTEGER:
         return token
     raise InvalidParams("Invalid params: _meta.progressToken must be a short string or an integer")
+
+
+def trace_context(meta: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return those of ``traceparent``, ``tracestate`` and ``baggage`` in ``_meta`` that follow their formats.
+
+    A malformed one is left out, as Trace Context says, and ``tracestate`` with the ``traceparent`` that it belongs to.
+    """
+    if "traceparent" not in meta and "baggage" not in meta:
+        return _NOTHING
+    parent, state, baggage = map(meta.get, TRACE_KEYS)
+    found: dict[str, str] = {}
+    if isinstance(parent, str) and _PARENT.fullmatch(parent):
+        found["traceparent"] = parent
+        if isinstance(state, str) and _STATE.fullmatch(state):
+            found["tracestate"] = state
+    if isinstance(baggage, str) and _BAGGAGE.fullmatch(baggage):
+        found["baggage"] = baggage
+    return found

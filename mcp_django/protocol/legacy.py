@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from .downgrades import downgraded
-from .eras import Call, Era, Headers, SessionFacts, progress_token, validate
+from .eras import Call, Era, Headers, SessionFacts, progress_token, trace_context, validate
 from .errors import InvalidRequest, ParseError, ProtocolError, UnsupportedVersion
 from .messages import ClientResponse, Message
 from .modern import VERSION_HEADER
-from .trace import trace_context
 from .versions import ASSUMED, LEGACY, SUPPORTED, negotiate
 
 

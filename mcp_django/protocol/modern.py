@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from .eras import Call, Era, Headers, SessionFacts, progress_token, validate
+from .eras import Call, Era, Headers, SessionFacts, progress_token, trace_context, validate
 from .errors import HeaderMismatch, InvalidParams, InvalidRequest, ProtocolError, UnsupportedVersion
 from .headers import check_mirrored
 from .messages import ClientResponse, Message, encode
-from .trace import trace_context
 from .versions import MODERN, SUPPORTED
 
 VERSION_HEADER: Final = "mcp-protocol-version"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -18,6 +18,7 @@ from ..protocol.content import Audio, EmbeddedResource, Image, Text
 from ..protocol.errors import InvalidParams
 from ..protocol.uri_templates import UriTemplate
 from ..schema.jsonable import clean_text, to_jsonable
+from ..scopes import READ
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
@@ -32,6 +33,7 @@ class FunctionResource:
     annotations say; without any the resource is a fixed one, listed with its ``size`` in bytes where that is known.
     The function returns text, bytes, content blocks, or anything else for JSON; ``mime_type`` is that of text and
     bytes. ``complete`` says where the values of a parameter come from (:class:`~mcp_django.completions.Completer`).
+    ``scopes`` are what a token needs beside "mcp:read".
 
     ``ttl_ms`` is how many milliseconds a client may keep the contents, and ``public`` says that they are the same for
     all, so that a cache may share them (2026-07-28, server/utilities/caching).
@@ -53,6 +55,7 @@ class FunctionResource:
         size: int | None = None,
         permissions: Collection[str] = (),
         permission: Callable[[MCPRequest], bool] | None = None,
+        scopes: Iterable[str] = (),
         complete: Mapping[str, Hook | str] | None = None,
         ttl_ms: int | None = None,
         public: bool = False,
@@ -71,6 +74,7 @@ class FunctionResource:
         except ValueError as error:
             raise ImproperlyConfigured(f"{self.function.name}: {error}") from None
         self._check_parameters()
+        self.scopes = frozenset({READ, *scopes})
         self.completer = Completer(self.function, complete)
         self.cache_hints = self._cache_hints(ttl_ms, public)
         self.name = self.function.name
@@ -95,7 +99,7 @@ class FunctionResource:
         function = self.function
         # Rows are looked up among those of the caller, and answers are those of the caller's user.
         bound = function.permissions or function.permission or function.arguments.needs_database or function.asked
-        if public and bound:
+        if public and (bound or self.scopes != {READ}):
             raise ImproperlyConfigured(f"{self.function.name} depends on its caller and cannot be public")
         hints: dict[str, Any] = {"ttlMs": ttl_ms} if ttl_ms is not None else {}
         return {**hints, "cacheScope": "public"} if public else hints
@@ -108,6 +112,10 @@ class FunctionResource:
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may know of the resource and read it."""
         return self.function.has_permission(request)
+
+    def has_scopes(self, request: MCPRequest) -> bool:
+        """Return whether the caller's token has the scopes that it takes."""
+        return request.mcp.scopes >= self.scopes
 
     def definition(self) -> dict[str, Any]:
         """Return the ``Resource`` or ``ResourceTemplate`` object, without optional keys that are empty."""

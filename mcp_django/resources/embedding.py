@@ -26,6 +26,8 @@ def embed(request: MCPRequest, target: Model | str) -> EmbeddedResource:
             raise NotFound
         target = row_uri(exposure, target.pk)
     function = site.get_function_resource(request, target)
+    if function is not None and not function.has_scopes(request):
+        raise NotFound
     contents = function.read(request, target) if function is not None else site.read_resource(request, target)
     first = contents[0]
     body = first["text"] if "text" in first else base64.b64decode(first["blob"])

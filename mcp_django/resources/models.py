@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 import orjson
@@ -45,7 +46,8 @@ class ModelResources:
             InvalidParams: the cursor is not one of this list for this caller.
         """
         last = read_list_cursor(request, PURPOSE, cursor) if cursor is not None else ""
-        exposures = [exposure for exposure in visible_exposures(request) if exposure.label > last]
+        visible = sorted(visible_exposures(request), key=attrgetter("label"))
+        exposures = [exposure for exposure in visible if exposure.label > last]
         found = []
         for exposure in exposures[:LIST_PAGE]:
             title = str(exposure.opts.verbose_name_plural)
@@ -110,6 +112,7 @@ class ModelResource:
 
     def _payload(self) -> Mapping[str, Any]:
         request, exposure, pk = self.request, self.exposure, self.address.pk
+        request.mcp.record.model = exposure.label
         if self.address.is_schema:
             return describe(request, exposure)
         go_to(request, exposure, "changelist" if pk is None else "change", pk)

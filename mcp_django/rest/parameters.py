@@ -70,7 +70,7 @@ class Inputs:
         Raises:
             ToolError: one is unknown, or a required one is missing.
         """
-        check_names(arguments, self.properties)
+        check_names(arguments, self.properties, strict=True)
         if missing := [name for name in self.required if name not in arguments]:
             raise ToolError(f"Missing argument: {', '.join(missing)}. {alternatives(None, self.properties)}")
 

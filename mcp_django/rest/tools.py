@@ -79,6 +79,10 @@ class ViewSetTool(Tool):
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the view's permissions admit the caller, as far as they need no row."""
+        narrowing = request.mcp.narrowing
+        model = getattr(getattr(self.route.viewset, "queryset", None), "model", None)
+        if narrowing is not None and model is not None and not narrowing.admits(model):
+            return False
         return is_permitted(request, self.route)
 
     def for_caller(self, request: MCPRequest) -> Tool:
@@ -89,6 +93,9 @@ class ViewSetTool(Tool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""
+        model = getattr(getattr(self.route.viewset, "queryset", None), "model", None)
+        if model is not None:
+            request.mcp.record.model = model._meta.label_lower
         given = {name: value for name, value in arguments.items() if name not in IGNORED}
         if given.get("confirm_token") == "":
             del given["confirm_token"]
@@ -103,7 +110,20 @@ class ViewSetTool(Tool):
             if asked is not None:
                 return asked
         made, response = run(request, self.route, kwargs, query, body)
-        return read_answer(self.route, made, response, inputs, given)
+        result = read_answer(self.route, made, response, inputs, given)
+        self._note(request, result)
+        return result
+
+    def _note(self, request: MCPRequest, result: ToolResult) -> None:
+        """Have the record of the call say how many rows it read or changed, as far as the answer tells."""
+        record = request.mcp.record
+        if not self.read_only:
+            record.rows_changed += 1
+        elif self.route.action == "list":
+            members = (result.structured or {}).values()
+            record.rows_read += max((len(value) for value in members if isinstance(value, list)), default=0)
+        else:
+            record.rows_read += 1
 
     def _inputs(self, request: MCPRequest, kwargs: Mapping[str, Any]) -> Inputs:
         view = view_for(self.route, rest_request(request, self.route, kwargs), kwargs, {})

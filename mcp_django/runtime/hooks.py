@@ -12,6 +12,9 @@ from ..exceptions import Cancelled, NotFound, ToolError
 
 logger = logging.getLogger("mcp_django")
 
+# In the context of Django's execute_wrappers: the statement before it had the comment of the call.
+PLAIN_SQL: Final = "mcp_django.sql"
+
 T = TypeVar("T")
 D = TypeVar("D")
 # By these a hook says no, which is no failure.
@@ -48,9 +51,9 @@ def reading() -> Iterator[list[str]]:
     """Yield a list that gets the SQL of each query of this thread meanwhile: what a hook gives may be made of rows."""
     seen: list[str] = []
 
-    def note(execute: Callable[..., Any], sql: str, *arguments: Any) -> Any:
-        seen.append(sql)
-        return execute(sql, *arguments)
+    def note(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        seen.append(context.get(PLAIN_SQL, sql))
+        return execute(sql, params, many, context)
 
     with ExitStack() as stack:
         for connection in connections.all():

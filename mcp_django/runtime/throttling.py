@@ -54,6 +54,14 @@ def hit(name: str, who: str, rate: str | None) -> int | None:
     return None if used <= number else period - now % period
 
 
+def times_as_many(rate: str | None, factor: int) -> str | None:
+    """Return the rate of so many times as many in the same period."""
+    if rate is None:
+        return None
+    number, _, period = rate.partition("/")
+    return f"{int(number) * factor}/{period}"
+
+
 def hit_if_counted(name: str, who: str, rate: str | None) -> int | None:
     """Do what :func:`hit` does; a cache that is out of order limits nothing, as tokens are checked all the same."""
     try:

@@ -129,6 +129,18 @@ class ClientSession:
         """End the session: its id is refused from now on, its streams are gone."""
         self.remember(ended=True, uris=[], log_level="")
         _forget([self.id])
+        if settings.OPENTELEMETRY:
+            from ..operating.spans import session_ended
+
+            session_ended((timezone.now() - self.issued).total_seconds(), self.version)
+
+
+def end_session(session_id: str) -> bool:
+    """End a session that has a row, whoever's it is; return whether it was open."""
+    ended = Session.objects.filter(pk=session_id, ended=False).update(ended=True, uris=[], log_level="")
+    if ended:
+        _forget([session_id])
+    return bool(ended)
 
 
 def lease_key(session_id: str) -> str:

@@ -20,6 +20,7 @@ from django.db import InterfaceError, OperationalError
 from ..conf import settings
 from ..context.middleware import through
 from ..context.request import MCPContext, MCPRequest
+from ..operating.switches import board
 from ..runtime.threads import take_over
 from ..signin import is_current, restore
 from .changes import Changes
@@ -138,6 +139,7 @@ class Caller:
         made = self._kind.__new__(self._kind)
         # Of one user there may be callers of whom one is verified and one is not.
         made.__dict__.update(self._attributes, user=copy(user), mcp=self._context)
+        self._context.off = board.off
         restore(made)
         return made
 

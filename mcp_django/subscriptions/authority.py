@@ -13,8 +13,12 @@ from django.db import Error as DatabaseUnavailable
 from django.utils import timezone
 
 from ..context.middleware import through
+from ..context.record import CallRecord
 from ..context.request import MCPRequest
-from ..exceptions import NotFound
+from ..context.switched import CALLERS, Off
+from ..exceptions import CallRefused, NotFound
+from ..operating.calls import describe_caller
+from ..operating.switches import LOOK, board
 from ..orm.access import get_exposure
 from .audience import UPDATED, Audience, Caller, Watcher
 from .users import Person, identity, reload
@@ -25,6 +29,7 @@ logger = logging.getLogger("mcp_django")
 
 # Seconds between two rounds: what has ended is noticed within five.
 EVERY: Final = 3.0
+PERMISSION_LOST: Final = "a permission was lost"
 
 
 class Sweep:
@@ -34,6 +39,8 @@ class Sweep:
         self.audience = audience
         self.worker = Worker("mcp-sweep", self.run)
         self._is_down = False
+        # The picture of the switches at the last round.
+        self._version = ""
 
     def run(self) -> float | None:
         """Look at all of them once; return the seconds until the next round, None when there are none."""
@@ -71,17 +78,21 @@ class Sweep:
     # Users
 
     def _check_people(self) -> None:
+        board.renew(LOOK)
+        off = board.off
+        version = "" if off is None else off.version
         callers = self.audience.callers()
         people = reload([caller.user for caller in callers])
         for caller in callers:
             person = people[identity(caller.user)]
-            reason = caller.lost(person)
+            reason = caller.lost(person) or (_switched(off, caller, person) if person and off else "")
             if person is None or reason:
                 for subscription in tuple(caller.subscriptions):
                     subscription.end(reason)
-            elif person.digest != caller.digest:
+            elif person.digest != caller.digest or version != self._version:
                 caller.digest = person.digest
                 caller.run(self._check_caller, caller, person)
+        self._version = version
 
     def _check_caller(self, caller: Caller, person: Person) -> None:
         """End what the caller may not watch any more, and tell which lists are others now."""
@@ -93,8 +104,9 @@ class Sweep:
 
     def _check_as(self, request: MCPRequest, caller: Caller) -> None:
         for subscription in tuple(caller.subscriptions):
-            if not all(_may_watch(request, watch) for watch in subscription.watches):
-                subscription.end("a permission was lost")
+            reasons = (_lost(request, watch) for watch in subscription.watches)
+            if reason := next(filter(None, reasons), ""):
+                subscription.end(reason)
         self._tell_schemas(request, caller)
         self._tell_lists(request, caller)
 
@@ -121,6 +133,16 @@ class Sweep:
                         subscription.tell(f"notifications/{kind}/list_changed", {})
 
 
+def _switched(off: Off, caller: Caller, person: Person) -> str:
+    """Return what is told to a caller who is switched off, "" to others."""
+    if off.kinds.isdisjoint(CALLERS):
+        return ""
+    record = CallRecord()
+    describe_caller(caller.request(person.user), record)
+    found = off.caller(record)
+    return "" if found is None else found.text
+
+
 def _has_expired(auth: Any) -> bool:
     expires = getattr(auth, "expires", None)
     try:
@@ -129,11 +151,14 @@ def _has_expired(auth: Any) -> bool:
         return False
 
 
-def _may_watch(request: MCPRequest, watch: Watch) -> bool:
-    if not watch.label:
-        return is_readable(request, watch)
+def _lost(request: MCPRequest, watch: Watch) -> str:
+    """Return why the caller may not watch this any more, "" while they may."""
     try:
+        if not watch.label:
+            return "" if is_readable(request, watch) else PERMISSION_LOST
         get_exposure(request, watch.label)
     except NotFound:
-        return False
-    return True
+        return PERMISSION_LOST
+    except CallRefused as refused:
+        return refused.message
+    return ""

@@ -10,6 +10,7 @@ from typing import Any, Final
 # Topics of the messages that tell other processes.
 CHANGES: Final = "changes"
 LISTS: Final = "lists"
+SWITCHES: Final = "switches"
 # Rows of one model, and URIs, that are told one by one.
 MAX_ROWS: Final = 1_000
 MAX_URIS: Final = 1_000

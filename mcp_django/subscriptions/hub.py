@@ -24,6 +24,7 @@ from django.conf import settings as django_settings
 from django.core.signals import setting_changed
 
 from ..conf import settings
+from ..operating.gauges import gauge
 from .changes import CHANGES, LISTS, Changes
 from .relay import Relay
 
@@ -309,6 +310,8 @@ def _finish(loop: asyncio.AbstractEventLoop) -> None:
 
 
 hub: Final = Hub()
+gauge("hub_queue", "News that wait for the thread of the hub.", lambda: len(hub._queue))
+gauge("hub_topics", "Topics that somebody in this process listens to.", lambda: len(hub._subscribers))
 # What it was in the parents of this process: their loops are not closed by being collected here.
 _inherited: list[Any] = []
 

@@ -22,9 +22,9 @@ from django.db.transaction import TransactionManagementError
 
 from ..conf import settings
 from ..exceptions import NotFound
-from ..signals import rows_changed
+from ..signals import rows_changed, switches_changed
 from ..sites import MCPSite, _sites, is_open
-from .changes import MAX_ROWS, Changes
+from .changes import MAX_ROWS, SWITCHES, Changes
 
 Models = tuple[tuple[type[Model], str | None], ...]
 # Labels of models, with the primary keys of rows, or None where it is not known which rows they are.
@@ -103,7 +103,14 @@ def connect() -> None:
     """Listen to the models that are registered by now, and, when a database is first used, to those that follow."""
     connection_created.connect(_connected, dispatch_uid="mcp_django")
     rows_changed.connect(_changed_by_a_tool, dispatch_uid="mcp_django")
+    switches_changed.connect(_switched, dispatch_uid="mcp_django")
     connect_models()
+
+
+def _switched(**kwargs: Any) -> None:
+    from .hub import hub
+
+    hub.publish(SWITCHES, None)
 
 
 def _connected(**kwargs: Any) -> None:
@@ -239,11 +246,14 @@ def _changes(rows: Rows) -> Changes:
 
 def _rows_of(instance: Model) -> Rows:
     model = type(instance)
-    found = [
-        _some(other, None if attname is None else [getattr(instance, attname)])
-        for other, attname in same_rows(model)
-        if other in _exposed
-    ]
+    # By attribute: the models that share a table share a primary key.
+    texts: dict[str | None, list[str] | None] = {None: None}
+    found: Rows = []
+    for other, attname in same_rows(model):
+        if other in _exposed:
+            if attname not in texts:
+                texts[attname] = _texts(other, [getattr(instance, str(attname))])
+            found.append((other._meta.label_lower, texts[attname]))
     for target, attname in ends_of(model):
         found += _rows_by_keys(target, [getattr(instance, attname)])
     return found
@@ -251,16 +261,16 @@ def _rows_of(instance: Model) -> Rows:
 
 def _rows_by_keys(model: type[Model], pks: Iterable[Any] | None) -> Rows:
     """Return rows by the primary keys that they have in the model, None for any rows."""
+    own, texts = ("pk", model._meta.pk.attname), None if pks is None else _texts(model, pks)
     return [
-        _some(other, pks if attname in ("pk", model._meta.pk.attname) else None)
+        (other._meta.label_lower, texts if attname in own else None)
         for other, attname in same_rows(model)
         if other in _exposed
     ]
 
 
-def _some(model: type[Model], pks: Iterable[Any] | None) -> tuple[str, list[str] | None]:
-    texts = None if pks is None else [_text(model, pk) for pk in pks if pk is not None]
-    return model._meta.label_lower, texts
+def _texts(model: type[Model], pks: Iterable[Any]) -> list[str]:
+    return [_text(model, pk) for pk in pks if pk is not None]
 
 
 def _text(model: type[Model], pk: Any) -> str:

@@ -11,11 +11,12 @@ from typing import Any, Final
 from ..conf import settings
 from ..context.request import MCPRequest
 from ..exceptions import NotFound
+from ..operating.switches import board
 from ..protocol.errors import InvalidParams
 from ..scopes import READ
 from .audience import Audience, Caller, Fanout
 from .authority import Sweep
-from .changes import CHANGES
+from .changes import CHANGES, SWITCHES
 from .hub import hub
 from .signals import KINDS, connect_models
 from .users import identity, reload
@@ -42,14 +43,15 @@ class _Process:
         self.fanout = Fanout(self.audience)
         self.sweep = Sweep(self.audience)
         self._lock = threading.Lock()
-        self._unsubscribe: Callable[[], None] | None = None
+        self._unsubscribe: Callable[[], Any] | None = None
 
     def listen(self) -> None:
         """Hear of changes, from now on."""
         with self._lock:
             if self._unsubscribe is not None:
                 return
-            self._unsubscribe = hub.subscribe(CHANGES, self.fanout.heard)
+            ends = hub.subscribe(CHANGES, self.fanout.heard), hub.subscribe(SWITCHES, _look_at_switches)
+            self._unsubscribe = lambda: [end() for end in ends]
         connect_models()
         hub.wait_ready(HEARING)
 
@@ -63,6 +65,10 @@ class _Process:
         self.sweep.worker.stop()
         # What was not told by now is news to nobody who comes later.
         self.fanout, self.sweep = Fanout(self.audience), Sweep(self.audience)
+
+
+def _look_at_switches(news: Any) -> None:
+    board.expire()
 
 
 _processes = [_Process()]

@@ -15,7 +15,7 @@ from django.db import router
 from django.db.models import Model
 
 from ..context.request import Exposure, MCPRequest
-from ..exceptions import NotFound, ToolError
+from ..exceptions import CallRefused, NotFound, ToolError
 from ..orm.access import get_exposure, has_every_row, may_view, parse_pk, visible_exposures, visible_fields
 from ..orm.columns import is_file, pk_text
 from ..orm.queries import chunks, rows_of
@@ -135,7 +135,7 @@ def content_digest(request: MCPRequest, watch: Watch) -> int:
         found = rows_of(request, query, exposure.get_queryset(request))
         pks = (pk for rows in found for pk in rows.values_list("pk", flat=True))
         return hash(tuple(islice(pks, query.limit + 1)))
-    except (ToolError, InvalidParams):
+    except (CallRefused, ToolError, InvalidParams):
         raise NotFound from None
 
 
@@ -154,11 +154,12 @@ def list_digests(request: MCPRequest) -> dict[str, int]:
 
 def is_readable(request: MCPRequest, watch: Watch) -> bool:
     """Return whether the caller may read what is no row and no page."""
-    if request.mcp.site.get_function_resource(request, watch.uri) is not None:
-        return True
+    function = request.mcp.site.get_function_resource(request, watch.uri)
+    if function is not None:
+        return function.has_scopes(request)
     try:
         get_exposure(request, parse_uri(watch.uri).label)
-    except NotFound:
+    except (NotFound, CallRefused):
         return False
     return True
 
@@ -275,15 +276,16 @@ def find_watches(request: MCPRequest, uris: Sequence[str]) -> list[Watch]:
 
 def _asked(request: MCPRequest, uri: str) -> Watch | None:
     """Return what the URI names for this caller, whether or not there is such a row."""
-    if request.mcp.site.get_function_resource(request, uri) is not None:
-        return Watch(uri)
+    function = request.mcp.site.get_function_resource(request, uri)
+    if function is not None:
+        return Watch(uri) if function.has_scopes(request) else None
     try:
         address = parse_uri(uri)
         if address.label != address.label.lower():
             return None
         exposure = get_exposure(request, address.label)
         return _named(request, exposure, uri, address)
-    except (NotFound, ToolError, InvalidParams):
+    except (NotFound, CallRefused, ToolError, InvalidParams):
         return None
 
 

@@ -15,12 +15,20 @@ from ..actions.calls import ActionCall
 from ..conf import settings
 from ..context.request import Exposure, MCPRequest, Registry
 from ..context.results import ToolResult
-from ..exceptions import ToolError
+from ..exceptions import NotPermitted, ToolError
 from ..exposures.actions import Action
-from ..orm.access import caller_actions, may_view, visible_exposures
+from ..orm.access import (
+    caller_actions,
+    may_view,
+    permits_view,
+    permitted_actions,
+    refuse_switched,
+    visible_exposures,
+)
 from ..orm.arguments import exposure_argument
 from ..orm.inputs import as_object, taken
-from ..orm.wording import alternatives
+from ..orm.repairs import with_argument
+from ..orm.wording import misnamed
 from ..schema.types import FREE_OBJECT
 from ..scopes import READ, WRITE
 from ..writes.selection import EVERYTHING
@@ -117,7 +125,7 @@ class ActionTool(Tool):
         if settings.READ_ONLY and not self.read_only:
             return False
         exposure = self.action.exposure
-        return may_view(request, exposure) and self.action.name in caller_actions(request, exposure)
+        return permits_view(request, exposure) and self.action.name in permitted_actions(request, exposure)
 
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """See :meth:`Tool.is_atomic`."""
@@ -160,16 +168,24 @@ class ActionTools:
 
     def named(self, request: MCPRequest, name: str) -> ActionTool | None:
         """Return the tool of this name among those of the caller: most actions are declared, and known by name."""
+        exposure, action_name = self._known().get(name, (None, ""))
+        # One that is switched off is found, so that the caller is told why.
+        if exposure is not None and permits_view(request, exposure):
+            action = permitted_actions(request, exposure).get(action_name)
+            if action is not None:
+                return self._tool(action)
+        return next((tool for tool in self.of_caller(request) if tool.name == name), None)
+
+    def is_declared(self, name: str) -> bool:
+        """Return whether any caller may get a tool of this name."""
+        return name in self._known()
+
+    def _known(self) -> dict[str, tuple[Exposure, str]]:
         # Asked first: exposures that have changed clear what is kept here.
         self.site.exposures  # noqa: B018
         if self._by_name is None:
             self._by_name = dict(self.declared())
-        exposure, action_name = self._by_name.get(name, (None, ""))
-        if exposure is not None and may_view(request, exposure):
-            action = caller_actions(request, exposure).get(action_name)
-            if action is not None:
-                return self._tool(action)
-        return next((tool for tool in self.of_caller(request) if tool.name == name), None)
+        return self._by_name
 
     def _tool(self, action: Action) -> ActionTool:
         # Whatever the tool says of the action: an admin can describe it to each caller in other words.
@@ -196,12 +212,22 @@ class ActionTools:
 
 def _find_action(request: MCPRequest, exposure: Exposure, name: Any) -> Action:
     """Return the action if the caller may run it now; one that is forbidden is answered as one that is not there."""
-    actions = caller_actions(request, exposure)
+    actions = permitted_actions(request, exposure)
     if settings.READ_ONLY:
         actions = {key: action for key, action in actions.items() if action.read_only}
     found = actions.get(name) if isinstance(name, str) else None
     if found is None:
-        raise ToolError(f"{exposure.label} has no such action. {alternatives(name, actions)}")
+        error = misnamed(
+            f"{exposure.label} has no such action.",
+            name,
+            actions,
+            lambda right: with_argument("action", right, is_spelling=True),
+        )
+        if name in exposure.all_action_names():
+            error.outcome = NotPermitted.outcome
+        raise error
+    if request.mcp.off is not None:
+        refuse_switched(request, exposure, found.name)
     return found
 
 

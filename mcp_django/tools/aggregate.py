@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -35,14 +36,17 @@ from ..orm.arguments import (
 )
 from ..orm.arithmetic import FLOAT
 from ..orm.lookups import Filter
+from ..orm.meanings import naming
 from ..orm.parsing import filters_argument, opening_hint
 from ..orm.queries import narrowed
+from ..orm.repairs import with_field
 from ..orm.spellings import order_meant, order_texts
 from ..orm.unreadable import is_out_of_range, is_unreadable, salvaged_tuples
-from ..orm.wording import alternatives, json_or_text
+from ..orm.wording import json_or_text, misnamed
 from ..schema.types import FREE_OBJECT
-from .aggregation import STRETCHES, Group, Measure, amount, find_title, group_of, having_of, measures_of, periods
+from .aggregation import STRETCHES, Group, Measure, amount, find_title, group_of, measures_of, periods
 from .base import RecordTool
+from .having import having_of
 
 MAX_GROUPS: Final = 200
 DEFAULT_GROUPS: Final = 50
@@ -101,12 +105,21 @@ def _list(value: Any, what: str) -> list[Any]:
     return [item.strip() if isinstance(item, str) else item for item in value]
 
 
+def _path(given: Any) -> Any:
+    """Return a group with its path in one spelling."""
+    if not isinstance(given, str):
+        return given
+    name, colon, period = given.partition(":")
+    return f"{name.replace('.', '__')}{colon}{period}"
+
+
 def _question(request: MCPRequest, exposure: Exposure, given: Mapping[str, Any]) -> Question:
-    wanted = _list(given.get("group_by"), "group_by")
-    if "per" in given and given["per"] not in wanted:
-        wanted.insert(0, given["per"])
+    wanted = [_path(item) for item in _list(given.get("group_by"), "group_by")]
+    named = _path(given.get("per"))
+    if "per" in given and named not in wanted:
+        wanted.insert(0, named)
     groups = tuple(group_of(request, exposure, item, position) for position, item in enumerate(wanted))
-    per = groups[wanted.index(given["per"])] if "per" in given else None
+    per = groups[wanted.index(named)] if "per" in given else None
     measures = measures_of(request, exposure, _list(given.get("aggregates"), "aggregates") or ["count"])
     terms: list[Group | Measure] = [*groups, *measures]
     _check(given, groups, measures, per)
@@ -160,7 +173,8 @@ def _order(terms: Sequence[Group | Measure], value: Any) -> list[tuple[Group | M
             text = order_meant(text)
             position = find_title(titles, text.lstrip("-"))
         if position is None:
-            raise ToolError(f"The result has no column {name[:60]!r} to order by. {alternatives(name, titles)}")
+            message = f"The result has no column {name[:60]!r} to order by."
+            raise misnamed(message, name, titles, partial(with_field, name, within=("ordering",)))
         found.append((terms[position], text.startswith("-")))
     return found
 
@@ -196,7 +210,8 @@ def _grouped(
         found = found.annotate(**{PLACE: place})
     found = found.values(*names, *([PLACE] if place is not None else []))
     found = found.annotate(**{measure.alias: measure.expression for measure in measures if not measure.sources})
-    return found.annotate(**{measure.alias: measure.expression for measure in measures if measure.sources})
+    made = sorted((measure for measure in measures if measure.sources), key=lambda measure: measure.depth)
+    return found.annotate(**{measure.alias: measure.expression for measure in made})
 
 
 def _answer(rows: QuerySet[Any], question: Question) -> Answer:
@@ -227,7 +242,7 @@ def _settled(rows: QuerySet[Any], question: Question) -> Question:
     for measure in question.measures:
         source = measure.sources[0] if measure.sources else None
         if measure.function == "percent_of_total" and source is not None:
-            total = rows.aggregate(mcp_total=source.expression)["mcp_total"]
+            ((total,),) = _totals(rows, [source])
             found[measure] = amount(source) * Value(100.0 / float(total)) if total else Value(None)
         elif measure.function == "change" and source is not None and period is not None:
             others = [F(group.alias) for group in question.groups if group is not period]
@@ -284,7 +299,7 @@ def _filled(rows: Sequence[tuple[Any, ...]], question: Question) -> list[tuple[A
 
 
 def _totals(rows: QuerySet[Any], measures: Sequence[Measure]) -> list[tuple[Any, ...]]:
-    plain = [measure for measure in measures if not measure.sources]
+    plain = _behind(measures)
     try:
         totals = rows.aggregate(**{measure.alias: measure.expression for measure in plain})
     except Exception as error:
@@ -297,9 +312,22 @@ def _totals(rows: QuerySet[Any], measures: Sequence[Measure]) -> list[tuple[Any,
     return [tuple(_total(measure, totals) for measure in measures)]
 
 
+def _needed(measure: Measure, measures: Sequence[Measure]) -> list[Measure]:
+    """Return a measure and all that it is made of, as they are among ``measures``."""
+    own = next(item for item in measures if item.alias == measure.alias)
+    parts = (item for source in measure.sources for item in _needed(source, measures))
+    return list({item.alias: item for item in (*parts, own)}.values())
+
+
+def _behind(measures: Iterable[Measure]) -> list[Measure]:
+    """Return the measures of rows that these are, or are made of."""
+    found = (item for measure in measures for item in (_behind(measure.sources) if measure.sources else [measure]))
+    return list({item.alias: item for item in found}.values())
+
+
 def _total(measure: Measure, totals: Mapping[str, Any]) -> Any:
     """Return the value of a measure over all rows."""
-    values = [totals[source.alias] for source in measure.sources]
+    values = [_total(source, totals) for source in measure.sources]
     if measure.derive is not None:
         return measure.derive(*values)
     return (100.0 if values[0] else None) if values else totals[measure.alias]
@@ -313,9 +341,9 @@ def _leaders(rows: QuerySet[Any], question: Question) -> tuple[Any, bool]:
     if question.top is None:
         return None, False
     first, (measure, down) = question.groups[0], question.rank
-    if measure.function == "change":
+    if measure.has_change:
         raise ToolError('"top" cannot rank by a change: order by it, or rank by what changes.')
-    ranked = _grouped(rows, [first], [*measure.sources, measure]).order_by(
+    ranked = _grouped(rows, [first], _needed(measure, question.measures)).order_by(
         *_ordered([(measure.alias, down), (first.alias, False)])
     )
     values = list(ranked.values_list(first.alias, flat=True)[: question.top + 1])
@@ -380,8 +408,8 @@ class AggregateRecords(RecordTool):
     name = "aggregate_records"
     title = "Aggregate records"
     description = (
-        "Use this for totals instead of reading rows: count, count_distinct, sum, avg, min, max, median, percentile, "
-        'stddev, by groups. Example: {"model":"shop.order","aggregates":["sum:total"],'
+        "Use this for totals, not rows: count, count_distinct, sum, avg, min, max, median, percentile, "
+        'stddev, last, by groups. Example: {"model":"shop.order","aggregates":["sum:total"],'
         '"group_by":["customer.country","created:month"]}'
     )
     input_schema: Mapping[str, Any] = {
@@ -411,12 +439,22 @@ class AggregateRecords(RecordTool):
     }
     read_only = True
 
+    def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
+        """See :meth:`RecordTool.check`."""
+        given = check_names(arguments, self.input_schema["properties"])
+        exposure = exposure_argument(request, given.get("model"), given)
+        with naming(request, "aggregates", "group_by", "per"):
+            _question(request, exposure, given)
+        filters_argument(request, exposure, given.get("filters"))
+        search_argument(request, exposure, given.get("search"))
+
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return a row for each group, and what the groups beyond them hold together."""
         given = check_names(arguments, self.input_schema["properties"])
-        exposure = exposure_argument(request, given.get("model"))
+        exposure = exposure_argument(request, given.get("model"), given)
         go_to(request, exposure, "changelist")
-        question = _question(request, exposure, given)
+        with naming(request, "aggregates", "group_by", "per"):
+            question = _question(request, exposure, given)
         conditions = filters_argument(request, exposure, given.get("filters"))
         search = search_argument(request, exposure, given.get("search"))
         try:
@@ -429,4 +467,5 @@ class AggregateRecords(RecordTool):
             raise ToolError("A sum or an average is too large for the database. Narrow the filters.") from None
         bounds = [*limit_hint(given.get("limit"), MAX_GROUPS), *limit_hint(given.get("top"), MAX_TOP, "top")]
         hints = [*opening_hint(conditions), *(f"{text}." for text in bounds)]
+        request.mcp.record.rows_read += len(answer.rows)
         return ToolResult(structured=_payload(request, exposure, question, answer, hints))

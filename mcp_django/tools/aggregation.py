@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 from django.db.models import (
@@ -42,15 +43,16 @@ from django.db.models.functions import (
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..orm.access import MAX_NAME
-from ..orm.aggregates import FUNCTIONS, MAX_DECIMALS, Amount, middle, result_of
-from ..orm.arithmetic import FLOAT, INTEGER, UNITS, is_expression, value_of
-from ..orm.columns import field_renderer, render, render_column, trimmed
-from ..orm.kinds import kind_of, parse_operand, parse_value
+from ..orm.aggregates import EDGES, FUNCTIONS, MAX_DECIMALS, Amount, OverGroups, edge, middle, result_of
+from ..orm.arithmetic import DURATION, FLOAT, INTEGER, UNITS, is_expression, value_of
+from ..orm.columns import Column, field_renderer, render, render_column, trimmed
+from ..orm.kinds import kind_of, stored_field
 from ..orm.parsing import condition_of
 from ..orm.relations import labels_for
-from ..orm.spellings import OPERATORS
-from ..orm.ways import Link, Target, is_groupable, is_period, is_summable, link_of, linked_rows, target_of
-from ..orm.wording import alternatives, json_or_text
+from ..orm.repairs import with_field
+from ..orm.spellings import aggregate_meant, as_aggregate, group_meant
+from ..orm.ways import Link, Target, is_groupable, is_ordering, is_period, is_summable, link_of, linked_rows, target_of
+from ..orm.wording import alternatives, json_or_text, misnamed
 
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MAX_TEXT: Final = 200
@@ -150,14 +152,18 @@ class Group:
         if self.period:
             _, write = PERIODS[self.period]
             return [None if value is None else write(value) for value in values]
-        column = self.target.column
-        places = getattr(column.field, "decimal_places", None)
-        whole = [trimmed(value, places) for value in values] if places is not None else values
-        keys, _ = render_column(column.name, field_renderer(column.field, MAX_TEXT, ""), whole)
-        if column.kind != "relation":
-            return keys
-        labels = labels_for(request, column.field, values)
-        return [None if key is None else [key, labels.get(value)] for key, value in zip(keys, values, strict=True)]
+        return _shown(request, self.target.column, values)
+
+
+def _shown(request: MCPRequest, column: Column, values: Sequence[Any]) -> list[Any]:
+    """Return values of a column as JSON; a relation as ``[key, label]``."""
+    places = getattr(column.field, "decimal_places", None)
+    whole = [trimmed(value, places) for value in values] if places is not None else values
+    keys, _ = render_column(column.name, field_renderer(column.field, MAX_TEXT, ""), whole)
+    if column.kind != "relation":
+        return keys
+    labels = labels_for(request, column.field, values)
+    return [None if key is None else [key, labels.get(value)] for key, value in zip(keys, values, strict=True)]
 
 
 def group_of(request: MCPRequest, exposure: Exposure, given: Any, position: int) -> Group:
@@ -168,7 +174,7 @@ def group_of(request: MCPRequest, exposure: Exposure, given: Any, position: int)
     """
     if not isinstance(given, str):
         raise ToolError('group_by is a list of fields, a date also as "created:month".')
-    name, _, period = given.partition(":")
+    name, _, period = group_meant(given, PERIODS).partition(":")
     alias = f"mcp_g{position}"
     if not period:
         root, _, last = name.rpartition("__")
@@ -186,7 +192,8 @@ def group_of(request: MCPRequest, exposure: Exposure, given: Any, position: int)
             raise ToolError(f"{target.name} is a duration: buckets are of numbers.")
         return Group(f"{target.name}:{period}", alias, target, period)
     if period not in PERIODS:
-        raise ToolError(f"Unknown period {period[:40]!r}. {alternatives(period, PERIODS)}")
+        message = f"Unknown period {period[:40]!r}."
+        raise misnamed(message, period, PERIODS, partial(with_field, period, within=("group_by", "per")))
     target = target_of(request, exposure, name, is_period)
     if period in ("hour", "hour_of_day") and kind_of(target.column.field).word == "date":
         raise ToolError(
@@ -195,8 +202,6 @@ def group_of(request: MCPRequest, exposure: Exposure, given: Any, position: int)
     return Group(f"{target.name}:{period}", alias, target, period)
 
 
-COMPARISONS: Final = ("exact", "gt", "gte", "lt", "lte", "range")
-MAX_COMPARISONS: Final = 10
 _TITLE: Final = re.compile(r"(?!groups$)[A-Za-z][A-Za-z0-9_]{0,39}")
 _CALL: Final = re.compile(r"(\w{1,20})\((.*)\)")
 _SPELLING: Final = (
@@ -204,7 +209,7 @@ _SPELLING: Final = (
     'of two of them {"ratio": ["refunded", "count"]}.'
 )
 # Members of an aggregate as an object, beside those of what is made of other aggregates.
-_MEMBERS: Final = frozenset({"function", "field", "as", "where", "share", "unit"})
+_MEMBERS: Final = frozenset({"function", "field", "as", "where", "share", "unit", "order"})
 SHARES: Final = "a share between 0 and 1, such as 0.9"
 DEFAULT_UNIT: Final = "days"
 
@@ -215,7 +220,7 @@ class Measure:
 
     The alias is made here: what a client writes is never a name in SQL. ``result`` is the type of the values. One that
     is made of others (``sources``) has an expression of their aliases, and ``derive`` makes it of their values. A
-    duration is shown as a number of ``unit``, where there is one.
+    duration is shown as a number of ``unit``, where there is one, and a value of one row as those of its ``column``.
     """
 
     title: str
@@ -227,6 +232,17 @@ class Measure:
     sources: tuple["Measure", ...] = ()
     derive: Callable[..., Any] | None = None
     unit: timedelta | None = None
+    column: Column | None = None
+
+    @property
+    def depth(self) -> int:
+        """How many results come one after the other before this one is known."""
+        return 1 + max(source.depth for source in self.sources) if self.sources else 0
+
+    @property
+    def has_change(self) -> bool:
+        """Whether it is a change, or made of one."""
+        return self.function == "change" or any(source.has_change for source in self.sources)
 
     def combined(self) -> Any:
         """Return what gives the value of several groups together, None where their values do not tell it."""
@@ -236,6 +252,8 @@ class Measure:
 
     def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:
         """Return the values as JSON."""
+        if self.column is not None:
+            return _shown(request, self.column, values)
         if self.unit is not None:
             values = [value / self.unit if isinstance(value, timedelta) else value for value in values]
         if self.unit is not None or self.sources or self.function not in ("count", "sum", "min", "max"):
@@ -265,33 +283,44 @@ class _Asked:
     share: Any = None
     unit: Any = None
     sources: tuple[str, ...] = ()
+    order: Any = None
 
 
 def measures_of(request: MCPRequest, exposure: Exposure, given: Sequence[Any]) -> tuple[Measure, ...]:
     """Return what ``count``, ``sum:total`` or ``{"function": "sum", "field": "total", "as": "all"}`` computes.
 
-    Those made of others come after them, in the order in which they were asked for.
+    Some are made of others, in whichever order these were asked for.
 
     Raises:
         ToolError: the caller cannot compute that.
     """
     asked = [_spelt(item) for item in given]
-    plain = {
+    found = {
         position: _measure(request, exposure, item, f"mcp_a{position}")
         for position, item in enumerate(asked)
         if not item.sources
     }
-    found = [
-        plain[position] if position in plain else _derived(item, f"mcp_a{position}", list(plain.values()))
-        for position, item in enumerate(asked)
-    ]
-    return tuple(found)
+    while waiting := [position for position in range(len(asked)) if position not in found]:
+        titles = [measure.title for measure in found.values()]
+        ready = (
+            position
+            for position in waiting
+            if all(find_title(titles, name) is not None for name in asked[position].sources)
+        )
+        # Where none is ready, the first one tells what it lacks.
+        position = next(ready, waiting[0])
+        later = [asked[number].title for number in waiting if asked[number].title]
+        found[position] = _derived(asked[position], f"mcp_a{position}", list(found.values()), later)
+    return tuple(found[position] for position in range(len(asked)))
 
 
 def _measure(request: MCPRequest, exposure: Exposure, asked: _Asked, alias: str) -> Measure:
     name, text = asked.function, asked.field
     if name not in FUNCTIONS:
-        raise ToolError(f"Unknown aggregate {name[:40]!r}. {alternatives(name, [*FUNCTIONS, *DERIVED])}")
+        message, meant = f"Unknown aggregate {name[:40]!r}.", aggregate_meant(name)
+        # A function without a field may as well be a field without its function.
+        near = ([meant] if meant in FUNCTIONS else None) if text else []
+        raise misnamed(message, name, [*FUNCTIONS, *DERIVED], partial(with_field, name, within=("aggregates",)), near)
     where: dict[str, Any] = {}
     if asked.where is not None:
         where["filter"] = condition_of(request, exposure, asked.where)
@@ -306,6 +335,8 @@ def _measure(request: MCPRequest, exposure: Exposure, asked: _Asked, alias: str)
     several = to_several(request, exposure, text)
     if several is not None:
         return _over_related(request, exposure, asked, alias, *several, where)
+    if name in EDGES:
+        return _edge(request, exposure, asked, alias, **where)
     target = value_of(request, exposure, text, function.usable)
     result = result_of(function, target.column)
     unit, word = _unit(asked.unit, result, is_expression(text))
@@ -318,6 +349,21 @@ def _measure(request: MCPRequest, exposure: Exposure, asked: _Asked, alias: str)
         target.narrowed,
         unit=unit,
     )
+
+
+def _edge(request: MCPRequest, exposure: Exposure, asked: _Asked, alias: str, **where: Any) -> Measure:
+    """Return the value of the first or the last row, by an order of numbers or times and then by the primary key."""
+    name, given = asked.function, asked.order
+    if not isinstance(given, str) or not given.strip("+- "):
+        raise ToolError(f'{name} needs an order: {{"function": "{name}", "field": "status", "order": "created"}}.')
+    turned, text = given.strip().startswith("-"), given.strip().lstrip("+-")
+    target = target_of(request, exposure, asked.field, is_groupable)
+    order = value_of(request, exposure, text, is_ordering)
+    keys = [F(field.attname) for field in exposure.opts.pk_fields]
+    result = stored_field(target.column.field)
+    value = edge(target.expression, order.expression, keys, last=(name == "last") is not turned, result=result, **where)
+    title = asked.title or f"{name}_{target.name}"
+    return Measure(title, alias, value, result, name, (*target.narrowed, *order.narrowed), column=target.column)
 
 
 def _over_related(
@@ -412,6 +458,8 @@ def _ratio(one: Measure, other: Measure) -> tuple[Any, Any]:
 
 
 def _less(one: Measure, other: Measure) -> tuple[Any, Any]:
+    if one.result.get_internal_type() in DATES:
+        return F(one.alias) - F(other.alias), DURATION
     kinds = {(field.get_internal_type(), getattr(field, "decimal_places", 0)) for field in (one.result, other.result)}
     if len(kinds) == 1:
         return F(one.alias) - F(other.alias), one.result
@@ -422,22 +470,21 @@ def _less(one: Measure, other: Measure) -> tuple[Any, Any]:
 DERIVED: Final[Mapping[str, int]] = {"ratio": 2, "difference": 2, "percent_of_total": 1, "change": 1}
 
 
-def _derived(asked: _Asked, alias: str, measures: Sequence[Measure]) -> Measure:
+def _derived(asked: _Asked, alias: str, measures: Sequence[Measure], later: Sequence[str]) -> Measure:
+    """Return what is made of other measures, which ``later`` ones can only be in a circle."""
     titles = [measure.title for measure in measures]
     sources = []
     for name in asked.sources:
         position = find_title(titles, name)
+        if position is None and find_title(later, name) is not None:
+            raise ToolError(f"{asked.function} is made of {name[:60]!r}, which needs it or is not known either.")
         if position is None:
-            raise ToolError(
-                f"{asked.function} is made of other aggregates of this call, not {name[:60]!r}. "
-                f"{alternatives(name, titles)}"
-            )
+            message = f"{asked.function} is made of other aggregates of this call, not {name[:60]!r}."
+            raise misnamed(message, name, titles, partial(with_field, name, within=("aggregates",)))
         sources.append(measures[position])
     if len(sources) != DERIVED[asked.function]:
         raise ToolError(f'{asked.function} takes {DERIVED[asked.function]}, as in {{"ratio": ["refunded", "count"]}}.')
-    for source in sources:
-        if source.result.get_internal_type() not in NUMBERS and asked.function != "difference":
-            raise ToolError(f"{asked.function} takes numbers, and {source.title} is none.")
+    _check_sources(asked.function, sources)
     title = asked.title or "_".join([asked.function, *(source.title for source in sources)])[:80]
     made: tuple[Any, Any] = (None, FLOAT)
     if asked.function in ("ratio", "difference"):
@@ -445,7 +492,8 @@ def _derived(asked: _Asked, alias: str, measures: Sequence[Measure]) -> Measure:
     derive = {"ratio": _divided, "difference": _difference}.get(asked.function)
     narrowed = tuple(label for source in sources for label in source.narrowed)
     unit = sources[0].unit if asked.function == "difference" else None
-    expression = ExpressionWrapper(made[0], output_field=made[1]) if made[0] is not None else None
+    unit = UNITS[DEFAULT_UNIT] if sources[0].result.get_internal_type() in DATES else unit
+    expression = OverGroups(made[0], output_field=made[1]) if made[0] is not None else None
     return Measure(title, alias, expression, made[1], asked.function, narrowed, tuple(sources), derive, unit)
 
 
@@ -454,12 +502,29 @@ NUMBERS: Final = frozenset({"BigIntegerField", "IntegerField", "FloatField", "De
 }
 
 
+DATES: Final = ("DateField", "DateTimeField")
+
+
+def _check_sources(function: str, sources: Sequence[Measure]) -> None:
+    """Pass unless nothing can be made of these aggregates."""
+    kinds = [source.result.get_internal_type() for source in sources]
+    for source, kind in zip(sources, kinds, strict=True):
+        if kind not in NUMBERS and not (function == "difference" and kind in (*DATES, "DurationField")):
+            raise ToolError(f"{function} takes numbers, and {source.title} is none.")
+        if function == "change" and source.has_change:
+            raise ToolError(f"change cannot be of {source.title}, which is made of a change.")
+    if len({"number" if kind in NUMBERS else kind for kind in kinds}) > 1:
+        names = " and ".join(source.title for source in sources)
+        raise ToolError(f"{function} takes two numbers, two dates or two durations: {names} are of different kinds.")
+
+
 def _spelt(given: Any) -> _Asked:
     given = json_or_text(given)
     if isinstance(given, str):
         return _spelt_as_text(given.strip())
     if not isinstance(given, dict):
         raise ToolError(_SPELLING)
+    given = as_aggregate(given, FUNCTIONS)
     title = given.get("as") or ""
     if not isinstance(title, str) or (title and not _TITLE.fullmatch(title)):
         raise ToolError("as must be a short name of letters, digits and underscores.")
@@ -472,7 +537,8 @@ def _spelt(given: Any) -> _Asked:
     name, text = given.get("function"), given.get("field") or ""
     if not given.keys() <= _MEMBERS or not isinstance(name, str) or not isinstance(text, str):
         raise ToolError(_SPELLING)
-    return _Asked(name.lower(), text, title, given.get("where"), given.get("share"), given.get("unit"))
+    more = {member: given.get(member) for member in ("where", "share", "unit", "order")}
+    return _Asked(name.lower(), text, title, **more)
 
 
 def _spelt_as_text(given: str) -> _Asked:
@@ -485,6 +551,9 @@ def _spelt_as_text(given: str) -> _Asked:
     if name == "percentile":
         text, _, share = (part.strip() for part in (text.rpartition(":") if ":" in text else (text, "", "")))
         return _Asked(name, text, share=share)
+    if name in EDGES:
+        text, _, order = (part.strip() for part in text.partition(":"))
+        return _Asked(name, text, order=order)
     return _Asked(name, text)
 
 
@@ -498,60 +567,3 @@ def find_title(titles: Sequence[str], text: str) -> int | None:
 
 def _plain(text: str) -> str:
     return re.sub(r"[:_()]+", "_", text).strip("_").lower()
-
-
-def having_of(measures: Sequence[Measure], value: Any) -> Q:
-    """Return the condition of ``{"sum_total__gte": 1000}`` or ``{"sum_total": {"gte": 1000}}`` on the groups.
-
-    Raises:
-        ToolError: it names no measure, or compares it with what it cannot be.
-    """
-    value = json_or_text(value)
-    if value is None or value == "":
-        return Q()
-    if not isinstance(value, dict):
-        raise ToolError('having must be an object such as {"count__gte": 10}.')
-    condition, titles = Q(), [measure.title for measure in measures]
-    comparisons = [item for name, given in value.items() for item in _comparisons(titles, name, given)]
-    if len(comparisons) > MAX_COMPARISONS:
-        raise ToolError(f"having takes at most {MAX_COMPARISONS} conditions.")
-    for name, lookup, given in comparisons:
-        position = find_title(titles, name)
-        if position is None:
-            raise ToolError(
-                f"having compares an aggregate of this call, not {name[:60]!r}. {alternatives(name, titles)}"
-            )
-        condition &= _compared(measures[position], lookup, given)
-    return condition
-
-
-def _comparisons(titles: Sequence[str], name: str, given: Any) -> list[tuple[str, str, Any]]:
-    if isinstance(given, dict):
-        return [(name, lookup, item) for lookup, item in given.items()]
-    if find_title(titles, name) is not None:
-        return [(name, "exact", given)]
-    root, _, lookup = name.rpartition("__")
-    return [(root or name, lookup, given)]
-
-
-def _compared(measure: Measure, lookup: str, given: Any) -> Q:
-    lookup = lookup if lookup in COMPARISONS else OPERATORS.get(lookup.removeprefix("$"), lookup)
-    if lookup not in COMPARISONS:
-        raise ToolError(f"having has no comparison {lookup[:40]!r}. {alternatives(lookup, COMPARISONS)}")
-    try:
-        if lookup == "range":
-            if not isinstance(given, list) or len(given) != 2:
-                raise ValueError("a list of two values: the first and the last")
-            value: Any = [_operand(measure, parse_operand, item) for item in given]
-        else:
-            value = _operand(measure, parse_value if lookup == "exact" else parse_operand, given)
-    except ValueError as error:
-        raise ToolError(f"having: {measure.title} with {lookup} needs {error}.") from None
-    return Q((f"{measure.alias}__{lookup}", value))
-
-
-def _operand(measure: Measure, parse: Callable[[Any, Any], Any], given: Any) -> Any:
-    if measure.unit is None:
-        return parse(measure.result, given)
-    number: float = parse(FLOAT, given)
-    return number * measure.unit

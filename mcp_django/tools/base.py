@@ -122,6 +122,13 @@ class RecordTool(Tool):
         """Return whether the caller may view the rows of some model."""
         return _access().sees_any(request)
 
+    def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
+        """Pass if the arguments are such as :meth:`call` takes, as far as that can be said without asking for rows.
+
+        Raises:
+            ToolError: they are not.
+        """
+
 
 @cache
 def _access() -> Any:

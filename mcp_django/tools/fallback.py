@@ -8,14 +8,17 @@ its own arguments, goes on. The token is bound to the user, the tool, the argume
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
+
 from ..conf import settings
 from ..context.confirmation import REFUSED, answers_schema, can_be_direct, open_state, repeated, seal_state
 from ..context.questions import Answers, use_up
 from ..context.request import MCPRequest
 from ..context.results import ToolResult
-from ..exceptions import InputRequired, ToolError
+from ..exceptions import InputRequired, NotConfirmed, ToolError
 from ..functions.asking import RESERVED
 from ..orm.inputs import as_object
+from ..protocol.content import Text
 from ..protocol.errors import InvalidParams
 from .base import Tool
 
@@ -46,9 +49,9 @@ def take_direct_answers(request: MCPRequest, tool: "FunctionTool", arguments: Ma
     try:
         state = open_state(request, METHOD, {"name": tool.name, "arguments": own}, token)
     except InvalidParams:
-        raise ToolError(REFUSED) from None
+        raise NotConfirmed(REFUSED) from None
     if not use_up("answered", state["nonce"], settings.QUESTION_TIMEOUT):
-        raise ToolError(REFUSED)
+        raise NotConfirmed(REFUSED)
     request.mcp.answers = Answers(given, state, direct=True)
     return own
 
@@ -63,6 +66,7 @@ def ask_by_result(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any],
     if not takes_answers or not can_be_direct(request, asked.questions):
         raise asked
     failed = [question.reason for question in asked.questions if question.reason]
+    request.mcp.record.settle("asked")
     state = request.mcp.answers.state(repeated(request, asked.questions).values())
     result = {
         "input_required": True,
@@ -73,5 +77,7 @@ def ask_by_result(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any],
         "confirm_token": seal_state(request, METHOD, {"name": tool.name, "arguments": dict(arguments)}, state),
         "expires_in": settings.QUESTION_TIMEOUT,
     }
-    # A client that checks results against the output schema of the tool does not check errors.
-    return ToolResult(structured=result, is_error=bool(failed) or tool.output_schema is not None)
+    if tool.output_schema is None:
+        return ToolResult(structured=result, is_error=bool(failed))
+    # Clients check structured content against the schema, those of the TypeScript SDK that of errors too.
+    return ToolResult(content=[Text(orjson.dumps(result).decode())], is_error=True)

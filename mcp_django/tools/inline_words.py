@@ -43,7 +43,8 @@ def _described(request: MCPRequest, exposure: Exposure, inline: Inline, row: Mod
         "change": admin.has_change_permission,
         "delete": admin.has_delete_permission,
     }
-    writes = WRITE in request.mcp.scopes and not settings.READ_ONLY
+    off = request.mcp.off
+    writes = WRITE in request.mcp.scopes and not settings.READ_ONLY and (off is None or off.writes is None)
     obj = None if exposure.has_add_permission(request) else row
     verbs = " ".join(
         verb

@@ -1,6 +1,6 @@
 """``list_models`` and ``describe_model``: what there is, in as few words as a model needs to use it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -20,14 +20,17 @@ from ..orm.access import (
 )
 from ..orm.arguments import check_names, exposure_argument, flag_argument
 from ..orm.columns import Column, is_file
-from ..orm.filters import filters_of
+from ..orm.filters import filters_of, find_filter
 from ..orm.kinds import choices_of, holds_many, kind_of
 from ..orm.lookups import Offer, named_filters_of, usual_lookups
 from ..orm.ordering import default_ordering
 from ..orm.uris import page_uri, row_uri_pattern
+from ..orm.ways import computed_word
 from ..orm.wording import json_or_text
 from ..schema.jsonable import clean_text
 from .base import RecordTool
+from .examples import examples_of
+from .finding import found_models
 from .inline_words import inline_lines
 from .overviews import Use, may_words, may_write, overview, related_words, writable_fields, writing_forms
 from .query import ALWAYS_LOAD
@@ -36,6 +39,8 @@ MAX_LINE: Final = 120
 MAX_CHOICES: Final = 30
 # Models of one call.
 MAX_MODELS: Final = 50
+# Characters of a question that are read.
+MAX_QUERY: Final = 500
 
 
 class ListModels(RecordTool):
@@ -46,7 +51,7 @@ class ListModels(RecordTool):
     description = "Use this first: the models you may see, and what you may do with the records of each."
     input_schema: Mapping[str, Any] = {
         "type": "object",
-        "properties": {"query": {"type": "string", "description": "Part of a name"}},
+        "properties": {"query": {"type": "string", "description": "In any words"}},
     }
     output_schema: Mapping[str, Any] | None = {
         "type": "object",
@@ -74,32 +79,36 @@ class ListModels(RecordTool):
         query = check_names(arguments, self.input_schema["properties"]).get("query") or ""
         if not isinstance(query, str):
             raise ToolError("query must be a text.")
-        rows: list[list[str]] = []
-        used, room = 0, request.mcp.result_chars
-        hint = None
-        for row in self._rows(request, query.lower()):
-            used += sum(map(len, row)) + 16
-            if used > room:
-                hint = "There are more models: name a part of what you look for in query."
-                break
-            rows.append(row)
+        exposures: Sequence[Exposure] = visible_exposures(request)
+        found = found_models(request, exposures, query[:MAX_QUERY]) if query.strip() else []
+        rows = _fitting(request, found or exposures)
+        hint = "Next: describe_model (several models in one call)."
         if not rows:
-            hint = "No model matches: leave query out to see all." if query else "You may not view any model."
-        elif hint is None:
-            hint = "Next: describe_model (several models in one call)."
-        payload: dict[str, Any] = {"returned": len(rows)}
-        if hint is not None:
-            payload["hint"] = hint
+            hint = "You may not view any model."
+        elif query.strip() and not found:
+            hint = "No model matches, so these are all: ask for the nearest, or in other words."
+        elif found and len(found) < len(exposures):
+            hint = f"Best first. {hint} Not among them? leave query out to see all {len(exposures)}."
+        if len(rows) < len(found or exposures):
+            hint = "There are more models: say in query what you look for."
+        payload: dict[str, Any] = {"returned": len(rows), "hint": hint}
         payload["columns"] = ["model", "title", "may", "description"]
         payload["rows"] = rows
         return ToolResult(structured=payload)
 
-    def _rows(self, request: MCPRequest, query: str) -> Iterator[list[str]]:
-        for exposure in visible_exposures(request):
-            title = str(exposure.opts.verbose_name_plural)
-            about = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)
-            if query in f"{exposure.label} {title} {about}".lower():
-                yield [exposure.label, title, may_words(request, exposure), about]
+
+def _fitting(request: MCPRequest, exposures: Sequence[Exposure]) -> list[list[str]]:
+    """Return a row for each model, for as many as a result holds."""
+    rows: list[list[str]] = []
+    used = 0
+    for exposure in exposures:
+        about = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)
+        row = [exposure.label, str(exposure.opts.verbose_name_plural), may_words(request, exposure), about]
+        used += sum(map(len, row)) + 16
+        if used > request.mcp.result_chars:
+            break
+        rows.append(row)
+    return rows
 
 
 def describe(request: MCPRequest, exposure: Exposure) -> dict[str, Any]:
@@ -152,7 +161,7 @@ def _line(
     writable: Mapping[str, Use],
     lookups: Mapping[str, tuple[str, tuple[str, ...]]],
 ) -> str:
-    words = [_type_words(request, column)]
+    words = [_type_words(request, column), *_computed_words(request, exposure, column)]
     if column.name == exposure.opts.pk.name:
         words.append("pk")
     use = writable.get(column.name)
@@ -184,6 +193,15 @@ def _type_words(request: MCPRequest, column: Column) -> str:
     word = f"list of {word}" if holds_many(column.field) else word
     null = " or null" if column.field.null else ""
     return word + null if column.kind == "field" else "computed"
+
+
+def _computed_words(request: MCPRequest, exposure: Exposure, column: Column) -> list[str]:
+    """Return what to say of the use of a column that the admin computes, nothing of one that is shown alone."""
+    word = computed_word(request, exposure, column.name) if column.kind == "computed" else ""
+    if not word:
+        return []
+    uses = ["filtered"] if find_filter(request, exposure, column.name) is not None else []
+    return [f"{word} that can be {' and '.join([*uses, 'used in aggregates'])}"]
 
 
 def _filter_words(column: Column, lookups: Mapping[str, tuple[str, tuple[str, ...]]]) -> list[str]:
@@ -273,6 +291,9 @@ class DescribeModel(RecordTool):
         described = [
             describe_fully(request, exposure) if detail else overview(request, exposure) for exposure in exposures
         ]
+        if detail or len(described) == 1:
+            for payload, exposure in zip(described, exposures, strict=True):
+                payload["examples"] = examples_of(request, exposure)
         if len(described) == 1:
             return ToolResult(structured=described[0])
         return ToolResult(structured=_bounded(described, request.mcp.result_chars))
@@ -284,7 +305,7 @@ def _exposure(request: MCPRequest, labels: Sequence[Any], number: int) -> Exposu
         return exposure_argument(request, labels[number])
     except ToolError as error:
         which = f"Name {number + 1} of {len(labels)}: " if len(labels) > 1 else ""
-        raise ToolError(f"{which}{error.message}") from None
+        raise ToolError(f"{which}{error.message}", repair=error.repair) from None
 
 
 def _labels(value: Any) -> list[Any]:

@@ -17,7 +17,7 @@ from ..orm.access import caller_actions, columns_of, page_rows, visible_fields
 from ..orm.columns import Column
 from ..orm.filters import filters_of
 from ..orm.lookups import Offer, named_filters_of
-from ..orm.ways import links_of
+from ..orm.ways import computed_word, link_of, links_of
 from ..runtime.hooks import asked
 from ..schema.forms import form_schema
 from ..schema.jsonable import clean_text
@@ -31,8 +31,9 @@ MAX_LINE: Final = 120
 
 
 def may_write(request: MCPRequest) -> bool:
-    """Return whether the token and the site let the caller write anything."""
-    return WRITE in request.mcp.scopes and not settings.READ_ONLY
+    """Return whether the token, the site and its switches let the caller write anything."""
+    off = request.mcp.off
+    return WRITE in request.mcp.scopes and not settings.READ_ONLY and (off is None or off.writes is None)
 
 
 def may_words(request: MCPRequest, exposure: Exposure) -> str:
@@ -169,14 +170,16 @@ def overview(request: MCPRequest, exposure: Exposure) -> dict[str, Any]:
 
 
 def related_words(request: MCPRequest, exposure: Exposure) -> list[str]:
-    """Return the relations to several rows that filters and aggregates may follow, beside the columns.
+    """Return the relations by which other rows point here, and which filters and aggregates may follow.
 
-    Each has its name and the label of the model that it leads to.
+    They stand beside the columns; each has its name and the label of the model that it leads to.
     """
     if exposure.get_filter_fields(request) is not None:
         return []
     shown = set(visible_fields(request, exposure))
-    return [f"{link.name} {link.exposure.label}" for link in links_of(request, exposure) if link.name not in shown]
+    singles = (rel.get_accessor_name() for rel in exposure.opts.related_objects if rel.one_to_one)
+    links = [*links_of(request, exposure), *(link_of(request, exposure, name) for name in singles if name)]
+    return [f"{link.name} {link.exposure.label}" for link in links if link is not None and link.name not in shown]
 
 
 def _named_use(name: str, use: Use) -> str:
@@ -186,6 +189,9 @@ def _named_use(name: str, use: Use) -> str:
 def _field(request: MCPRequest, exposure: Exposure, column: Column, writable: Mapping[str, Use]) -> str:
     use = writable.get(column.name)
     words = [column.name + "*" * (use is not None and use.required), *type_words(request, column)]
+    if column.kind == "computed" and (word := computed_word(request, exposure, column.name)):
+        # Those without a type are shown alone.
+        words.append(word)
     if column.name == exposure.opts.pk.name:
         return words[0] if words[1:] == ["integer"] else " ".join(words)
     if use is not None:

@@ -16,14 +16,16 @@ from ..context.places import go_to
 from ..context.request import Exposure, MCPRequest
 from ..context.results import ToolResult
 from ..exceptions import ToolError
-from ..orm.access import related_exposure
+from ..orm.access import related_exposure, visible_name
 from ..orm.arguments import (
+    MAX_FIELDS,
     check_names,
     exposure_argument,
     fields_argument,
     flag_argument,
     limit_argument,
     limit_hint,
+    names_argument,
     ordering_argument,
     search_argument,
 )
@@ -37,7 +39,8 @@ from ..orm.parsing import filters_argument, opening_hint
 from ..orm.queries import COUNT_CAP, PageQuery, count_rows
 from ..orm.query_limits import read_limits
 from ..orm.relative_dates import local_now, seen_from
-from ..orm.uris import row_uri_pattern
+from ..orm.similar import similar_query
+from ..orm.uris import ADMIN_URL, admin_urls, row_uri_pattern
 from ..orm.ways import guarded_values
 from ..schema.jsonable import clean_text
 from ..schema.types import FREE_OBJECT
@@ -108,6 +111,8 @@ def page_payload(
         ToolError: the database has no such value as a filter names.
     """
     page = read_page(request, query)
+    if query.search and not page.rows and query.after is None:
+        page = _spelt_alike(request, query, page)
     if page.more and not query.conditions and not query.search:
         page.notes += _order_hint(request, query)
     kept = _fitting(page, request.mcp.result_chars)
@@ -117,7 +122,7 @@ def page_payload(
     payload["returned"] = kept
     hints = [*notes, *page.notes, *opening_hint(query.conditions), *([] if page.rows else _key_hints(request, query))]
     more = kept < len(page.rows) or page.more
-    if more:
+    if more and page.keys:
         try:
             payload["next_cursor"] = _next_cursor(request, query, page.keys[kept - 1])
         except ToolError as error:
@@ -131,6 +136,19 @@ def page_payload(
     payload["columns"] = page.names
     payload["rows"] = page.rows[:kept]
     return payload
+
+
+def _spelt_alike(request: MCPRequest, query: PageQuery, page: Page) -> Page:
+    """Return the rows that are spelt like what a search did not find, or the empty page, which says so."""
+    similar = similar_query(request, query)
+    found = read_page(request, similar) if similar is not None else page
+    if found.rows:
+        # They are no page of the search that a cursor could go on with.
+        found.keys = []
+        found.notes.append("nothing matches the search as it is written: these rows are the nearest in spelling")
+    else:
+        found.notes.append("nothing matches the search; try a part of the word, or filters")
+    return found
 
 
 def _next_cursor(request: MCPRequest, query: PageQuery, last: tuple[Any, ...]) -> str:
@@ -211,6 +229,25 @@ def _short(value: Any) -> Any:
     return clean_text(value, LAST_RESORT) if isinstance(value, str) else value
 
 
+def _without_urls(request: MCPRequest, exposure: Exposure, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+    """Return the arguments without ``admin_url`` among the fields, and whether it was there."""
+    if "fields" not in given or visible_name(request, exposure, ADMIN_URL) is not None:
+        return given, False
+    names = names_argument(given["fields"], "fields", MAX_FIELDS)
+    others = [name for name in names if name != ADMIN_URL]
+    return {**given, "fields": others or ["pk"]}, len(others) < len(names)
+
+
+def _add_urls(request: MCPRequest, exposure: Exposure, payload: dict[str, Any]) -> None:
+    """Add a column with the admin's page of each row, null where none opens for the caller."""
+    pk = exposure.opts.pk
+    keys = [pk.to_python(row[0]) for row in payload["rows"]] if len(exposure.opts.pk_fields) == 1 else []
+    payload["columns"].append(ADMIN_URL)
+    urls = admin_urls(request, exposure, keys) if keys else [None] * len(payload["rows"])
+    for row, url in zip(payload["rows"], urls, strict=True):
+        row.append(url)
+
+
 class QueryRecords(RecordTool):
     """Rows of a model: filtered, searched, sorted, paged."""
 
@@ -232,7 +269,7 @@ class QueryRecords(RecordTool):
             },
             "search": {"type": "string"},
             "ordering": {**NAMES, "description": "-field: descending"},
-            "fields": {**NAMES, "description": "Columns, also customer.name"},
+            "fields": {**NAMES, "description": "Columns, also customer.name, admin_url"},
             "limit": {"type": "integer", "description": "1-200, default 20"},
             "cursor": {"type": "string"},
             "count": {"type": "boolean", "description": "Also count all matches"},
@@ -252,11 +289,22 @@ class QueryRecords(RecordTool):
     read_only = True
     meta = ALWAYS_LOAD
 
+    def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
+        """See :meth:`RecordTool.check`."""
+        given = check_names(arguments, self.input_schema["properties"])
+        exposure = exposure_argument(request, given.get("model"), given)
+        flag_argument(given.get("count"), "count")
+        read_query(request, exposure, given)
+
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return one page."""
         given = check_names(arguments, self.input_schema["properties"])
-        exposure = exposure_argument(request, given.get("model"))
+        exposure = exposure_argument(request, given.get("model"), given)
         go_to(request, exposure, "changelist")
         count = flag_argument(given.get("count"), "count")
-        query = read_query(request, exposure, given)
-        return ToolResult(structured=page_payload(request, query, count=count, notes=limit_hint(given.get("limit"))))
+        asked, with_urls = _without_urls(request, exposure, given)
+        query = read_query(request, exposure, asked)
+        payload = page_payload(request, query, count=count, notes=limit_hint(given.get("limit")))
+        if with_urls:
+            _add_urls(request, exposure, payload)
+        return ToolResult(structured=payload)

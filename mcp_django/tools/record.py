@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -34,10 +35,11 @@ from ..orm.ordering import default_ordering, total_order
 from ..orm.pages import read_page, show_row
 from ..orm.queries import COUNT_CAP, PageQuery, count_rows
 from ..orm.relations import label_of
+from ..orm.repairs import with_argument, with_field
 from ..orm.rows import FoundRow, find_row
-from ..orm.uris import download_url, parse_uri, row_uri
+from ..orm.uris import ADMIN_URL, admin_url, download_url, parse_uri, row_uri
 from ..orm.ways import Link, guarded_values, link_of, links_of, rows_linked_to
-from ..orm.wording import alternatives
+from ..orm.wording import misnamed
 from ..schema.jsonable import clean_text
 from ..writes.versions import version_of
 from .base import RecordTool
@@ -56,7 +58,7 @@ def record_payload(
     labels: Mapping[str, str | None] = MappingProxyType({}),
     text_limit: int | None = None,
 ) -> dict[str, Any]:
-    """Return one row in full: ``{model, pk, uri, label, permissions, hint?, fields}``.
+    """Return one row in full: ``{model, pk, uri, label, permissions, admin_url?, hint?, fields}``.
 
     ``fields`` are names that the caller may read, None for all; ``labels`` are what :func:`find_row` found. Long texts
     are not cut but at a ``text_limit``, or where the whole would be longer than ``RESULT_CHARS``.
@@ -74,6 +76,8 @@ def record_payload(
             "delete": _may(request, exposure.has_delete_permission, obj),
         },
     }
+    if (page_url := admin_url(request, exposure, obj)) is not None:
+        payload[ADMIN_URL] = page_url
     cut = _cut(values, request.mcp.result_chars)
     hints = list(page.notes)
     if cut:
@@ -109,8 +113,9 @@ def full_record(
 
 
 def _may(request: MCPRequest, verdict: Any, obj: Model) -> bool:
+    off = request.mcp.off
     writes = "mcp:write" in request.mcp.scopes and not settings.READ_ONLY
-    return writes and bool(verdict(request, obj))
+    return writes and (off is None or off.writes is None) and bool(verdict(request, obj))
 
 
 def _cut(values: dict[str, Any], limit: int) -> list[str]:
@@ -176,15 +181,15 @@ class GetRecord(RecordTool):
                 return exposure, find_row(request, exposure, address.pk)
             except NotFound:
                 raise ToolError(RECORD_NOT_FOUND) from None
-        if given.get("model") is None or given.get("pk") is None:
+        if given.get("pk") is None:
             raise ToolError("Name the record by model and pk, or by uri.")
-        exposure = exposure_argument(request, given["model"])
+        exposure = exposure_argument(request, given.get("model"), given)
         go_to(request, exposure, "change", given["pk"])
         try:
             return exposure, find_row(request, exposure, given["pk"])
         except NotFound:
             pass
-        key = key_meant(request, exposure, given["pk"], RECORD_NOT_FOUND)
+        key = key_meant(request, exposure, given["pk"], RECORD_NOT_FOUND, partial(with_argument, "pk"))
         go_to(request, exposure, "change", key)
         return exposure, find_row(request, exposure, key)
 
@@ -220,7 +225,8 @@ def related_rows(request: MCPRequest, exposure: Exposure, row: Model, value: Any
         link = link_of(request, exposure, name)
         if link is None:
             known = [link.name for link in links_of(request, exposure)]
-            raise ToolError(f"{exposure.label} has no relation {name[:60]!r}. {alternatives(name, known)}")
+            message = f"{exposure.label} has no relation {name[:60]!r}."
+            raise misnamed(message, name, known, partial(with_field, name, within=("related",)))
         limit = limit_argument(number or None, DEFAULT_RELATED, MAX_RELATED)
         columns, order = fields_argument(request, link.exposure, None), default_ordering(request, link.exposure)
         conditions = (Applied(_RelatedTo(link, row), {}),)
@@ -248,9 +254,10 @@ def _chosen(
     """Return the fields and the inlines to show, None for all of them, and the columns of related rows."""
     if value is None:
         return None, None, []
-    wanted = names_argument(value, "fields", MAX_FIELDS)
-    inlines = {inline.name for inline in inlines_of(request, exposure, row)}
     shown = visible_fields(request, exposure, row)
+    # The URL is there anyway.
+    wanted = [name for name in names_argument(value, "fields", MAX_FIELDS) if name != ADMIN_URL or name in shown]
+    inlines = {inline.name for inline in inlines_of(request, exposure, row)}
     # The page of this row may show what pages of others do not.
     others = [name for name in wanted if name not in inlines and name not in shown]
     columns = fields_argument(request, exposure, others) if others else ()

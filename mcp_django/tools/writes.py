@@ -18,11 +18,11 @@ from ..context.confirmation import can_ask, confirm, issue, quoted, redeem
 from ..context.places import PageName, go_to
 from ..context.request import Exposure, MCPRequest
 from ..context.results import ToolResult
-from ..exceptions import NotFound, ToolError
+from ..exceptions import NotFound, NotPermitted, ToolError
 from ..exposures.history import log_deletion
 from ..forms.constraints import broken_constraint
 from ..forms.html import as_query
-from ..orm.access import get_exposure, on_list, visible_exposures
+from ..orm.access import get_exposure, permits_any
 from ..orm.arguments import RECORD_NOT_FOUND, exposure_argument
 from ..orm.columns import pk_text, render
 from ..orm.deletion import Deletion, plan_deletion
@@ -89,10 +89,7 @@ class WriteTool(Tool):
         """Return whether there is a model that the caller may write so."""
         if settings.READ_ONLY:
             return False
-        return any(
-            on_list(request, exposure, f"has_{self.permission}_permission", self.allows, exposure, default=False)
-            for exposure in visible_exposures(request)
-        )
+        return permits_any(request, f"has_{self.permission}_permission", self.allows)
 
     def allows(self, request: MCPRequest, exposure: Exposure, *obj: Model) -> bool:
         """Return whether the caller has the permission for the model, or for a row of it."""
@@ -103,7 +100,9 @@ class WriteTool(Tool):
         """Raise ``ToolError`` unless the caller has the permission."""
         if not self.allows(request, exposure, *obj):
             what = "this row" if obj else "rows"
-            raise ToolError(f"You may view but not {self.permission} {what} of {exposure.label}. Nothing was changed.")
+            raise NotPermitted(
+                f"You may view but not {self.permission} {what} of {exposure.label}. Nothing was changed."
+            )
 
 
 def _locked_row(request: MCPRequest, exposure: Exposure, page: PageName, pk: Any) -> Model:

@@ -10,6 +10,8 @@ from typing import Any, Final, TypeVar
 
 from ..conf import settings
 from ..context.request import MCPRequest
+from ..operating.calls import finish
+from ..operating.refused import outcome_of, refused
 from ..protocol.eras import Call
 from ..protocol.errors import InternalError
 from ..protocol.messages import encode, error_response, notification
@@ -37,6 +39,7 @@ async def perform(request: MCPRequest, call: Call, later: Later) -> Reply | Aske
     try:
         return await in_thread("slow", work, owner=caller_of(request), thread_sensitive=sensitive)
     except Busy:
+        refused(request, outcome_of(503), BUSY)
         body = encode(error_response(call.id, InternalError(BUSY), modern=call.era.modern))
         return Reply(body, 503)
 
@@ -48,11 +51,17 @@ async def in_time(request: MCPRequest, call: Call, seconds: float, work: Corouti
     thread all the same stops at its next report.
     """
     task = asyncio.ensure_future(work)
+    outcome = "cancelled"
+    done: set[asyncio.Task[T]] = set()
     try:
         done, _ = await asyncio.wait([task], timeout=seconds)
+        outcome = "error:timeout"
     finally:
         request.mcp.cancelled = True
         task.cancel()
+        if not done:
+            # It may never come to an end of its own.
+            in_thread("streams", partial(finish, request, outcome))
     if done:
         return task.result()
     error = InternalError(f"The call took longer than {settings.CALL_TIMEOUT} s and was stopped")

@@ -17,8 +17,8 @@ from ..sites import MCPSite
 from .http.dispatch import begin, conclude
 from .stdio.server import StdioServer
 
-# Nobody can be asked: what would ask answers with a confirmation token instead.
-META: Final = client_meta("manage.py")
+# What commands call themselves.
+NAME: Final = "manage.py"
 
 
 class Refused(Exception):
@@ -32,7 +32,8 @@ class Refused(Exception):
 class LocalClient:
     """A client of ``site`` that acts as ``user`` with ``scopes``, in the calling thread, without HTTP and tokens.
 
-    ``facts`` is what a sign-in left, as :func:`~mcp_django.signin.keep` gives it.
+    ``facts`` is what a sign-in left, as :func:`~mcp_django.signin.keep` gives it. ``name`` is what the client calls
+    itself, ``capabilities`` what it can be asked: without any, what would ask gives a confirmation token instead.
     """
 
     def __init__(
@@ -41,9 +42,13 @@ class LocalClient:
         user: AbstractBaseUser,
         scopes: Iterable[str],
         facts: Mapping[str, Any] | None = None,
+        *,
+        name: str = NAME,
+        capabilities: Mapping[str, Any] | None = None,
     ) -> None:
         self._server = StdioServer(site, user, scopes, (-1, -1))
         self._facts = facts or {}
+        self._meta = client_meta(name, capabilities=capabilities)
 
     def new_request(self) -> MCPRequest:
         """Return a request of the user, as hooks get it.
@@ -65,7 +70,7 @@ class LocalClient:
         Raises:
             Refused: the server answers with an error.
         """
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": self._meta}}
         try:
             call = classify(encode(message), None, session=None)
             assert isinstance(call, Call)

@@ -7,9 +7,11 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from ..context.request import MCPRequest
+from ..runtime.threads import in_thread
 from ..subscriptions.audience import UPDATED
 from ..subscriptions.signals import KINDS
 from ..subscriptions.subscriptions import Subscription, open_subscription
@@ -37,6 +39,21 @@ class Mailbox:
             InvalidParams: there are too many URIs, or one is none.
         """
         return open_subscription(request, uris=uris, lists=lists, deliver=self.put, end=self.end)
+
+    async def subscribed(
+        self, request: MCPRequest, *, uris: Sequence[str], lists: Collection[str], owner: str = ""
+    ) -> Subscription:
+        """Do the same on the loop. Whoever gives up meanwhile leaves nothing behind: it is closed once it is open.
+
+        Raises:
+            InvalidParams: there are too many URIs, or one is none.
+        """
+        opening = in_thread("reads", partial(self.subscribe, request, uris=uris, lists=lists), owner=owner)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close)
+            raise
 
     def put(self, method: str, params: Mapping[str, Any]) -> None:
         """Have a notification sent; it takes the place of one of the same thing that waits."""
@@ -70,6 +87,11 @@ class Mailbox:
         """Have the stream look."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self.wake.set)
+
+
+def _close(opened: "asyncio.Future[Subscription]") -> None:
+    if not opened.cancelled() and opened.exception() is None:
+        opened.result().close()
 
 
 async def relay(mailbox: Mailbox, deliver: Callable[[], Awaitable[bool]], every: float | None = None) -> None:

@@ -19,7 +19,7 @@ from ..context.confirmation import CHANGED, MAX_LABELS, can_ask, confirm, issue,
 from ..context.places import go_to
 from ..context.request import Exposure, MCPRequest
 from ..context.results import ToolResult
-from ..exceptions import ToolError
+from ..exceptions import NotPermitted, ToolError
 from ..exposures.history import log_deletions
 from ..forms.constraints import broken_constraint
 from ..forms.html import as_query
@@ -152,7 +152,7 @@ def _locked(request: MCPRequest, tool: Writer, exposure: Exposure, arguments: Ma
         refused += [] if tool.allows(request, exposure, row) else [row]
     if refused:
         labels = listed(_labels(exposure, refused[:MAX_REFUSED]), len(refused))
-        raise ToolError(
+        raise NotPermitted(
             f"You may not {tool.permission} {len(refused)} of these rows of {exposure.label}: {labels}. "
             "Nothing was changed. Leave them out."
         )

@@ -1,14 +1,15 @@
 """Fields of a row that a caller can name in a write."""
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any, Final
 
 from django.db.models import Model
 
 from ..context.request import Exposure, MCPRequest
-from ..exceptions import ToolError
 from ..orm.access import visible_fields
-from ..orm.wording import alternatives
+from ..orm.repairs import with_value
+from ..orm.wording import misnamed
 
 NOT_SAVED: Final = "Nothing was saved:"
 
@@ -38,6 +39,8 @@ def named_values(exposure: Exposure, values: Mapping[str, Any], writable: Collec
     unknown = [name for name in found if name not in writable]
     if unknown:
         names = ", ".join(repr(name[:60]) for name in unknown[:5])
-        valid = alternatives(unknown[0], writable)
-        raise ToolError(f"You cannot write {names} of {exposure.label}. {valid} Nothing was saved.")
+        message = f"You cannot write {names} of {exposure.label}."
+        near: list[str] | None = None if len(unknown) == 1 else []
+        repair = partial(with_value, unknown[0])
+        raise misnamed(message, unknown[0], writable, repair, near, " Nothing was saved.")
     return found

@@ -1,7 +1,8 @@
 """The version of a row: a short text that changes when what the caller sees of the row, or of its inlines, is changed.
 
-It is a keyed digest (HMAC with ``SECRET_KEY``), bound to the endpoint and the row, of the values as they are stored: it
-tells nothing of them. What the caller does not see has no part in it, so that it does not tell of changes there either.
+It is a keyed digest (HMAC with ``SECRET_KEY``), bound to the endpoint and the row, of the values as they are stored, or
+as a serializer of the project's own makes them: it tells nothing of them. What the caller does not see has no part in
+it, so that it does not tell of changes there either.
 """
 
 import base64
@@ -20,7 +21,7 @@ from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..forms.inlines import InlineRows, read_inlines
 from ..orm.access import columns_of, visible_fields
-from ..orm.columns import Column, pk_text
+from ..orm.columns import Column, pk_text, represented
 from ..orm.relations import related_lists
 from ..orm.unreadable import LOST
 
@@ -51,6 +52,11 @@ def version_of(
     for column in columns:
         if column.kind == "many" and column.field in row._meta.many_to_many:
             stored.append([column.name, _linked(request, column, row, shown.get(column.name))])
+    fields = row._meta.concrete_fields
+    if changed := [column for column in columns if column.field in fields and _is_represented(column)]:
+        # As it is shown: what a serializer masks is not told by a version either.
+        values = represented(request, exposure, [row])[0]
+        stored.append([[column.name, values.get(column.name)] for column in changed])
     for found in inlines:
         rows = [[pk_text(child.pk), *_values(child, found.columns)] for child in found.rows]
         stored.append([found.inline.name, rows, found.more])
@@ -66,7 +72,13 @@ def _values(row: Model, columns: Sequence[Column]) -> Iterator[Any]:
 @lru_cache(maxsize=2048)
 def _stored(model: type[Model], columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """Return the columns that are those of the model's tables."""
-    return tuple(column for column in columns if column.field in model._meta.concrete_fields)
+    fields = model._meta.concrete_fields
+    return tuple(column for column in columns if column.field in fields and not _is_represented(column))
+
+
+def _is_represented(column: Column) -> bool:
+    """Return whether a serializer of the project's own makes something else of the stored value."""
+    return column.kind == "serialized" and not column.is_plain
 
 
 def _prepared(field: Any, value: Any) -> Any:

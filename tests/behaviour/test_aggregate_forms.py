@@ -292,6 +292,82 @@ class TestResultsOfResults:
         assert total(library, *asked)[1] == 100
         assert ask(library, aggregates=asked, group_by=["author.name"], limit=1)[0][1:] != [cents(worth), 100.0]
 
+    @pytest.mark.parametrize(
+        ("having", "are_null"),
+        [
+            ({"max_rating__isnull": True}, True),
+            ({"max_rating": {"isnull": "false"}}, False),
+            ({"share__isnull": False}, False),
+        ],
+        ids=str,
+    )
+    def test_having_asks_for_groups_without_a_value(
+        self, library: MCPRequest, having: dict[str, Any], are_null: bool
+    ) -> None:
+        asked = ["max:rating", "count:rating", {"ratio": ["max_rating", "count_rating"], "as": "share"}]
+        ratings = defaultdict(list)
+        for book in books(library):
+            ratings[book.status, book.author.name].append(book.rating)
+        rows = ask(library, aggregates=asked, group_by=["status", "author.name"], having=having)
+        expected = [key for key, found in ratings.items() if (set(found) == {None}) is are_null]
+        assert sorted((status, name) for status, name, *_ in rows) == sorted(expected)
+        text = refusal(
+            AGGREGATE,
+            library,
+            model="testapp.book",
+            aggregates=asked,
+            group_by=["status"],
+            having={"share__isnull": "maybe"},
+        )
+        assert "share with isnull needs" in text
+
+    def test_results_are_made_of_results(self, library: MCPRequest) -> None:
+        asked = [
+            {"ratio": ["rest", "count"], "as": "share"},
+            {"difference": ["count", "drafts"], "as": "rest"},
+            self.drafts,
+            "count",
+            {"percent_of_total": "rest", "as": "percent"},
+            "ratio:percent/share",
+        ]
+        everything = books(library)
+        left = sum(book.status != "draft" for book in everything)
+        expected = []
+        for name, mine in by_author(library).items():
+            rest = sum(book.status != "draft" for book in mine)
+            share, percent = rest / len(mine), 100 * rest / left
+            row = [name, share, rest, len(mine) - rest, len(mine), percent, percent / share if share else None]
+            expected.append([pytest.approx(value) if isinstance(value, float) else value for value in row])
+        for more in ({}, {"top": 3}, {"top": 3, "ordering": ["-share"]}, {"having": {"share__gte": 0}}):
+            rows = ask(library, aggregates=asked, group_by=["author.name"], **more)
+            assert sorted(rows) == sorted(expected, key=lambda row: row[0])
+        only = ask(library, aggregates=asked, group_by=["author.name"], having={"share__gt": 0.5})
+        assert sorted(only) == sorted((row for row in expected if row[2] / row[4] > 0.5), key=lambda row: row[0])
+        everywhere = [left / len(everything), left, len(everything) - left, len(everything), 100]
+        assert total(library, *asked)[:5] == [pytest.approx(value) for value in everywhere]
+
+    def test_results_are_made_of_changes(self, library: MCPRequest) -> None:
+        asked = ["count", "change:count", {"difference": ["change_count", "count"], "as": "less"}]
+        rows = ask(library, aggregates=asked, group_by=["published:month"], filters={"published__isnull": False})
+        assert len(rows) > 2
+        for _, count, change, less in rows:
+            assert less == (None if change is None else pytest.approx(change - count))
+        text = refusal(
+            AGGREGATE, library, model="testapp.book", aggregates=[*asked, "change:less"], group_by=["published:month"]
+        )
+        assert "made of a change" in text
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            [{"ratio": ["a", "count"], "as": "a"}, "count"],
+            [{"ratio": ["b", "count"], "as": "a"}, {"ratio": ["a", "count"], "as": "b"}, "count"],
+        ],
+        ids=["itself", "each other"],
+    )
+    def test_a_circle_is_told(self, library: MCPRequest, asked: Any) -> None:
+        assert "needs it" in refusal(AGGREGATE, library, model="testapp.book", aggregates=asked)
+
     def test_the_change_from_period_to_period(self, library: MCPRequest) -> None:
         rows = ask(
             library,
@@ -426,3 +502,121 @@ class TestGroups:
     )
     def test_only_an_order_of_periods_has_gaps(self, library: MCPRequest, arguments: dict[str, Sequence[str]]) -> None:
         assert '"fill" needs' in refusal(AGGREGATE, library, model="testapp.book", fill=True, **arguments)
+
+
+def edge_of(rows: Sequence[Book], order: str, *, last: bool) -> Book | None:
+    """Return the first or the last row, of those that have a value to order by."""
+    placed = sorted(
+        (book for book in rows if getattr(book, order) is not None), key=lambda b: (getattr(b, order), b.pk)
+    )
+    return (placed[-1] if last else placed[0]) if placed else None
+
+
+class TestFirstAndLast:
+    @pytest.mark.parametrize("last", [False, True])
+    @pytest.mark.parametrize("order", ["published", "pages", "price", "rating", "reading_time", "created", "id"])
+    def test_values_of_one_row_by_an_order(self, library: MCPRequest, order: str, last: bool) -> None:
+        name = "last" if last else "first"
+        asked = [
+            {"function": name, "field": field, "order": order} for field in ("title", "price", "published", "author")
+        ]
+        rows = ask(library, aggregates=asked, group_by=["author.name"])
+        for author, *found in rows:
+            book = edge_of(by_author(library)[author], order, last=last)
+            assert book is not None
+            published = book.published and book.published.isoformat()
+            assert found == [book.title, cents(book.price), published, [book.author.pk, book.author.name]]
+        of_all = edge_of(books(library), order, last=last)
+        assert total(library, f"{name}:title:{order}") == [of_all and of_all.title]
+
+    def test_they_take_conditions_and_turned_orders(self, library: MCPRequest) -> None:
+        drafts = [book for book in books(library) if book.status == "draft"]
+        last = edge_of(drafts, "pages", last=True)
+        asked = {
+            "function": "first",
+            "field": "title",
+            "order": "-pages",
+            "where": {"status": "draft"},
+            "as": "longest",
+        }
+        assert last is not None
+        assert total(library, asked) == [last.title]
+        nothing = {"function": "last", "field": "title", "order": "pages", "where": {"title": "nope"}}
+        assert total(library, nothing) == [None]
+        ordered = ask(library, aggregates=[asked], group_by=["author.name"], ordering=["-longest"])
+        assert sorted((row[1] for row in ordered if row[1]), reverse=True) == [row[1] for row in ordered if row[1]]
+        assert total(library, "last:author.name:published", filters={"published__isnull": True}) == [None]
+
+    @pytest.mark.parametrize(
+        "asked",
+        [
+            "last:title",
+            "last:title:",
+            "last:title:title",
+            "last:title:nope",
+            "first:nope:pages",
+            {"function": "last", "field": "title", "order": ["pages"]},
+            {"function": "last", "field": "title", "order": "author__secret_token"},
+            {"function": "last", "field": "author__secret_token", "order": "pages"},
+            {"function": "last", "order": "pages"},
+            {"function": "first", "field": "loans.borrower", "order": "pages"},
+        ],
+    )
+    def test_what_has_no_first_is_refused(self, library: MCPRequest, asked: Any) -> None:
+        assert refusal(AGGREGATE, library, model="testapp.book", aggregates=[asked])
+
+
+class TestHaving:
+    def test_aggregates_are_compared_with_each_other(self, library: MCPRequest) -> None:
+        asked = ["sum:pages", "sum:price", "count", {"function": "count", "where": {"status": "draft"}, "as": "drafts"}]
+        found = ask(
+            library, aggregates=asked, group_by=["author.name"], having={"sum_price__gt": {"field": "sum_pages"}}
+        )
+        mine = by_author(library).items()
+        rich = {name for name, rows in mine if sum(b.price for b in rows) > sum(b.pages for b in rows)}
+        assert {row[0] for row in found} == rich
+        having = {"count": {"gt": {"field": "drafts"}}}
+        found = ask(library, aggregates=asked, group_by=["author.name"], having=having)
+        assert {row[0] for row in found} == {n for n, rows in mine if any(b.status != "draft" for b in rows)}
+        having = {"min_published__lt": {"field": "max_published"}}
+        found = ask(library, aggregates=["min:published", "max:published"], group_by=["author.name"], having=having)
+        dates = {name: {b.published for b in rows if b.published} for name, rows in mine}
+        assert {row[0] for row in found} == {name for name, known in dates.items() if len(known) > 1}
+
+    def test_dates_may_be_relative_or_whole_periods(self, library: MCPRequest) -> None:
+        Loan.objects.filter(borrower="bob").update(due=datetime.now(tz=UTC) - timedelta(days=3))
+        latest: dict[str, datetime] = {}
+        for loan in Loan.objects.filter(book__in=books(library)):
+            latest[loan.borrower] = max(loan.due, latest.get(loan.borrower, loan.due))
+        long_ago = datetime.now(tz=UTC) - timedelta(days=30)
+        asked: dict[str, Any] = {"model": "testapp.loan", "aggregates": ["max:due"], "group_by": ["borrower"]}
+        for having, passes in (
+            ({"max_due__gte": "today-30d"}, lambda due: due >= long_ago),
+            ({"max_due__lt": "30 days ago"}, lambda due: due < long_ago),
+            ({"max_due": "2024-06"}, lambda due: (due.year, due.month) == (2024, 6)),
+            ({"max_due__lte": "2024-06-01"}, lambda due: due.date() <= date(2024, 6, 1)),
+            ({"max_due__range": ["2024-06-01", "2024-06-01"]}, lambda due: due.date() == date(2024, 6, 1)),
+        ):
+            rows = ask(library, **asked, having=having, filters={"borrower__in": [*latest]})
+            assert {row[0] for row in rows} == {name for name, due in latest.items() if passes(due)}, having
+
+
+def test_the_difference_of_two_dates_is_in_days(library: MCPRequest) -> None:
+    asked = ["max:published", "min:published", {"difference": ["max_published", "min_published"], "as": "days"}]
+    known = [book.published for book in books(library) if book.published]
+    assert total(library, *asked)[2] == (max(known) - min(known)).days
+    found = {row[0]: row[3] for row in ask(library, aggregates=asked, group_by=["author.name"])}
+    for name, rows in by_author(library).items():
+        days = [book.published for book in rows if book.published]
+        assert found[name] == ((max(days) - min(days)).days if days else None)
+    late = ask(library, aggregates=asked, group_by=["author.name"], having={"days__gte": 1})
+    assert {row[0] for row in late} == {name for name, days in found.items() if days}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("max:published", "avg:pages"), ("max:opens", "min:opens"), ("count", "max:reading_time")]
+)
+def test_a_difference_of_different_kinds_is_refused(library: MCPRequest, one: str, other: str) -> None:
+    asked = [one, other, {"difference": [one, other]}]
+    text = refusal(AGGREGATE, library, model="testapp.book", aggregates=asked)
+    assert "difference takes" in text

@@ -51,12 +51,13 @@ class FormReader(HTMLParser):
 class Browser:
     """Signs in as `username`, whose password is the same, and allows what is asked.
 
-    `scopes` are the ones to leave ticked on the consent page; None leaves all of them.
+    `scopes` are the ones to leave ticked on the consent page; None leaves all of them. `models` are ticked there.
     """
 
     def __init__(self, username: str, scopes: set[str] | None = None) -> None:
         self.username = username
         self.scopes = scopes
+        self.models: list[str] = []
         self.pages: list[str] = []
 
     def authorize(self, url: str) -> dict[str, str]:
@@ -80,6 +81,9 @@ class Browser:
                 return self._post(client, response, form, username=self.username, password=self.username)
             if "allow" in form.buttons:
                 form.fields = [pair for pair in form.fields if pair[0] != "granted" or self._grants(pair[1])]
+                for model in self.models:
+                    assert f'name="models" value="{model}"' in response.text
+                form.fields += [("models", model) for model in self.models]
                 return self._post(client, response, form, allow="1")
         raise AssertionError(f"no form that a person could answer: {response.status_code} {response.text}")
 

@@ -57,7 +57,13 @@ class Person:
         self.browser = Browser(username, scopes)
         self.wallet = Wallet()
         self.sign_ins = 0
+        # What the address of the endpoint has behind it.
+        self.query = ""
         self._callback: dict[str, str] = {}
+
+    @property
+    def url(self) -> str:
+        return self.server.url + self.query
 
     async def _redirect(self, url: str) -> None:
         self.sign_ins += 1
@@ -70,14 +76,14 @@ class Person:
         metadata = OAuthClientMetadata(
             client_name="Python client", redirect_uris=[AnyUrl(CALLBACK)], token_endpoint_auth_method="none"
         )
-        return OAuthClientProvider(self.server.url, metadata, self.wallet, self._redirect, self._returned)
+        return OAuthClientProvider(self.url, metadata, self.wallet, self._redirect, self._returned)
 
     @asynccontextmanager
     async def connect(self, mode: str, provider: OAuthClientProvider | None = None) -> AsyncIterator[Client]:
         """Connect with a client that has forgotten all but the wallet, or with the provider given."""
         async with (
             httpx2.AsyncClient(auth=provider or self.provider(), timeout=TIMEOUT) as http,
-            Client(streamable_http_client(self.server.url, http_client=http), mode=mode) as client,
+            Client(streamable_http_client(self.url, http_client=http), mode=mode) as client,
         ):
             yield client
 

@@ -22,7 +22,8 @@ LANGUAGES = ["en", "ar"]
 WEB = "https://chat.assistant.co.uk/oauth/callback"
 # A page with faults that must be found, so that finding none means something.
 FAULTY = "data:text/html,<main><img src=data:,><p style='width:2000px;color:%23ddd'>wide and faint"
-NAMES = ["endpoint", "refused", "start", "login", "consent", "web", "unknown", "error", "tokens", "remove", "access"]
+NAMES = ["endpoint", "refused", "start", "login", "consent", "web", "unknown", "error", "document", "tokens", "remove"]
+NAMES += ["access"]
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,7 @@ def pages(server: Server) -> list[dict[str, Any]]:
         {"name": "web", "url": web},
         {"name": "unknown", "url": authorization(server, WEB, "mcp:read", "gone")},
         {"name": "error", "url": web.replace("chat.assistant", "evil.example")},
+        {"name": "document", "url": authorization(server, WEB, "mcp:read", f"https://localhost/{'client' * 30}.json")},
         {"name": "tokens", "url": tokens},
         {"name": "remove", "url": f"{tokens}1/delete/"},
         {"name": "access", "url": f"{server.origin}/oauth/access/"},
@@ -67,23 +69,37 @@ def pages(server: Server) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.fixture(scope="module")
-def seen(server: Server, node: str, chromium: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """What was seen of each page in each language."""
-    obtain_token(server.origin, USERNAME)
-    manage(server, "mcp_token", USERNAME, "--name", "nightly report")
-    task = {
+def look_at(server: Server, node: str, chromium: str, username: str, **task: Any) -> dict[tuple[str, str], Any]:
+    """What a user sees of each page in each language."""
+    task |= {
         "executable": chromium,
-        "login": {"url": f"{server.origin}/login/?next=/", "username": USERNAME},
-        "languages": LANGUAGES,
+        "login": {"url": f"{server.origin}/login/?next=/", "username": username},
         "schemes": ["light", "dark"],
-        "widths": [320, 768, 1600],
-        "pages": pages(server),
     }
     program = [node, str(ROOT / "tests" / "e2e" / "node" / "pages.mjs")]
     done = subprocess.run(program, input=json.dumps(task), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return {(found["name"], found["language"]): found for found in json.loads(done.stdout)}
+
+
+@pytest.fixture(scope="module")
+def seen(server: Server, node: str, chromium: str) -> dict[tuple[str, str], dict[str, Any]]:
+    obtain_token(server.origin, USERNAME)
+    manage(server, "mcp_token", USERNAME, "--name", "nightly report")
+    task = {"languages": LANGUAGES, "widths": [320, 768, 1600], "pages": pages(server)}
+    return look_at(server, node, chromium, USERNAME, **task)
+
+
+@pytest.fixture(scope="module")
+def administered(
+    server: Server, node: str, chromium: str, seen: dict[tuple[str, str], Any]
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """What an administrator sees, once there is access to be seen."""
+    tokens = f"{server.origin}/admin/oauth2_provider/accesstoken/"
+    paths = {"list": "", "of a user": "?q=warehouse", "one": "1/change/", "revoke": "revoke/"}
+    listed = [{"name": name, "url": f"{tokens}{path}"} for name, path in paths.items()]
+    listed.append({"name": "applications", "url": f"{server.origin}/admin/oauth2_provider/application/"})
+    return look_at(server, node, chromium, "admin", languages=["en"], widths=[320, 1280], pages=listed)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -106,9 +122,11 @@ def test_a_page_is_in_the_language_of_the_browser(seen: dict[tuple[str, str], di
         ("refused", "Host not allowed"),
         ("login", "Password"),
         ("consent", "runs on your own device"),
+        ("consent", "Only these kinds of records"),
         ("web", "recognise assistant.co.uk"),
         ("unknown", "Connect the application again"),
         ("error", "We could not complete this sign-in"),
+        ("document", "an address that this site does not accept"),
         ("tokens", "(this computer)"),
         ("remove", "loses access now"),
         ("access", "shop.order"),
@@ -118,6 +136,25 @@ def test_the_browser_came_to_the_page_that_was_meant(
     seen: dict[tuple[str, str], dict[str, Any]], name: str, text: str
 ) -> None:
     assert text in seen[name, "en"]["seen"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("list", "Remove all of this access (2)"),
+        ("of a user", "nightly report"),
+        ("one", "consent page"),
+        ("revoke", "Open connections end within seconds"),
+        ("applications", "127.0.0.1"),
+    ],
+)
+def test_the_pages_of_administrators_are_fit_for_everybody(
+    administered: dict[tuple[str, str], dict[str, Any]], name: str, text: str
+) -> None:
+    found = administered[name, "en"]
+    assert text.lower() in found["seen"]["text"].lower()
+    # Django's admin has no icon.
+    assert not [problem for problem in found["problems"] if "404 (Not Found)" not in problem]
 
 
 def test_faults_are_found(seen: dict[tuple[str, str], dict[str, Any]]) -> None:

@@ -10,7 +10,17 @@ import pytest
 from tests.e2e.proxy import run_proxy
 from tests.e2e.servers import ROOT, run_example
 
-MEMBERS = ["Endpoint", "Metadata of the endpoint", "Metadata of the authorization server", "Registration", "Login page"]
+# The channel layer is a note: one process needs none that is shared.
+PROJECT = ["Tables of mcp_django", "Tables of oauth2_provider", "Cache", "System checks"]
+MEMBERS = [
+    *PROJECT,
+    "Endpoint",
+    "Clock",
+    "Metadata of the endpoint",
+    "Metadata of the authorization server",
+    "Registration",
+    "Login page",
+]
 SIGNED_IN = ["Consent page", "Token", "Call", "Stream"]
 
 

@@ -1,5 +1,6 @@
 """OAuth as the official Python client does it, against the example project."""
 
+import json
 from dataclasses import replace
 
 import httpx2
@@ -113,3 +114,48 @@ async def test_a_token_of_another_server_is_worth_nothing(example: Server) -> No
     async with person.connect("auto") as client:
         assert (await client.list_tools()).tools
     assert person.sign_ins == 2
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_client_reaches_the_models_that_its_user_chose_after_a_refresh_too(example: Server, mode: str) -> None:
+    person = Person(example, "admin")
+    person.browser.models = ["shop.category"]
+    provider = person.provider()
+    async with person.connect(mode, provider) as client:
+        await only_categories(client)
+        expire(provider)
+        await only_categories(client)
+    assert person.sign_ins == 1
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_address_narrows_what_a_client_reaches_with_the_same_token(example: Server, mode: str) -> None:
+    person = Person(example, "admin")
+    async with person.connect(mode) as client:
+        assert "shop.order" in json.dumps(await call(client, "list_models"))
+    for query in ("?models=shop.category", "?models=shop.category&read_only=1"):
+        person.query = query
+        async with person.connect(mode) as client:
+            await only_categories(client)
+            tools = {tool.name for tool in (await client.list_tools()).tools}
+            assert ("create_record" in tools) is ("read_only" not in query)
+    assert person.sign_ins == 1
+
+
+async def test_a_client_signs_in_at_an_address_that_narrows(example: Server) -> None:
+    person = Person(example, "admin")
+    person.query = "?models=shop.category"
+    async with person.connect("auto") as client:
+        await only_categories(client)
+    assert person.sign_ins == 1
+    assert "?models" not in person.browser.pages[-1]
+
+
+async def only_categories(client: Client) -> None:
+    assert (await call(client, "query_records", model="shop.category"))["returned"]
+    assert "shop.order" not in json.dumps(await call(client, "list_models"))
+    for model in ("shop.order", "shop.customer"):
+        refused = await client.call_tool("query_records", {"model": model})
+        assert refused.is_error
+    uris = [str(found.uri) for found in (await client.list_resources()).resources]
+    assert not any("shop/order" in uri for uri in uris)

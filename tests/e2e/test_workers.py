@@ -1,6 +1,7 @@
 """Several workers, one PostgreSQL, one Redis: what one of them begins another one goes on with, also after a kill."""
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -19,6 +20,8 @@ import pytest
 
 from tests.e2e.servers import HOST, ROOT, command, environment, free_port
 from tests.e2e.workers.client import MODERN, Client, Stream
+from tests.service_account import ASSERTION_TYPE
+from tests.signing import claims_of, key_for, signed
 
 PREPARE = """
 import django
@@ -401,4 +404,218 @@ async def test_102_a_stream_ends_when_its_authority_does(
         await cluster.shell_beside(lose)
         async with asyncio.timeout(PATIENCE):
             *_, end = await stream.rest()
+    assert end["result"]["resultType"] == "complete"
+
+
+# A grant as a sign-in leaves it; its refresh token is printed.
+GRANT = """
+import datetime, uuid
+from django.contrib.auth.models import User
+from django.utils import timezone
+from oauth2_provider.models import Application, RefreshToken, set_token_value
+from mcp_django.oauth.facts import store_facts
+from mcp_django.oauth.tokens import save_token
+from mcp_django.signin import credential_of
+user, name = User.objects.get(username="admin"), {name!r}
+client = Application.objects.create(
+    name=name, client_id=name, client_type="public", authorization_grant_type="authorization-code",
+    redirect_uris="http://127.0.0.1/callback",
+)
+access, raw = save_token(
+    user, client, scopes=["mcp:read"], resources=["http://127.0.0.1:1/mcp"],
+    expires=timezone.now() + datetime.timedelta(hours=1),
+)
+family = uuid.uuid4()
+store_facts(name, user, credential_of(user), family)
+refresh = RefreshToken(
+    user=user, application=client, access_token=access, token_family=family, resource=access.resource
+)
+set_token_value(refresh, "refresh-" + raw)
+refresh.save()
+print(raw)
+"""
+REMOVED_WITHIN = 5
+REFRESHES = 64
+
+
+async def test_what_a_user_removes_on_the_page_ends_its_streams_at_every_worker_within_five_seconds(
+    http: httpx2.AsyncClient, workers: Any, cluster: Cluster
+) -> None:
+    token = await cluster.shell_beside(GRANT.format(name="removed"))
+    client = Client(http, token, version=MODERN)
+    remove = (
+        "from django.test import Client; from django.contrib.auth.models import User;"
+        "from oauth2_provider.models import AccessToken;"
+        "browser = Client(HTTP_HOST='127.0.0.1'); browser.force_login(User.objects.get(username='admin'));"
+        "pk = AccessToken.objects.get(application__client_id='removed').pk;"
+        "print(browser.post(f'/oauth/authorized_tokens/{pk}/delete/').status_code)"
+    )
+    async with AsyncExitStack() as stack:
+        streams = [await listening(stack, client, one.url, resourceSubscriptions=[ORDER]) for one in workers]
+        assert await cluster.shell_beside(remove) == "302"
+        async with asyncio.timeout(REMOVED_WITHIN):
+            ends = await asyncio.gather(*(stream.rest() for stream in streams))
+    assert [end[-1]["result"]["resultType"] for end in ends] == ["complete", "complete"]
+    assert (await client.post(workers[0].url, client.message("tools/list"))).status_code == 401
+    refreshed = await refresh(http, workers[1], "removed", token)
+    assert (refreshed.status_code, refreshed.json()["error"]) == (400, "invalid_grant")
+
+
+async def refresh(http: httpx2.AsyncClient, worker: Worker, client_id: str, raw: str) -> httpx2.Response:
+    sent = {"grant_type": "refresh_token", "client_id": client_id, "refresh_token": f"refresh-{raw}"}
+    return await http.post(f"{worker.url.removesuffix('/mcp')}/oauth/token/", data=sent, timeout=60)
+
+
+async def test_refreshes_of_one_token_at_both_workers_leave_one_family_or_none(workers: Any, cluster: Cluster) -> None:
+    raw = await cluster.shell_beside(GRANT.format(name="hurried"))
+    async with httpx2.AsyncClient(limits=httpx2.Limits(max_connections=REFRESHES)) as http:
+        asked = [refresh(http, workers[number % 2], "hurried", raw) for number in range(REFRESHES)]
+        answers = await asyncio.gather(*asked)
+        assert {(answer.status_code, answer.json().get("error")) for answer in answers} <= {
+            (200, None),
+            (400, "invalid_grant"),
+        }
+        won = [answer.json() for answer in answers if answer.status_code == 200]
+        families = (
+            "from oauth2_provider.models import RefreshToken;"
+            "found = RefreshToken.objects.filter(application__client_id='hurried', revoked=None);"
+            "print(found.count(), len(set(found.values_list('token_family', flat=True))))"
+        )
+        live = await cluster.shell_beside(families)
+        assert live == (f"{len(won)} 1" if won else "0 0")
+        assert len({tokens["refresh_token"] for tokens in won}) == len(won)
+        # Taking one of them back takes all that came of the grant.
+        if won:
+            revoke = {"token": won[0]["refresh_token"], "client_id": "hurried"}
+            await http.post(f"{workers[0].url.removesuffix('/mcp')}/oauth/revoke_token/", data=revoke)
+            assert await cluster.shell_beside(families) == "0 0"
+
+
+async def connections_of(cluster: Cluster) -> int:
+    """How many connections to the database there are once nobody asks for anything."""
+    count = (
+        "from django.db import connection; cursor = connection.cursor();"
+        "cursor.execute('SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()');"
+        "print(cursor.fetchone()[0])"
+    )
+    return int(await cluster.shell_beside(count))
+
+
+async def ask_for_tokens(workers: Any, sent: dict[str, str]) -> list[httpx2.Response]:
+    """The answers of both workers to one request that is sent to them many times at once."""
+    async with httpx2.AsyncClient(limits=httpx2.Limits(max_connections=RACERS)) as http:
+        urls = [f"{workers[number % 2].url.removesuffix('/mcp')}/oauth/token/" for number in range(RACERS)]
+        return await asyncio.gather(*(http.post(url, data=sent, timeout=60) for url in urls))
+
+
+# What a browser and an application leave behind who went as far as to a code.
+CODE = """
+import json
+from django.test.utils import setup_test_environment
+setup_test_environment()
+from tests.oauth_flow import REDIRECT_URI, Flow
+flow = Flow(username="coder")
+code = flow.code(resource={resource!r})
+print(json.dumps({{"grant_type": "authorization_code", "code": code, "redirect_uri": REDIRECT_URI,
+    "code_verifier": flow.verifier, "resource": {resource!r}, "client_id": flow.client_id}}))
+"""
+RESOURCE = f"http://{HOST}:1/mcp"
+RACERS = 32
+# Those of the threads of two workers, and the one that counts them.
+MOST_CONNECTIONS = 2 * (4 + 8 + 3) + 1
+
+
+async def test_a_code_that_both_workers_are_sent_at_once_is_redeemed_once_or_never(
+    workers: Any, cluster: Cluster
+) -> None:
+    sent = json.loads(await cluster.shell_beside(CODE.format(resource=RESOURCE)))
+    answers = await ask_for_tokens(workers, sent)
+    redeemed = [answer.json()["access_token"] for answer in answers if answer.status_code == 200]
+    assert len(redeemed) <= 1
+    assert {answer.json()["error"] for answer in answers if answer.status_code != 200} == {"invalid_grant"}
+    assert await connections_of(cluster) <= MOST_CONNECTIONS
+    # Who comes with it later is a thief or was robbed by one: what the code gave is taken back, at both workers.
+    (late, *_) = await ask_for_tokens(workers, sent)
+    assert late.status_code == 400
+    async with httpx2.AsyncClient() as http:
+        for token, worker in itertools.product(redeemed, workers):
+            client = Client(http, token)
+            assert (await client.post(worker.url, client.message("tools/list"))).status_code == 401
+
+
+ACCOUNT = """
+from django.contrib.auth.models import User
+from mcp_django.models import ServiceAccount
+user = User.objects.get(username="admin")
+account = ServiceAccount.objects.create(name={name!r}, user=user, scopes=["mcp:read"], public_key={key!r})
+print(account.client_id)
+"""
+
+
+async def assertion_of(cluster: Cluster, name: str) -> tuple[str, dict[str, str]]:
+    """A new service account's id, and what its program sends for a token."""
+    key = key_for("ES256")
+    made = ACCOUNT.format(name=name, key=key.export_to_pem().decode())
+    client_id = await cluster.shell_beside(made)
+    claims = claims_of(iss=client_id, sub=client_id, aud=RESOURCE.removesuffix("/mcp"))
+    return client_id, {
+        "grant_type": "client_credentials",
+        "client_assertion_type": ASSERTION_TYPE,
+        "client_assertion": signed(claims, key),
+        "resource": RESOURCE,
+    }
+
+
+async def test_an_assertion_that_both_workers_are_sent_at_once_is_taken_once(workers: Any, cluster: Cluster) -> None:
+    _, sent = await assertion_of(cluster, "racing")
+    answers = await ask_for_tokens(workers, sent)
+    assert sorted(answer.status_code for answer in answers) == [200] + [401] * (RACERS - 1)
+
+
+# How an administrator ends what a service account may do.
+DELETE = """
+from django.contrib.auth.models import User
+from django.test import Client
+from mcp_django.models import ServiceAccount
+browser = Client(HTTP_HOST="127.0.0.1")
+browser.force_login(User.objects.get(username="admin"))
+pk = ServiceAccount.objects.get(client_id={client_id!r}).pk
+assert browser.post(f"/admin/mcp_django/serviceaccount/{{pk}}/delete/", {{"post": "yes"}}).status_code == 302
+"""
+SWITCH_OFF = "from mcp_django.operating.switches import set_switch; set_switch('service', {client_id!r})"
+
+
+@pytest.mark.parametrize("end", [DELETE, SWITCH_OFF], ids=["deleted", "switched-off"])
+async def test_the_streams_of_a_service_account_end_with_it_at_every_worker_within_five_seconds(
+    http: httpx2.AsyncClient, workers: Any, cluster: Cluster, end: str
+) -> None:
+    client_id, sent = await assertion_of(cluster, f"ending {uuid.uuid4().hex}")
+    answer = await http.post(f"{workers[0].url.removesuffix('/mcp')}/oauth/token/", data=sent)
+    client = Client(http, answer.json()["access_token"], version=MODERN)
+    async with AsyncExitStack() as stack:
+        streams = [await listening(stack, client, one.url, resourceSubscriptions=[ORDER]) for one in workers]
+        await cluster.shell_beside(end.format(client_id=client_id))
+        async with asyncio.timeout(REMOVED_WITHIN):
+            ends = await asyncio.gather(*(stream.rest() for stream in streams))
+    assert [found[-1]["result"]["resultType"] for found in ends] == ["complete", "complete"]
+
+
+ROLL = """
+from mcp_django.transports.http import roll
+found = roll.call()
+print(found.workers, *(stream.worker.rpartition(":")[2] for stream in found.streams))
+roll.end(found.streams[0].id)
+"""
+
+
+async def test_a_third_process_knows_the_streams_of_both_workers_and_ends_one(
+    modern: Client, workers: Any, cluster: Cluster
+) -> None:
+    async with AsyncExitStack() as stack:
+        streams = [await listening(stack, modern, one.url, resourceSubscriptions=[ORDER]) for one in workers]
+        told = (await cluster.shell_beside(ROLL)).split()
+        assert told[0] == "2"
+        assert set(told[1:]) == {str(one.process.pid) for one in workers}
+        async with asyncio.timeout(PATIENCE):
+            *_, end = await streams[[str(one.process.pid) for one in workers].index(told[1])].rest()
     assert end["result"]["resultType"] == "complete"

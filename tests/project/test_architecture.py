@@ -25,6 +25,7 @@ conf exceptions sensitive scopes signals models
 runtime
 schema
 context signin
+operating
 orm
 functions
 forms
@@ -41,6 +42,7 @@ oauth
 subscriptions
 server
 transports
+console
 __init__ admin apps asgi checks testing
 management
 """
@@ -49,8 +51,13 @@ RANKS = {room: rank for rank, rooms in enumerate(FLOORS.strip().splitlines()) fo
 # As in Django's admin, a site knows its URLs.
 UPWARD_IMPORT = ("sites.py", "MCPSite.get_urls")
 
-# asgiref comes with Django, oauthlib with django-oauth-toolkit, pydantic with mcp-types.
-DEPENDENCIES = set("asgiref channels django mcp_types oauth2_provider oauthlib orjson pydantic rest_framework".split())
+# asgiref comes with Django, oauthlib with django-oauth-toolkit, pydantic with mcp-types, cryptography with jwcrypto.
+DEPENDENCIES = set(
+    "asgiref channels cryptography django jwcrypto mcp_types oauth2_provider oauthlib orjson pydantic "
+    "rest_framework".split()
+)
+# What comes with an extra, and the one module that may import it: nothing else needs it.
+EXTRAS = {"opentelemetry": "operating/spans.py", "prometheus_client": "operating/metrics.py"}
 # pydantic is what mcp_types is made of: its errors say what is wrong with a message.
 PURE_DEPENDENCIES = {"mcp_types", "orjson", "pydantic"}
 # I/O, clock and scheduling.
@@ -258,7 +265,15 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 def test_the_package_imports_only_what_it_declares() -> None:
     allowed = DEPENDENCIES | sys.stdlib_module_names | {"mcp_django"}
     foreign = [item for path in MODULES for item in imports_of(path) if item.top not in allowed]
+    foreign = [item for item in foreign if PACKAGE / EXTRAS.get(item.top, "none") != item.path]
     assert not foreign, "\n".join(map(str, foreign))
+
+
+@pytest.mark.parametrize("name", EXTRAS.values())
+def test_what_needs_an_extra_is_imported_only_when_it_is_used(name: str) -> None:
+    module = dotted(PACKAGE / name)
+    eager = [item for path in MODULES for item in imports_of(path) if item.target == module and not item.scope]
+    assert not eager, "\n".join(map(str, eager))
 
 
 def test_the_package_imports_its_own_modules_relatively() -> None:

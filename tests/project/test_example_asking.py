@@ -30,9 +30,10 @@ GROUPS = [name for row in ROWS for name in re.findall(r"`([^`]*)`", row)]
 def shop(django_db_setup, django_db_blocker):
     """The data of the example, loaded once and rolled back after the last test."""
     with django_db_blocker.unblock(), transaction.atomic():
+        # First: the history of the rows is that of the accounts.
+        get_user_model().objects.create_superuser("admin")
         call_command("load_places", min_population=200_000, stdout=io.StringIO(), stderr=io.StringIO())
         call_command("load_shop", orders=300, stdout=io.StringIO(), stderr=io.StringIO())
-        get_user_model().objects.create_superuser("admin")
         yield
         transaction.set_rollback(True)
 
@@ -46,6 +47,16 @@ def answered(client, name, **arguments):
     result = client.call(name, **arguments)
     assert not result.is_error, result.text
     return result.structured
+
+
+def test_the_examples_of_each_model_work_as_they_stand(client):
+    labels = [row[0] for row in answered(client, "list_models")["rows"]]
+    assert len(labels) > 10
+    for label in labels:
+        examples = answered(client, "describe_model", model=label)["examples"]
+        assert [example["tool"] for example in examples] == ["query_records", "aggregate_records"]
+        for example in examples:
+            answered(client, example["tool"], **example["arguments"])
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call['name']} {call['arguments']['model']}")

@@ -20,7 +20,9 @@ def asked(*extras: str) -> list[Requirement]:
 @pytest.mark.parametrize("file", [*LOCKED, "lowest.txt"])
 def test_each_version_is_one_that_pyproject_allows(file: str) -> None:
     versions = lock.read(lock.REQUIREMENTS / file)
-    extras = ["dev", "example", "packages"] + (["docs", "packages-django5"] if file != "django6.txt" else [])
+    extras = ["dev", "example", "packages", "telemetry", "prometheus"] + (
+        ["docs", "packages-django5"] if file != "django6.txt" else []
+    )
     for requirement in asked(*extras):
         assert requirement.specifier.contains(versions[lock.name_of(requirement.name)]), f"{requirement}: make lock"
 

@@ -20,12 +20,15 @@ from typing import Any
 import pytest
 from django.core.management import call_command, get_commands, load_command_class
 
+from evals import trials
 from mcp_django.conf import DEFAULTS
 from mcp_django.oauth.checks import RULES
+from mcp_django.operating.switches import find_switches
 from mcp_django.sites import CLOSED_APPS
 from mcp_django.tools.generic import GENERIC_TOOLS
 from mcp_django.transports.setups import CLIENTS, Client, Connection
 from tests.documentation import DOCS, README, ROOT, Block, blocks_of, section
+from tests.factories import make_superuser
 
 PAGES = [
     README,
@@ -121,7 +124,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     (path / "shop" / "mcp.py").write_text(readme_file("shop/mcp.py"))
     (path / "shop" / "tests.py").write_text(readme_file("shop/tests.py"))
     (path / "shop" / "signin.py").write_text(
-        next(block.text for block in snippets("python") if block.file == "shop/signin.py")
+        "\n".join(block.text for block in snippets("python") if block.file == "shop/signin.py")
     )
     return Project(path, token=Project(path).script("prepare", DJANGO_SUPERUSER_PASSWORD="ada"))
 
@@ -196,9 +199,71 @@ def test_each_recipe_of_the_cookbook_does_what_it_promises(project: Project) -> 
 
 def test_every_python_block_has_a_test_here() -> None:
     tested = {"", "settings.py", "urls.py", "asgi.py", "client.py", "shop/mcp.py", "shop/signin.py", "shop/tests.py"}
+    # The page of metrics is tested with what it shows: tests/unit/operating/test_metrics.py.
+    tested |= {"shop/receivers.py", "metrics_urls.py", "shop/sinks.py", "shop/privacy.py", "shop/stocktaking.py"}
     assert {block.file for block in snippets("python")} <= tested
     assert {block.text for block in snippets("python") if block.file == "asgi.py"} == {readme_file("asgi.py")}
     assert {block.language for block in BLOCKS} <= {"python", "console", "json", "nginx", "sh", "toml"}
+
+
+@pytest.mark.django_db
+def test_changes_are_off_while_stock_is_taken() -> None:
+    (block,) = [block for block in snippets("python") if block.file == "shop/stocktaking.py"]
+    names: dict[str, Any] = {"__name__": "shop.stocktaking"}
+    exec(block.text, names)
+    user = make_superuser()
+    names["begin"](user)
+    assert [switch.reason for switch in find_switches("writes")] == ["Stocktaking"]
+    names["finish"](user)
+    assert not find_switches("writes")
+
+
+@pytest.mark.django_db
+def test_the_receiver_tells_the_user(mailoutbox: list[Any], settings: Any) -> None:
+    from django.contrib.auth.models import User
+
+    from mcp_django.signals import client_connected
+
+    (block,) = [block for block in snippets("python") if block.file == "shop/receivers.py"]
+    names: dict[str, Any] = {"__name__": "shop.receivers"}
+    exec(block.text, names)
+    # Django 6.1 wants it said how mail is sent.
+    settings.MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
+    try:
+        user = User(username="ada", email="ada@shop.example")
+        client_connected.send(None, application=None, user=user, scopes=[])
+    finally:
+        client_connected.disconnect(names["tell_user"])
+    assert [mail.to for mail in mailoutbox] == [["ada@shop.example"]]
+
+
+def test_the_projects_own_sink_of_calls_refuses_and_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    from mcp_django.context.record import CallRecord
+    from mcp_django.exceptions import CallRefused
+    from mcp_django.signals import call_finished, call_started
+
+    (block,) = [block for block in snippets("python") if block.file == "shop/sinks.py"]
+    names: dict[str, Any] = {"__name__": "shop.sinks"}
+    exec(block.text, names)
+    order = CallRecord(tool="create_record", model="shop.order", outcome="refused:stocktaking")
+    try:
+        call_started.send(None, request=None, record=CallRecord(tool="query_records", model="shop.order"))
+        with pytest.raises(CallRefused) as caught:
+            call_started.send(None, request=None, record=order)
+        call_finished.send(None, request=None, record=order)
+    finally:
+        call_started.disconnect(names["refuse_at_stocktaking"])
+        call_finished.disconnect(names["count"])
+    assert caught.value.reason == "stocktaking"
+    assert capsys.readouterr().out == "create_record refused:stocktaking 0.0\n"
+
+
+def test_the_hook_for_privacy_says_what_may_be_kept() -> None:
+    (block,) = [block for block in snippets("python") if block.file == "shop/privacy.py"]
+    names: dict[str, Any] = {}
+    exec(block.text, names)
+    assert names["redact"]("create_record", {"name": "Ada"}, {}) == (None, None)
+    assert names["redact"]("query_records", {"search": "Ada"}, {"rows": []}) == ({"search": "Ada"}, {"rows": []})
 
 
 # Commands
@@ -229,6 +294,8 @@ def test_commands_exist_with_their_options(where: str, command: list[str]) -> No
             assert extra[1] in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         case [".venv/bin/python", "-m", "pytest", *arguments]:
             assert all((ROOT / name).exists() for name in arguments if name.endswith(".py"))
+        case [".venv/bin/python", "-m", "evals", "run", *arguments]:
+            trials.parser().parse_args(arguments)
         case [program, *_]:
             assert program in FOREIGN
 

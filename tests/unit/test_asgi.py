@@ -1,6 +1,12 @@
 import json
 
 import pytest
+from channels.db import database_sync_to_async
+from django.core.handlers.asgi import ASGIHandler
+from django.core.handlers.wsgi import WSGIHandler
+from django.core.signals import request_finished
+from django.db import connection, connections
+from django.test.client import AsyncClientHandler
 from django.urls import path
 
 from mcp_django import MCPSite, asgi, site
@@ -81,3 +87,21 @@ async def test_no_header_that_a_server_takes_for_its_prefix_makes_a_token_good_e
     assert status == 200
     status, _, _ = await answer(path, "/front", authorization=f"Bearer {raw}")
     assert status == 401
+
+
+@pytest.mark.parametrize(
+    ("sender", "closed"), [(ASGIHandler, True), (AsyncClientHandler, False), (WSGIHandler, False), (None, False)]
+)
+async def test_the_connections_of_a_thread_that_django_made_for_a_request_end_with_it(sender, closed, monkeypatch):
+    monkeypatch.setitem(connections.databases["default"], "CONN_MAX_AGE", None)
+    asgi.get_asgi_application()
+
+    def answered():
+        connection.close()
+        connection.ensure_connection()
+        request_finished.send(sender=sender)
+        is_closed = connection.connection is None
+        connection.close()
+        return is_closed
+
+    assert await database_sync_to_async(answered)() is closed

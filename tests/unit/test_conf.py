@@ -6,17 +6,20 @@ from mcp_django.conf import (
     DEFAULTS,
     SETTINGS,
     choice,
+    either,
     flag,
+    host,
     items,
     nearest,
     number,
+    own_host,
     rate,
     settings,
     text,
     times,
     whole,
 )
-from mcp_django.resources.caching import CACHEABLE
+from mcp_django.server.methods.lifecycle import CACHEABLE
 
 
 def test_a_setting_left_out_has_its_default():
@@ -98,3 +101,77 @@ def test_the_lists_that_clients_may_keep_are_those_of_the_protocol():
     _, kind = SETTINGS["CACHE_TTL_MS"]
     assert kind.admits(dict.fromkeys(CACHEABLE.values(), 1))
     assert not kind.admits({"tool": 1})
+
+
+@pytest.mark.parametrize("name", ["claude.ai", ".example.com", "localhost", "xn--80ak6aa92e.com", "a-b.c9"])
+def test_a_host_is_a_name_in_lower_case(name):
+    assert host().admits(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "*", "*.example.com", "Claude.ai", "https://a.example", "a.example/", "a.example:443", "a..b", 7]
+)
+def test_what_is_more_or_less_than_a_host_is_none(name):
+    assert not host().admits(name)
+
+
+@pytest.mark.parametrize("name", ["localhost:8443", "login.intranet", "a.b:1"])
+def test_a_host_of_ones_own_may_have_a_port(name):
+    assert own_host().admits(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ":1", "a:", "a:x", "a:0", "a:65536", ".intranet", "a:1:2", "http://a", None, "a:-1"]
+)
+def test_a_port_is_a_number(name):
+    assert not own_host().admits(name)
+
+
+def test_a_setting_can_be_of_one_of_two_kinds():
+    kind = either(choice("all", "off"), items("hosts", host()))
+    assert [kind.admits(value) for value in ("all", ["claude.ai"], [])] == [True] * 3
+    assert [kind.admits(value) for value in ("claude.ai", ["all.example/"], None)] == [False] * 3
+    assert "Did you mean ['claude.ai']?" in kind.hint("claude.ai")
+    assert "Did you mean 'all'?" in kind.hint("All")
+
+
+PROVIDER = {"issuer": "https://login.example", "jwks_uri": "https://login.example/jwks", "clients": ["claude"]}
+MORE = {"link": "email_staff", "create": True, "groups": {"engineering": "Editors"}}
+
+
+@pytest.mark.parametrize("value", [(), [], [PROVIDER], (PROVIDER | MORE,), [PROVIDER, PROVIDER | MORE]])
+def test_identity_providers_are_dicts_with_what_each_needs(value):
+    kind = SETTINGS["IDENTITY_PROVIDERS"][1]
+    assert kind.admits(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        (PROVIDER, "a list of dicts"),
+        ("https://login.example", "a list of dicts"),
+        (None, "a list of dicts"),
+        ([PROVIDER, "x"], "Number 2: it has to be a dict with issuer, jwks_uri"),
+        ([{}], "Number 1: it lacks clients, issuer, jwks_uri."),
+        ([{**PROVIDER, "jwks_url": "https://a.example/"}], "there is no member 'jwks_url'. Did you mean 'jwks_uri'?"),
+        (
+            [{**PROVIDER, "issuer": "http://login.example"}],
+            "issuer is 'http://login.example'. It has to be an https URL",
+        ),
+        ([{**PROVIDER, "issuer": "https://user@login.example"}], "issuer is"),
+        ([{**PROVIDER, "issuer": f"https://login.example/{'x' * 300}"}], "issuer is"),
+        ([{**PROVIDER, "jwks_uri": "file:///etc/passwd"}], "jwks_uri is"),
+        ([{**PROVIDER, "jwks_uri": "https://a.example/#keys"}], "jwks_uri is"),
+        ([{**PROVIDER, "clients": "claude"}], "clients is 'claude'. It has to be a list of client ids. Did you mean"),
+        ([{**PROVIDER, "clients": [1]}], "clients is"),
+        ([{**PROVIDER, "link": "mail"}], "link is 'mail'. It has to be 'subject', 'email' or 'email_staff'."),
+        ([{**PROVIDER, "create": "yes"}], "create is 'yes'. It has to be True or False. Did you mean True?"),
+        ([{**PROVIDER, "groups": ["engineering"]}], "groups is ['engineering']. It has to be a dict of names by name."),
+        ([{**PROVIDER, "groups": {"engineering": 1}}], "groups is"),
+        ([{**PROVIDER, "groups": {"": "Editors"}}], "groups is"),
+    ],
+)
+def test_what_is_wrong_with_an_identity_provider_is_said(value, hint):
+    kind = SETTINGS["IDENTITY_PROVIDERS"][1]
+    assert not kind.admits(value)
+    assert hint in kind.hint(value)

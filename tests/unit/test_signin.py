@@ -13,12 +13,12 @@ from mcp_django.models import TokenFacts
 from mcp_django.oauth.bearer import verify
 from mcp_django.oauth.tokens import create_token
 from mcp_django.orm.access import refusal, visible_exposures
-from mcp_django.signin import CREDENTIAL, SignInFact, credential_of, is_current
+from mcp_django.signin import CREDENTIAL, SignInChoice, SignInFact, credential_of, is_current
 from mcp_django.subscriptions import subscriptions
 from mcp_django.testing import MCPClient
 from tests.factories import make_book, make_superuser, make_user
 from tests.listening import SCOPES, listen, tell_at_once, uri_of
-from tests.oauth_flow import RESOURCE, Flow
+from tests.oauth_flow import RESOURCE, Flow, redirected
 from tests.testapp.models import Book, Tag
 from tests.writing import request_of
 
@@ -32,6 +32,19 @@ class Badge(SignInFact):
 
     def keep(self, request: Any) -> Any:
         return request.session.get("badge")
+
+    def restore(self, request: Any, value: Any) -> None:
+        request.user.badge = value
+
+
+class Tenant(SignInChoice):
+    """A choice that a project might give: for which of the user's tenants an application is."""
+
+    name = "tenant"
+    label = "Company"
+
+    def choices(self, request: Any) -> Any:
+        return [("n", "North & Co"), ("s", "South")] if request.user.username == "ada" else []
 
     def restore(self, request: Any, value: Any) -> None:
         request.user.badge = value
@@ -258,3 +271,42 @@ def test_an_admin_that_looks_for_a_session_lets_nobody_in_and_says_so(caplog: py
     assert "second factor" in refusal(request)
     assert len([record for record in caplog.records if record.name == "mcp_django"]) == 1
     assert refusal(request_of(make_user("guest", staff=False), request.mcp.site, scopes=SCOPES)) == ""
+
+
+# What users choose
+
+
+@pytest.fixture
+def tenants(badges: list[Any], settings: Any) -> list[Any]:
+    settings.MCP_DJANGO = settings.MCP_DJANGO | {"SIGN_IN_FACTS": [Tenant]}
+    return badges
+
+
+def consent(flow: Flow, **fields: str) -> Any:
+    return flow.browser.post("/oauth/authorize/", flow.query(granted="mcp:read", allow="1", **fields))
+
+
+def test_users_choose_the_tenant_that_an_application_is_for(tenants: list[Any]) -> None:
+    flow = Flow()
+    page = flow.ask().text
+    assert '<label for="fact_tenant">Company</label>' in page
+    assert '<option value="n">North &amp; Co</option>' in page
+    tokens = flow.exchange(redirected(consent(flow, fact_tenant="s"))["code"]).json()
+    look_with(tokens["access_token"])
+    look_with(flow.refresh(tokens["refresh_token"]).json()["access_token"])
+    assert [badge for badge, _ in tenants] == ["s", "s"]
+    shown = flow.browser.get("/oauth/authorized_tokens/").text
+    assert "<dt>Company</dt><dd><bdi>South</bdi></dd>" in shown
+
+
+@pytest.mark.parametrize("fields", [{}, {"fact_tenant": ""}, {"fact_tenant": "other"}])
+def test_a_tenant_that_is_not_the_users_grants_nothing(tenants: list[Any], fields: dict[str, str]) -> None:
+    assert consent(Flow(), **fields).status_code == 400
+    assert not TokenFacts.objects.exists()
+
+
+def test_who_has_nothing_to_choose_is_not_asked(tenants: list[Any]) -> None:
+    flow = Flow(username="bob")
+    assert "fact_tenant" not in flow.ask().text
+    look_with(flow.tokens()["access_token"])
+    assert tenants[0][0] is None

@@ -175,6 +175,7 @@ class OrderMaker:
             carrier=carrier,
             tracking_number=f"{self.rng.getrandbits(40):012X}{order.id:07}",
             shipped_at=sent,
+            promised_at=sent + stories.PROMISES.get(carrier, stories.USUAL_PROMISE),
             delivered_at=None if order.status == Status.SHIPPED else arrived,
         )
         batch.shipments.append(shipment)

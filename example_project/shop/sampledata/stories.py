@@ -22,6 +22,9 @@ LEFT = 2
 # Shipping takes so many hours; the postal service is late.
 USUAL_HOURS = (18, 110)
 HOURS = {"post": (120, 340)}
+# How long after it was sent customers are told that an order arrives; not every parcel does.
+USUAL_PROMISE = timedelta(days=4)
+PROMISES = {"post": timedelta(days=10), "ups": timedelta(days=3)}
 # The countries whose share grows, and by how much of all orders until today.
 GROWING = ("JP", "IN")
 GROWTH = 0.35

@@ -1,28 +1,27 @@
-"""``manage.py clear_mcp_clients``: deletes clients that registered themselves and are not in use."""
+"""``manage.py clear_mcp_clients``: deletes clients that came by themselves and are not in use."""
 
 from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
-from oauth2_provider.models import (
-    get_access_token_model,
-    get_application_model,
-    get_grant_model,
-    get_refresh_token_model,
-    refresh_token_expire_timedelta,
-)
+from oauth2_provider.models import get_application_model
 
+from ...oauth.assertions import clear_used_assertions
+from ...oauth.described import clear_keys
 from ...oauth.facts import clear_token_facts
+from ...oauth.unused import unused_clients
 
 BATCH = 500
 
 
 class Command(BaseCommand):
-    """Delete in batches, and what was kept with tokens that are no more; clients that come back register again."""
+    """Delete in batches, and what was kept with tokens that are no more and of assertions that have expired.
 
-    help = "Deletes dynamically registered clients that hold no live code or token. Run it daily, after cleartokens."
+    Clients can come back.
+    """
+
+    help = "Deletes clients that came by themselves and hold no live code or token. Run it daily, after cleartokens."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the age and the dry run."""
@@ -45,21 +44,11 @@ class Command(BaseCommand):
             get_application_model()._default_manager.filter(pk__in=batch).delete()
         if not dry_run:
             clear_token_facts()
+            clear_used_assertions()
+            clear_keys()
         self.stdout.write(f"{count} unused clients{'' if dry_run else ' deleted'}.")
 
 
 def _unused(days: int) -> Any:
-    now = timezone.now()
-    mine = Q(application=OuterRef("pk"))
-    refresh = get_refresh_token_model().objects.filter(mine, revoked__isnull=True, access_token__isnull=False)
-    lifetime = refresh_token_expire_timedelta()
-    if lifetime is not None:
-        refresh = refresh.filter(access_token__expires__gt=now - lifetime)
-    model = get_application_model()
-    return model._default_manager.filter(
-        ~Exists(refresh),
-        ~Exists(get_access_token_model().objects.filter(mine, expires__gt=now)),
-        ~Exists(get_grant_model().objects.filter(mine, expires__gt=now)),
-        registration_source=model.RegistrationSource.DCR,
-        created__lt=now - timedelta(days=days),
-    )
+    source = get_application_model().RegistrationSource
+    return unused_clients(source.DCR, source.CIMD).filter(created__lt=timezone.now() - timedelta(days=days))

@@ -1,4 +1,4 @@
-"""``manage.py mcp_doctor``: tries the server as a client does, and says what is wrong."""
+"""``manage.py mcp_doctor``: looks at the settings, tries the server as a client does, and says what is wrong."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,14 +10,19 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from oauth2_provider.models import get_application_model
 
+from ...conf import settings
+from ...console.doctor import CALLBACK, Doctor, Failed
+from ...console.health import of_parts, of_settings
 from ..accounts import endpoint_url, find_user
-from ..doctor import CALLBACK, Doctor, Failed
 
 
 class Command(BaseCommand):
-    """Go the way of a client step by step, and end at the first that fails."""
+    """Look at this project, then go the way of a client step by step, and end at the first that fails."""
 
-    help = "Goes the whole way of a client over HTTP, from discovery to a stream, and says which step fails and why."
+    help = (
+        "Looks at settings, tables, cache and channel layer, goes the whole way of a client over HTTP, from discovery "
+        "to a stream, and says what is wrong and why."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the endpoint and the user."""
@@ -28,26 +33,44 @@ class Command(BaseCommand):
         """Go the way.
 
         Raises:
-            CommandError: a step fails, there is no such user, or the URL is none.
+            CommandError: a step fails, something of this project is wrong, there is no such user, or the URL is none.
         """
         person = find_user(user) if user else None
-        doctor = Doctor((url or endpoint_url()).strip(), add_client=add_client)
+        doctor = Doctor((url or endpoint_url()).strip(), add_client=add_client, origins=settings.ALLOWED_ORIGINS)
         if not doctor.url.lower().startswith(("http://", "https://")):
             raise CommandError(f"{doctor.url!r} is no URL: it begins with http:// or https://.")
-        self.stdout.write(f"The way of a client to {doctor.url}\n")
+        wrong = self.show_project()
+        self.stdout.write(f"\nThe way of a client to {doctor.url}\n")
         with signed_in(person) as cookies, cleaning(doctor):
             if cookies is not None:
                 doctor.sign_in = lambda: cookies
             for title, step in doctor.steps():
                 try:
-                    self.stdout.write(f"  {self.style.SUCCESS('ok')}    {title}: {step()}")
+                    self.say("ok", title, step())
                 except Failed as failed:
-                    self.stdout.write(f"  {self.style.ERROR('FAIL')}  {title}: {failed}")
+                    self.say("error", title, str(failed))
                     raise CommandError(failed.remedy) from None
+        if wrong:
+            raise CommandError(" ".join(wrong))
         if doctor.client_id and person is None:
             self.stdout.write("\nSo far all is well. --user NAME goes on: consent, token, a call and a stream.")
         else:
             self.stdout.write("\nAll is well.")
+
+    def show_project(self) -> list[str]:
+        """Print what is found of this project, whichever server is tried; return what mends what is wrong."""
+        self.stdout.write("This project\n")
+        found = [*of_parts(), *of_settings(deployed=not django_settings.DEBUG)]
+        for item in found:
+            remedy = "" if item.verdict == "ok" else f" {item.remedy}"
+            self.say(item.verdict, item.title, f"{item.seen}{remedy}")
+        return [item.remedy or item.seen for item in found if item.verdict == "error"]
+
+    def say(self, verdict: str, title: str, text: str) -> None:
+        """Print one line."""
+        styles = {"ok": self.style.SUCCESS, "error": self.style.ERROR}
+        word = {"ok": "ok", "error": "FAIL"}.get(verdict, "note")
+        self.stdout.write(f"  {styles.get(verdict, self.style.WARNING)(word)}{' ' * (6 - len(word))}{title}: {text}")
 
 
 def add_client() -> str:

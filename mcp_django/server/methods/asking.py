@@ -24,7 +24,7 @@ ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 
 
 def take_answers(request: MCPRequest, call: Call) -> None:
-    """Give the call the answers that came with it; a transport of the older era has given it those it has.
+    """Give a call of ``ASKING`` the answers that came with it; a transport of the older era has given it those it has.
 
     Raises:
         InvalidParams: ``requestState`` is none that was given to this caller for this call.
@@ -33,10 +33,9 @@ def take_answers(request: MCPRequest, call: Call) -> None:
     if not call.era.modern:
         # Progress must increase from one run to the next, as it is told on the same stream.
         mcp.last_progress = mcp.answers.progress
-        mcp.live = mcp.live and call.method in ASKING
         return
-    mcp.live = call.method in ASKING
-    if not mcp.live or (call.input_responses is None and call.request_state is None):
+    mcp.live = True
+    if call.input_responses is None and call.request_state is None:
         return
     state = None
     if call.request_state is not None:

@@ -4,7 +4,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...context.request import MCPRequest
 from ...exceptions import InsufficientScope
@@ -21,6 +21,7 @@ class Later:
 
     work: Callable[[], Any]
     is_async: bool = False
+    ends: ClassVar[str] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Asked:
     """Questions that the client has to answer before the call can be, in the era in which they are requests to it."""
 
     questions: "tuple[Question, ...]"
+    ends: ClassVar[str] = "asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Listen:
 
     lists: frozenset[str]
     uris: tuple[str, ...]
+    ends: ClassVar[str] = "ok"
 
 
 # The caller's request and the validated ``params``; gives the neutral result, optional keys left out.
@@ -52,8 +55,23 @@ def require_scopes(request: MCPRequest, scopes: Iterable[str]) -> None:
         raise InsufficientScope(scopes)
 
 
-def log_failure(what: str, error: Exception) -> str:
-    """Log an exception that is nobody's input and return the opaque id under which an operator finds it."""
-    identifier = uuid.uuid4().hex[:12]
-    logger.error("%r failed (error %s)", what[:64], identifier, exc_info=error)
-    return identifier
+def require_scopes_of(request: MCPRequest, uris: Iterable[str]) -> None:
+    """Check that the token has all the scopes that the project's own resources of these URIs take.
+
+    What the caller's permissions do not admit takes none: it is not there.
+
+    Raises:
+        InsufficientScope: it has not.
+    """
+    found = (request.mcp.site.get_function_resource(request, uri) for uri in uris)
+    require_scopes(request, {scope for resource in found if resource is not None for scope in resource.scopes})
+
+
+def log_failure(what: str, error: Exception, identifier: uuid.UUID | None = None) -> str:
+    """Log an exception that is nobody's input and return the opaque id under which an operator finds it.
+
+    In a call it is the id of its record, which the log of calls, the admin's history and spans have too.
+    """
+    found = (identifier or uuid.uuid4()).hex
+    logger.error("%r failed (error %s)", what[:64], found, exc_info=error, extra={"request_id": found})
+    return found

@@ -51,12 +51,16 @@ def _source(request: MCPRequest, ref: Mapping[str, Any]) -> tuple[Source, Mappin
     """Return what the reference leads to and the arguments that it gives, None where that is nothing."""
     site = request.mcp.site
     if ref["type"] == "ref/prompt":
-        prompt = next((prompt for prompt in site.get_prompts(request) if prompt.name == ref["name"]), None)
-        return (prompt.completer, {}) if prompt is not None else None
+        prompt = site.get_prompt(request, ref["name"])
+        if prompt is None:
+            return None
+        require_scopes(request, prompt.scopes)
+        return prompt.completer, {}
     uri: str = ref["uri"]
     for resource in site.get_function_templates(request):
         given = {} if uri == resource.uri else resource.matches(uri)
         if given is not None:
+            require_scopes(request, resource.scopes)
             return resource.completer, given
     template = ModelTemplate.read(uri) if visible_exposures(request) else None
     return (template, {}) if template is not None else None

@@ -5,7 +5,6 @@ from typing import Any
 
 from ...context.request import MCPRequest
 from ...protocol.errors import InvalidParams
-from ...scopes import READ
 from .base import Later, require_scopes
 
 
@@ -19,9 +18,10 @@ def list_prompts(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, An
 def get_prompt(request: MCPRequest, params: Mapping[str, Any]) -> Later:
     """Answer with the messages of one prompt, made by the project's function."""
     name: str = params["name"]
-    prompt = next((prompt for prompt in request.mcp.site.get_prompts(request) if prompt.name == name), None)
+    prompt = request.mcp.site.get_prompt(request, name)
     if prompt is None:
         raise InvalidParams(f"Unknown prompt: {name[:64]}")
-    require_scopes(request, [READ])
+    request.mcp.record.target = prompt.name
+    require_scopes(request, prompt.scopes)
     arguments = dict(params.get("arguments") or {})
     return Later(lambda: prompt.get(request, arguments), is_async=prompt.is_async)

@@ -35,6 +35,7 @@ def read_resource(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str
     site = request.mcp.site
     function = site.get_function_resource(request, uri)
     if function is not None:
+        require_scopes(request, function.scopes)
         return Later(lambda: _read(uri, lambda: {"contents": function.read(request, uri), **_hints(request, function)}))
     with read_limits():
         return _read(uri, lambda: _read_model(request, uri))

@@ -11,7 +11,7 @@ from ...protocol.errors import InvalidParams, ResourceNotFound
 from ...scopes import READ
 from ...subscriptions.subscriptions import check_uris
 from ...subscriptions.watches import find_watches
-from .base import Later, require_scopes
+from .base import Later, require_scopes, require_scopes_of
 
 
 def _session(request: MCPRequest) -> SessionState:
@@ -32,6 +32,7 @@ def subscribe(request: MCPRequest, params: Mapping[str, Any]) -> Later:
     require_scopes(request, [READ])
     session, uri = _session(request), str(params["uri"])
     check_uris([uri])
+    require_scopes_of(request, [uri])
     if not find_watches(request, [uri]):
         raise ResourceNotFound(uri)
     return _later(session.subscribe, uri)

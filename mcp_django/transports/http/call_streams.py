@@ -22,6 +22,7 @@ from ...server import streams
 from ...subscriptions.hub import hub
 from ...subscriptions.workers import Worker
 from .connection import KEEP_ALIVE_EVERY, Connection
+from .roll import enter
 from .shutdown import register
 
 if TYPE_CHECKING:
@@ -205,8 +206,11 @@ class Tail:
         _tails[self.stream_id] = self
         hub.publish(streams.topic(self.stream_id), news)
         unsubscribe = hub.subscribe(streams.topic(self.stream_id), self.heard)
-        # A call that this worker runs has its last words first.
-        unregister = register(lambda: self.loop.call_later(0 if hung_up is None else LAST_WORDS + 0.8, self.leave))
+        if hung_up is None:
+            unregister = enter(self.exchange, "GET", self.leave)
+        else:
+            # A call that this worker runs has its last words first.
+            unregister = register(lambda: self.loop.call_later(LAST_WORDS + 0.8, self.leave))
         watch = [asyncio.ensure_future(self.leave_after(self.connection.closed))]
         if hung_up is not None:
             watch.append(asyncio.ensure_future(self.leave_after(hung_up.wait)))

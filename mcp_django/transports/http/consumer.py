@@ -17,7 +17,7 @@ from ...protocol.http import Response
 from ...runtime.alarms import Alarm, within
 from ...runtime.threads import Busy, in_thread
 from ...sites import MCPSite
-from . import dispatch
+from . import dispatch, shutdown
 from .call_streams import Tail
 from .calls import DirectCall, LoggedCall
 from .connection import BodyTooLarge, ClientGone, Connection
@@ -42,6 +42,8 @@ class MCPConsumer(AsyncConsumer):
         self.watch_read: asyncio.Task[None] | None = None
         self.exchange = Exchange(self.site, scope, self.attributes)
         self.owns_place = True
+        if not shutdown.installed:
+            shutdown.install()
         try:
             await self.carry_out(await self.outcome())
         except (ClientGone, Cancelled):

@@ -11,6 +11,7 @@ from typing import Final
 from asgiref.sync import async_to_sync
 
 from ...conf import settings
+from ...context.record import CallRecord
 from ...context.request import Client, MCPRequest
 from ...exceptions import InsufficientScope, NotFound
 from ...orm.permissions import load_permissions
@@ -23,7 +24,7 @@ from ...protocol.modern import VERSION_HEADER
 from ...protocol.sse import parse_event_id
 from ...protocol.versions import SESSIONLESS
 from ...runtime.threads import Handover, LaneName
-from ...server.dispatch import Reply, rejection, resume, resume_async, serve
+from ...server.dispatch import Reply, resume, resume_async, serve
 from ...server.methods.base import Asked, Later, Listen
 from ...server.sessions import ClientSession, find_session, open_session, topic
 from ...server.streams import Resumption, answer_question, cancel, owns
@@ -218,6 +219,9 @@ def begin(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
         InsufficientScope: the token lacks scopes.
     """
     context = request.mcp
+    if context.record.method:
+        # Others of a batch have the same request.
+        context.record = CallRecord()
     context.version, context.capabilities = call.version, call.capabilities
     context.client = Client(str(call.client.get("name", "")), str(call.client.get("version", "")))
     context.progress_token, context.log_level = call.progress_token, call.log_level
@@ -274,7 +278,7 @@ def run_batch(exchange: Exchange, batch: Batch) -> tuple[Response, list[Resumpti
 
 def _run_member(exchange: Exchange, item: Call | Rejected) -> Reply | None:
     if isinstance(item, Rejected):
-        return rejection(item)
+        return exchange.rejected(item)
     if item.id is None:
         take_notification(exchange, item)
         return None

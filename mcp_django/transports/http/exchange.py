@@ -9,17 +9,20 @@ host, origin, size; then the token; then method, content type, and the message i
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from django.conf import settings as django_settings
 from django.contrib.auth.models import AnonymousUser
-from django.core.exceptions import DisallowedHost
+from django.core.exceptions import DisallowedHost, ImproperlyConfigured
 from django.db import Error as DatabaseUnavailable
 from django.utils.functional import cached_property
 from rest_framework.exceptions import APIException
 
 from ...conf import settings
 from ...context.asgi_request import build_request, headers_of
+from ...context.narrowing import UnreadableAddress, narrowed_by
+from ...context.record import CallRecord
 from ...context.refusals import AMBIGUOUS, IS_IT_RIGHT, NO_TOKEN, NOT_ACTIVE, NOT_SAID, OTHER_SCHEME, TWO_TOKENS, report
 from ...context.request import MCPRequest
 from ...context.text import plain
@@ -29,6 +32,7 @@ from ...oauth.bearer import challenge
 from ...oauth.resource import came_to, metadata_url, origin, own_resource
 from ...oauth.scopes import default_scopes, expand, join
 from ...oauth.usage import note_use
+from ...operating.refused import outcome_of, refused
 from ...protocol.eras import Call
 from ...protocol.errors import InternalError, InvalidRequest, ProtocolError
 from ...protocol.http import EVENTS, JSON, Response, accepts, allowed_methods, body_length, is_json, origin_allowed
@@ -87,6 +91,8 @@ class Exchange:
         self.can_stream = can_stream
         # Where the URLconf has the endpoint that tokens are for.
         self.resource_path = self.request.path_info
+        # It may narrow what the call reaches, and says nothing of what a token has to be for.
+        self.query = scope.get("query_string", b"").decode("latin1")
         self.original: Any = scope.get(DJANGOS_REQUEST)
         self.session: ClientSession | None = None
         self.began = time.monotonic()
@@ -232,19 +238,39 @@ class Exchange:
         The log gets ``seen``, or else the message, and ``remedy``, which is one fixed text for each cause.
         """
         report(status, seen or message, remedy)
+        refused(self.request, outcome_of(status), message, method=self._asked_for(), cause=remedy)
         if self.wants_page:
             return error_page(status, message, self.request)
         body = encode(error_response(self._identifier(), InvalidRequest(message), modern=True))
         return Response(status, body, headers=dict(headers or {}))
 
-    def _identifier(self) -> Id | None:
-        """Return the id of the request that is refused, if it was read: some clients show no error without it."""
+    def rejected(self, rejected: Rejected) -> Reply:
+        """Return the reply to a message that is no call."""
+        error, context = rejected.error, self.request.mcp
+        if context.record.duration:
+            # Others of a batch have the same request.
+            context.record = CallRecord()
+        refused(self.request, f"error:{error.code}", error.message, method=self._asked_for())
+        return rejection(rejected)
+
+    def _message(self) -> Any:
+        """Return what is read of the message so far, None while that is nothing."""
         if len(self.body) > SHORT_BODY:
             return None
         try:
-            return readable_id(decode(self.body))
+            return decode(self.body)
         except ProtocolError:
             return None
+
+    def _identifier(self) -> Id | None:
+        """Return the id of the request that is refused, if it was read: some clients show no error without it."""
+        return readable_id(self._message())
+
+    def _asked_for(self) -> str:
+        """Return the method of the message, or of the request where it has none."""
+        message = self._message() if self.request.method == "POST" else None
+        method = message.get("method") if isinstance(message, dict) else None
+        return method if isinstance(method, str) else self.request.method or ""
 
     @property
     def body_is_short(self) -> bool:
@@ -278,7 +304,7 @@ class Exchange:
         self._is_admitted = True
         self._authenticate()
         count_call(self.caller)
-        note_use(self.request.auth)  # type: ignore[attr-defined]
+        note_use(self.request.auth, self.request.META.get("REMOTE_ADDR", ""))  # type: ignore[attr-defined]
         self._hold(concurrent(self.caller))
 
     def guarded(self, produce: Callable[[], T]) -> T | Response:
@@ -290,7 +316,9 @@ class Exchange:
         except LimitExceeded as limit:
             return self._over(limit, "Too many calls")
         except Rejected as rejected:
-            return self.respond(rejection(rejected))
+            return self.respond(self.rejected(rejected))
+        except UnreadableAddress as error:
+            return self.refuse(400, str(error), "The URL in the client's configuration has it.")
         except Exception as error:
             return self.failed(error)
 
@@ -316,11 +344,15 @@ class Exchange:
         """Answer for what failed outside of a call, such as a database that is not there; it is logged under an id."""
         if isinstance(error, Busy):
             return self.busy()
-        data = {"errorId": log_failure("The request", error)}
+        record = self.request.mcp.record
+        record.error_id = log_failure("The request", error, record.id)
+        data = {"errorId": record.error_id}
+        status = 503 if isinstance(error, DatabaseUnavailable) else 500
+        # While a setting is wrong, nobody knows whether there is a log.
+        with suppress(ImproperlyConfigured):
+            refused(self.request, outcome_of(status), method=self._asked_for())
         body = encode(error_response(None, InternalError(data=data), modern=True))
-        if isinstance(error, DatabaseUnavailable):
-            return Response(503, body, headers={"Retry-After": "5"})
-        return Response(500, body)
+        return Response(status, body, headers={"Retry-After": "5"} if status == 503 else {})
 
     def _authenticate(self) -> None:
         request, context = self.request, self.request.mcp
@@ -344,6 +376,8 @@ class Exchange:
         context.scopes = auth.scopes if hasattr(auth, "scopes") else expand([ADMIN])
         context.client_id = getattr(auth, "client_id", "")
         context.facts = getattr(auth, "facts", context.facts)
+        if self.query:
+            context.facts = narrowed_by(context.facts, self.query)
         restore(request)
 
     def _credentials(self) -> tuple[Any, Any]:
@@ -409,7 +443,8 @@ class Exchange:
         return self.refuse(401, reason.told or "Authentication required", remedy, headers, seen=seen)
 
     def forbidden(self, call: Call, error: InsufficientScope) -> Response:
-        granted = self.request.mcp.scopes
+        # All that the token has, whatever the call was narrowed to: what is not named here, a client loses.
+        granted = getattr(self.request.auth, "scopes", self.request.mcp.scopes)  # type: ignore[attr-defined]
         told = f"This takes {join(error.required)}; the token has {join(granted) or 'none of them'}."
         header = challenge(
             metadata_url(self.request, self.resource_path),

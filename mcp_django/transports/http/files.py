@@ -28,12 +28,14 @@ from ...context.asgi_request import build_request, headers_of, middleware_attrib
 from ...context.refusals import report
 from ...context.request import MCPRequest
 from ...context.signing import MAX_AGE, TICKET, Ticket, read_ticket
-from ...exceptions import NotFound, Reason, ToolError
+from ...exceptions import CallRefused, NotFound, Reason, ToolError
 from ...forms.uploads import remember_sent, upload_storage, was_sent
 from ...oauth.bearer import Token
 from ...oauth.facts import facts_of
 from ...oauth.resource import resource_url
 from ...oauth.scopes import expand
+from ...operating import switches
+from ...operating.calls import describe_caller, refuse_if_off
 from ...orm.query_limits import read_limits
 from ...orm.uris import DOWNLOADS, Address
 from ...protocol.http import body_length
@@ -62,6 +64,7 @@ TAKEN_AWAY: Final = Reason(
     "its record or file is gone, its user lost the permission, or a setting turned such links off",
     "If the user should have it, mcp_inspect --user says what they see.",
 )
+SWITCHED_OFF: Final = "mcp_switch --list says what is off, and since when."
 WRONG_METHOD: Final = "The description of the tool that gives the link says which method it takes."
 HEADERS: Final = {
     "Cache-Control": "private, no-store",
@@ -101,7 +104,7 @@ def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -
                 text = f"Use {method}."
                 raise Refused(405, text, WRONG_METHOD, seen=f"{request.method}: {text}", Allow=method)
             response = answer(request, *_as_caller(request, site, use, ticket, scope))
-        except (NotFound, LimitExceeded, Refused, ToolError) as error:
+        except (NotFound, LimitExceeded, Refused, ToolError, CallRefused) as error:
             response = _refuse(error if isinstance(error, Refused) else _as_refused(error), use)
         for name, value in HEADERS.items():
             response[name] = value
@@ -114,6 +117,8 @@ def _as_refused(error: Exception) -> Refused:
     if isinstance(error, LimitExceeded):
         headers = {"Retry-After": str(error.retry_after)}
         return Refused(429, "Too many calls.", f"Raise {error.setting} if clients have to send more.", **headers)
+    if isinstance(error, CallRefused):
+        return Refused(403, error.message, SWITCHED_OFF)
     if isinstance(error, ToolError):
         # The database took too long, or was asked to do too much.
         return Refused(503, error.message, "STATEMENT_TIMEOUT and MAX_QUERY_COST bound what a read costs.")
@@ -143,6 +148,7 @@ def _as_caller(
     Raises:
         Refused: the ticket is not good, or no more.
         LimitExceeded: the user has to wait.
+        CallRefused: the user, or what the ticket is for, is switched off.
     """
     ticket, scopes = read_ticket(site.name, use, text), expand([scope])
     if ticket is None:
@@ -165,7 +171,18 @@ def _as_caller(
     restore(request)
     request.mcp.resource = resource_url(request, original.path_info.rpartition(f"/{use}/")[0])
     count_call(caller_of(request))
+    _look_at_switches(request, scope)
     return request, ticket.about
+
+
+def _look_at_switches(request: MCPRequest, scope: str) -> None:
+    request.mcp.off = off = switches.current()
+    if off is None:
+        return
+    describe_caller(request, request.mcp.record)
+    refuse_if_off(request)
+    if scope == WRITE and off.writes is not None:
+        raise off.writes.refusal()
 
 
 def _user_of(ticket: Ticket) -> Any:

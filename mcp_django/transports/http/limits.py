@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Final
 
 from ...conf import settings
+from ...operating.gauges import gauge
 from ...runtime.throttling import hit_if_counted
 
 # Seconds after which a caller who has no place left may try again.
@@ -36,6 +37,8 @@ _calls: Counter[str] = Counter()
 _streams: Counter[str] = Counter()
 _bodies: Counter[str] = Counter()
 _lock = threading.Lock()
+gauge("running_calls", "Calls that run now.", _calls.total)
+gauge("open_streams", "Streams of changes that are open now.", _streams.total)
 
 
 class Held:

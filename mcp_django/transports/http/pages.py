@@ -33,7 +33,7 @@ def endpoint_page(request: HttpRequest, path: str, elsewhere: str | None = None)
     """
     with page_language(request):
         url = resource_url(request, path)
-        context = {"url": url, "set_ups": list(_set_ups(url)), "access": url_of("access"), "elsewhere": elsewhere}
+        context = {"url": url, "set_ups": list(set_ups(url)), "access": url_of("access"), "elsewhere": elsewhere}
         return _page("mcp_django/endpoint.html", context)
 
 
@@ -50,7 +50,7 @@ def _page(template: str, context: dict[str, Any], status: int = 200) -> Response
     return Response(status, body, "text/html; charset=utf-8", {**headers, "Vary": "Accept, Accept-Language"})
 
 
-def _set_ups(url: str) -> Iterator[dict[str, str]]:
+def set_ups(url: str) -> Iterator[dict[str, str]]:
     """Yield for each client its title, what to run or what to put into which file, and what to do then."""
     connection = Connection(str(settings.SERVER_NAME), url=url)
     for client in CLIENTS.values():

@@ -1,8 +1,8 @@
-"""The end of a worker: open streams are ended in order before the server stops.
+"""The end of a worker: open streams are ended in order, and the log of calls is written, before the server stops.
 
 Servers wait for connections to close, or cut them, without telling the application, and nothing here may need ASGI's
-lifespan: so the first stream of a process puts a handler before the server's own for SIGTERM and SIGINT. It ends the
-streams and then hands the signal on.
+lifespan: so the first request of a process puts a handler before the server's own for SIGTERM and SIGINT. It has the
+log written, as some servers end by the signal itself, ends the streams, and then hands the signal on.
 """
 
 import asyncio
@@ -13,11 +13,15 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, Final
 
+from ...operating.log import drain
+
 # Seconds that streams have to end before the server is told to stop, and between two looks at them.
 PATIENCE: Final = 3.0
 LOOK_EVERY: Final = 0.05
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
+# Whether the handler is there, as far as it can be.
+installed = False
 # How each open stream is ended, and the loop that it lives on.
 _streams: dict[Callable[[], None], asyncio.AbstractEventLoop] = {}
 _previous: dict[int, Any] = {}
@@ -31,7 +35,7 @@ def is_closing() -> bool:
 
 def register(end: Callable[[], object]) -> Callable[[], None]:
     """Have ``end`` called, on the event loop, when the worker stops; return what takes it off the list again."""
-    _install()
+    install()
 
     def end_once() -> None:
         end()
@@ -44,7 +48,10 @@ def register(end: Callable[[], object]) -> Callable[[], None]:
     return unregister
 
 
-def _install() -> None:
+def install() -> None:
+    """Put the handler before the server's."""
+    global installed
+    installed = True
     # Only the main thread may set handlers; a loop elsewhere is some program's own, which stops it as it likes.
     if _previous or threading.current_thread() is not threading.main_thread():
         return
@@ -54,6 +61,8 @@ def _install() -> None:
 
 def _close(number: int, frame: FrameType | None) -> None:
     first, _state["closing"] = not _state["closing"], True
+    if first:
+        drain()
     if not first or not _streams:
         _hand_on(number, frame)
         return

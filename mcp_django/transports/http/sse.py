@@ -6,12 +6,15 @@ anything here: a client of this transport confirms by token.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs, quote
 
+from ...context.narrowing import kept_query
 from ...exceptions import InsufficientScope
 from ...protocol.eras import Call
 from ...protocol.errors import InvalidRequest
@@ -20,7 +23,7 @@ from ...protocol.inbound import Rejected, classify
 from ...protocol.messages import encode, error_response, notification
 from ...runtime.threads import Handover, in_thread
 from ...server import sessions, streams
-from ...server.dispatch import Reply, rejection
+from ...server.dispatch import Reply
 from ...server.methods.base import Later
 from ...server.sessions import ClientSession
 from ...sites import MCPSite
@@ -32,6 +35,7 @@ from .calls import LoggedCall
 from .consumer import MCPConsumer
 from .dispatch import begin, enter_session, lane_of, take_notification
 from .exchange import Exchange
+from .streams import Lease
 
 T = TypeVar("T")
 
@@ -52,6 +56,7 @@ class SSEConsumer(MCPConsumer):
 
     def answer(self, body: bytes) -> "Response | str | Taken | Handover[Response | Taken]":
         """Return the same for the body, or the rest of the work."""
+        self.exchange.body = body
         query = parse_qs(self.scope.get("query_string", b"").decode("latin1"))
         posted = self.exchange.request.path_info.rstrip("/").endswith(MESSAGES)
         session_id = query.get(PARAMETER, [""])[-1] if posted else None
@@ -84,12 +89,15 @@ class SSEConsumer(MCPConsumer):
         stream_id = await self.in_thread(lambda: streams.open_stream(session, None, b"", session.version))
         await connection.open_stream(exchange.cors())
         path = f"{exchange.request.META['SCRIPT_NAME']}{exchange.resource_path}{MESSAGES}"
-        where = f"{path}?{PARAMETER}={quote(session_id)}"
-        await connection.send_event(endpoint_event(where))
+        narrowed = kept_query(exchange.query)
+        where = f"{path}?{PARAMETER}={quote(session_id)}{'&' if narrowed else ''}{narrowed}"
         tail = Tail(exchange, connection, stream_id, 0, session.version)
         forwarder = Forwarder(exchange, session, stream_id, tail)
         forwarding = asyncio.ensure_future(forwarder.run())
         try:
+            # Whoever knows where to post misses nothing from then on.
+            await forwarder.is_listening.wait()
+            await connection.send_event(endpoint_event(where))
             await tail.run()
         finally:
             forwarding.cancel()
@@ -121,7 +129,7 @@ class SSEConsumer(MCPConsumer):
         except Rejected as rejected:
             if rejected.id is None:
                 raise
-            streams.append(stream_id, [rejection(rejected).body])
+            streams.append(stream_id, [exchange.rejected(rejected).body])
             return accepted
         if not isinstance(call, Call):
             return exchange.refuse(400, "The body must be one request or notification", WITH_SSE)
@@ -170,28 +178,40 @@ class Forwarder:
     def __init__(self, exchange: Exchange, session: ClientSession, stream_id: str, tail: Tail) -> None:
         self.exchange, self.session, self.stream_id, self.tail = exchange, session, stream_id, tail
         self.mailbox = Mailbox()
-        # Whether what the session is subscribed to has to be looked up.
+        # Whoever changes what the session is subscribed to waits for a stream that has the place.
+        self.lease = Lease(session.id)
+        # Whether that has to be looked up, and who waits for it.
         self.is_stale = False
+        self.waiting: deque[str] = deque()
+        self.is_listening = asyncio.Event()
 
     async def run(self) -> None:
         """Forward until cancelled."""
+        request, caller = self.exchange.request, self.exchange.caller
         unsubscribe = hub.subscribe(sessions.topic(self.session.id), self.heard)
-        opened = partial(self.mailbox.subscribe, self.exchange.request, uris=(), lists=LISTS)
-        subscription = await in_thread("reads", opened, owner=self.exchange.caller)
         try:
-            await relay(self.mailbox, partial(self.deliver, subscription), streams.ALIVE_EVERY)
+            subscription = await self.mailbox.subscribed(request, uris=(), lists=LISTS, owner=caller)
+            with closing(subscription):
+                await self.lease.hold()
+                self.is_listening.set()
+                await relay(self.mailbox, partial(self.deliver, subscription), streams.ALIVE_EVERY)
         finally:
+            self.is_listening.set()
             unsubscribe()
-            subscription.close()
+            await self.lease.release()
         self.tail.leave()
 
     async def deliver(self, subscription: Subscription) -> bool:
         """Write down what waits, or a sign of life; return whether anything did."""
+        await self.lease.hold()
         if self.is_stale:
             self.is_stale = False
+            tokens = [self.waiting.popleft() for _ in range(len(self.waiting))]
             uris = await in_thread("reads", self.session.stored_uris)
             self.mailbox.keep_only(uris)
             await in_thread("reads", partial(subscription.set_uris, uris), owner=self.exchange.caller)
+            for token in tokens:
+                hub.publish(sessions.topic(self.session.id), {"known": token})
         return await in_thread("reads", self.write)
 
     def write(self) -> bool:
@@ -206,6 +226,8 @@ class Forwarder:
     def heard(self, news: Any) -> None:
         """Follow what becomes of the session; called in the hub's thread."""
         if not isinstance(news, dict) or "uris" in news:
+            if isinstance(news, dict):
+                self.waiting.append(news["token"])
             self.is_stale = True
             self.mailbox.ring()
         elif news.get("ended"):

@@ -11,7 +11,7 @@ import secrets
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ...protocol import subscriptions
 from ...protocol.errors import ProtocolError
@@ -30,7 +30,7 @@ from ...subscriptions.subscriptions import Subscription
 from ..notifications import LISTS, Mailbox, relay
 from .connection import KEEP_ALIVE_EVERY, Connection
 from .dispatch import Changes, Listening
-from .shutdown import register
+from .roll import enter
 
 if TYPE_CHECKING:
     from .exchange import Exchange
@@ -86,6 +86,9 @@ RETRY: Final = 1_000
 class ChangeStream:
     """What both kinds have in common; a kind says how a notification looks and how the stream begins and ends."""
 
+    # What opens it, for whoever looks at what is open.
+    method: ClassVar[str]
+
     def __init__(self, exchange: "Exchange", connection: Connection) -> None:
         self.exchange, self.connection = exchange, connection
         self.mailbox = Mailbox()
@@ -99,18 +102,19 @@ class ChangeStream:
             ProtocolError: there is too much of it, or a URI is none.
         """
         exchange = self.exchange
-        opened = partial(self.mailbox.subscribe, exchange.request, uris=tuple(uris), lists=frozenset(lists))
-        self.subscription = found = await in_thread("reads", opened, owner=exchange.caller)
+        self.subscription = found = await self.mailbox.subscribed(
+            exchange.request, uris=tuple(uris), lists=frozenset(lists), owner=exchange.caller
+        )
         return found
 
     async def send_changes(self) -> None:
         """Send what changes until the mailbox says that it is over or the client goes."""
-        unregister = register(self.mailbox.end)
+        leave = enter(self.exchange, self.method, self.mailbox.end)
         watch = asyncio.ensure_future(self.leave())
         try:
             await relay(self.mailbox, self.deliver, KEEP_ALIVE_EVERY)
         finally:
-            unregister()
+            leave()
             watch.cancel()
             if self.subscription is not None:
                 self.subscription.close()
@@ -144,6 +148,8 @@ class ChangeStream:
 class ListenStream(ChangeStream):
     """The stream that answers ``subscriptions/listen`` (2026-07-28, basic/patterns/subscriptions)."""
 
+    method: ClassVar[str] = "subscriptions/listen"
+
     def __init__(self, exchange: "Exchange", connection: Connection, listening: Listening) -> None:
         super().__init__(exchange, connection)
         self.call, self.wanted = listening.call, listening.listen
@@ -176,6 +182,8 @@ class SessionStream(ChangeStream):
 
     Of several that a session has open, one has the messages and the others wait to take its place.
     """
+
+    method: ClassVar[str] = "GET"
 
     def __init__(self, exchange: "Exchange", connection: Connection, changes: Changes) -> None:
         super().__init__(exchange, connection)

@@ -23,6 +23,7 @@ from ...runtime.threads import run_through
 from ...server.methods.base import Later
 from ...sites import MCPSite
 from . import sse
+from .cards import card_urls
 from .connection import LARGE, WRITE_TIMEOUT, cut_off
 from .consumer import as_application
 from .dispatch import Batched, Pending, answer, conclude, run_batch
@@ -34,7 +35,11 @@ def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
     """Return the URL patterns of the endpoint, or of the older transport, relative to where the site is mounted."""
     if sse:
         return [re_path(r"^(?:/messages|/)?$", sse_endpoint(site), name="sse"), *file_urls(site)]  # type: ignore[arg-type]
-    return [re_path(r"^(?:/)?$", endpoint(site), name="endpoint"), *file_urls(site)]  # type: ignore[arg-type]
+    return [
+        re_path(r"^(?:/)?$", endpoint(site), name="endpoint"),  # type: ignore[arg-type]
+        *card_urls(),
+        *file_urls(site),
+    ]
 
 
 def endpoint(site: MCPSite) -> Callable[[HttpRequest], Awaitable[HttpResponseBase]]:

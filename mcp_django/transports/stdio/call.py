@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,6 +13,7 @@ from ...conf import settings
 from ...context.questions import Answers
 from ...context.request import MCPRequest
 from ...exceptions import AuthenticationFailed, Cancelled, InsufficientScope, ToolError
+from ...operating.refused import RATE, TOKEN, refused
 from ...protocol import subscriptions
 from ...protocol.eras import Call
 from ...protocol.errors import InternalError, InvalidParams, InvalidRequest, ProtocolError
@@ -42,6 +44,7 @@ class MemorySession:
     log_level: str | None = None
     uris: Sequence[str] = ()
     mailbox: Mailbox | None = None
+    began: float = field(default_factory=time.monotonic)
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     _subscription: Subscription | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -95,6 +98,7 @@ class Server(Protocol):
     """The server that a call belongs to: see :class:`~mcp_django.transports.stdio.server.StdioServer`."""
 
     caller: str
+    user_pk: Any
     output: Output
     session: MemorySession | None
 
@@ -127,15 +131,16 @@ class StdioCall:
         except InsufficientScope as error:
             return self._refusal(InvalidRequest(str(error)))
         except AuthenticationFailed:
-            return self._refusal(InvalidRequest("The user of this server may not sign in any more"))
+            return self._refusal(InvalidRequest("The user of this server may not sign in any more"), TOKEN)
         except LimitExceeded as limit:
-            return self._refusal(InvalidRequest("Too many calls", data={"retryAfter": limit.retry_after}))
+            return self._refusal(InvalidRequest("Too many calls", data={"retryAfter": limit.retry_after}), RATE)
         except ToolError as error:
             return self._refusal(InvalidParams(error.message))
         except ProtocolError as error:
             return self._refusal(error)
         except Exception as error:
-            return self._refusal(InternalError(data={"errorId": log_failure(self.call.method, error)}))
+            identifier = log_failure(self.call.method, error, self.request.mcp.record.id)
+            return self._refusal(InternalError(data={"errorId": identifier}))
         finally:
             self.is_over = True
 
@@ -143,7 +148,10 @@ class StdioCall:
         """Tell nothing more of the call, whose task is cancelled."""
         self.is_over = True
 
-    def _refusal(self, error: ProtocolError) -> bytes:
+    def _refusal(self, error: ProtocolError, outcome: str = "") -> bytes:
+        # One that has begun is in the log of calls already.
+        self.request.mcp.record.user = str(self.server.user_pk)
+        refused(self.request, outcome or f"error:{error.code}", error.message, method=self.call.method)
         return encode(error_response(self.call.id, error, modern=self.call.era.modern))
 
     # Running
@@ -233,7 +241,7 @@ class StdioCall:
         identifier = self.call.id
         with streaming(self.server.caller):
             self.mailbox = mailbox = Mailbox()
-            subscription = await self._subscribe(wanted, mailbox)
+            subscription = await mailbox.subscribed(self.request, uris=wanted.uris, lists=wanted.lists)
             try:
                 honoured = subscriptions.acknowledged(identifier, subscription.lists, subscription.uris)
                 self.server.output.send(encode(honoured))
@@ -241,17 +249,3 @@ class StdioCall:
             finally:
                 subscription.close()
         return encode(subscriptions.ended(identifier, identity()))
-
-    async def _subscribe(self, wanted: Listen, mailbox: Mailbox) -> Subscription:
-        opened = partial(mailbox.subscribe, self.request, uris=wanted.uris, lists=wanted.lists)
-        opening = in_thread("reads", opened)
-        try:
-            return await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            opening.add_done_callback(_close)
-            raise
-
-
-def _close(opened: "asyncio.Future[Subscription]") -> None:
-    if not opened.cancelled() and opened.exception() is None:
-        opened.result().close()

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import itertools
 import signal
+import time
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from ...context.asgi_request import local_request
 from ...context.request import MCPRequest
 from ...exceptions import AuthenticationFailed
 from ...oauth.scopes import expand
+from ...operating.refused import RATE, refused
 from ...protocol.eras import Call
 from ...protocol.errors import InvalidRequest, ProtocolError
 from ...protocol.inbound import LEGACY_ERA, Batch, Rejected, classify
@@ -130,7 +132,9 @@ class StdioServer:
             try:
                 line = await self._input.line()
             except LineTooLong:
-                self._send_error(InvalidRequest(f"The message is larger than {settings.MAX_BODY_BYTES} bytes"))
+                error = InvalidRequest(f"The message is larger than {settings.MAX_BODY_BYTES} bytes")
+                self._note(error)
+                self._send_error(error)
             else:
                 if line is None:
                     return
@@ -147,6 +151,7 @@ class StdioServer:
             self._check_begun(message)
         except Rejected as rejected:
             if rejected.id is not None or _wants_answer(line):
+                self._note(rejected.error)
                 self.output.send(rejection(rejected).body)
             return
         match message:
@@ -160,6 +165,12 @@ class StdioServer:
                 await self._initialize(message)
             case Call():
                 self._spawn(self._answer(message))
+
+    def _note(self, error: ProtocolError, outcome: str = "") -> None:
+        """Have the log of calls say that a message is refused, which is no call."""
+        request = self.new_request()
+        request.mcp.record.user = str(self.user_pk)
+        refused(request, outcome or f"error:{error.code}", error.message)
 
     def _check_begun(self, message: Call | ClientResponse | Batch) -> None:
         """Check that a session has begun, where the message belongs to one (2025-11-25, lifecycle, Initialization).
@@ -192,6 +203,7 @@ class StdioServer:
         assert call.id is not None
         if call.id in self._calls:
             error = InvalidRequest("Invalid request: a request with this id is running")
+            self._note(error)
             return encode(error_response(call.id, error, modern=call.era.modern))
         running = StdioCall(self, call, has_place=has_place)
         task = asyncio.ensure_future(running.run())
@@ -206,7 +218,9 @@ class StdioServer:
     async def _initialize(self, call: Call) -> None:
         """Begin the session; no other message is read before the answer."""
         if self.session is not None:
-            self._send_error(InvalidRequest("Invalid request: the session is initialized already"), call.id)
+            error = InvalidRequest("Invalid request: the session is initialized already")
+            self._note(error)
+            self._send_error(error, call.id)
             return
         body = await self._run(call)
         if body is None:
@@ -225,13 +239,16 @@ class StdioServer:
                     if (body := await self._run_member(item)) is not None:
                         bodies.append(body)
         except LimitExceeded as limit:
-            self._send_error(InvalidRequest("Too many calls", data={"retryAfter": limit.retry_after}), modern=False)
+            error = InvalidRequest("Too many calls", data={"retryAfter": limit.retry_after})
+            self._note(error, RATE)
+            self._send_error(error, modern=False)
         if bodies:
             self.output.send(b"[" + b",".join(bodies) + b"]")
 
     async def _run_member(self, item: Call | ClientResponse | Rejected) -> bytes | None:
         match item:
             case Rejected():
+                self._note(item.error)
                 return rejection(item).body
             case ClientResponse():
                 self._take_response(item)
@@ -302,6 +319,10 @@ class StdioServer:
             task.cancel()
         await _wait(self._tasks, STREAMS_END)
         await self.output.close(OUTPUT_END)
+        if settings.OPENTELEMETRY and self.session is not None:
+            from ...operating.spans import session_ended
+
+            session_ended(time.monotonic() - self.session.began, self.session.version, is_local=True)
 
 
 async def _wait(tasks: Iterable[Any], timeout: float) -> None:

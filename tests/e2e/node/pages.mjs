@@ -1,6 +1,7 @@
 // Opens pages in Chromium, in each language, colour scheme and width, and says what is wrong with them.
 //
-// Standard input: { executable, login: { url, username }, languages, schemes, widths, screenshots, pages: [{ name, url, anonymous }] }
+// Standard input: { executable, login: { url, username }, languages, schemes, widths, screenshots, pages: [{ name, url, anonymous, sent }] }
+// A page that is the answer to a form says so: sent is { fill: { selector: text }, tick: [selector], press: selector }.
 // Standard output: [{ name, language, status, seen: { lang, dir, text }, problems: [text] }]
 
 import { readFileSync } from 'node:fs';
@@ -37,18 +38,30 @@ async function signIn(browser, { url, username }) {
 // Within the page: what axe finds, and whether it is wider than its window.
 async function inspect() {
   const root = document.documentElement;
+  // The admin's colours come gradually.
+  document.getAnimations().forEach(animation => animation.finish());
   const { violations } = await axe.run(document, { resultTypes: ['violations'], preload: false });
   const found = violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map(node => node.html.slice(0, 160)).join(' | ')}`);
   if (root.scrollWidth > root.clientWidth) found.push(`scrolls sideways: ${root.scrollWidth} of ${root.clientWidth} px`);
   return found;
 }
 
-async function look(context, { name, url }, language) {
+async function look(context, { name, url, sent }, language) {
   const page = await context.newPage();
   const problems = [];
   // A style or an image that the page's own policy forbids is said there.
   page.on('console', message => message.type() === 'error' && problems.push(`console: ${message.text()}`));
-  const response = await page.goto(url);
+  let response = await page.goto(url);
+  if (sent) {
+    for (const [selector, text] of Object.entries(sent.fill ?? {})) await page.fill(selector, text);
+    for (const selector of sent.tick ?? []) await page.check(selector);
+    [response] = await Promise.all([page.waitForNavigation(), page.click(sent.press)]);
+  }
+  // What can be opened is opened, by the keyboard, and looked at as well.
+  for (const summary of await page.$$('summary')) {
+    await summary.focus();
+    await page.keyboard.press('Enter');
+  }
   const seen = await page.evaluate(() => ({
     lang: document.documentElement.lang,
     dir: document.documentElement.dir,

@@ -26,4 +26,12 @@ CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
         "CONFIG": {"hosts": [os.environ["REDIS_URL"]], "prefix": PREFIX},
     }
 }
-MCP_DJANGO = {**EXAMPLE_MCP, "CALL_RATE": None, "MAX_STREAMS": 500, "MAX_CONCURRENT_CALLS": 500}
+MCP_DJANGO = {
+    **EXAMPLE_MCP,
+    "CALL_RATE": None,
+    "MAX_STREAMS": 500,
+    "SERVICE_ACCOUNTS": True,
+    "MAX_CONCURRENT_CALLS": 500,
+    # Requests that are being answered count as refused ones until they are found good.
+    "TOKEN_REFUSAL_RATE": None,
+}

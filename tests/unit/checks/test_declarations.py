@@ -141,6 +141,7 @@ def test_orders_are_checked_for_a_deployment_alone():
         ({"fields": "__al__"}, ["E023"]),
         ({"fields": "name"}, ["E023"]),
         ({"fields": ["name"], "search_fields": "name"}, ["E023"]),
+        ({"fields": ["name"], "search_terms": "writers"}, ["E023"]),
         ({"fields": ["name"], "actions": "publish"}, ["E023"]),
         ({"fields": ["name"], "filter_fields": ["name"]}, ["E023"]),
         ({"fields": ["name"], "filter_fields": {"name": "exact"}}, ["E023"]),

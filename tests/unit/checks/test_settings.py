@@ -18,6 +18,8 @@ from mcp_django.checks.settings import (
     check_admin_sites,
     check_authentication,
     check_channel_layer,
+    check_description,
+    check_extras,
     check_icon,
     check_mounts,
     check_news,
@@ -87,6 +89,29 @@ def test_J170_a_cookie_cannot_be_made_authority():
 def test_an_icon_that_no_client_can_fetch_is_an_error(configured, expected):
     with override_settings(MCP_DJANGO=MCP | configured):
         assert ids(check_icon()) == expected
+
+
+def test_a_setting_whose_extra_is_missing_is_an_error(monkeypatch):
+    with override_settings(MCP_DJANGO=MCP | {"OPENTELEMETRY": True}):
+        monkeypatch.setattr("mcp_django.checks.settings.find_spec", lambda name: "found")
+        assert check_extras() == []
+        monkeypatch.setattr("mcp_django.checks.settings.find_spec", lambda name: None)
+        assert ids(check_extras()) == ["mcp_django.E068"]
+    assert check_extras() == []
+
+
+@pytest.mark.parametrize(
+    ("configured", "expected"),
+    [
+        ({}, []),
+        ({"SERVER_DESCRIPTION": "Orders.", "SERVER_WEBSITE": "https://shop.example/"}, []),
+        ({"SERVER_DESCRIPTION": "x" * 101}, ["mcp_django.E066"]),
+        ({"SERVER_WEBSITE": "shop.example"}, ["mcp_django.E067"]),
+    ],
+)
+def test_what_registries_refuse_is_an_error(configured, expected):
+    with override_settings(MCP_DJANGO=MCP | configured):
+        assert ids(check_description()) == expected
 
 
 REDIS = {"BACKEND": "channels_redis.core.RedisChannelLayer"}

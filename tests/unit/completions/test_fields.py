@@ -4,10 +4,13 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
+from django.contrib import admin
 from django.db import connection
+from django.db.models import F
+from django.db.models.functions import Length
 from django.test.utils import CaptureQueriesContext
 
-from mcp_django import ModelExposure
+from mcp_django import MCPSite, ModelExposure
 from mcp_django import site as default_site
 from mcp_django.completions.fields import complete_field
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -144,3 +147,35 @@ def test_a_field_that_is_shown_as_something_else_has_no_values():
     site.register(Author, Masked)
     make_author("Ursula", email="u@example.org")
     assert values(reader(make_superuser(), site), "testapp.author", "email") == []
+
+
+class CountingAdmin(admin.ModelAdmin):
+    list_display = ["title", "worth", "letters", "initial"]
+
+    def get_queryset(self, request):
+        return super().get_queryset(request).annotate(size=Length("title")).exclude(title="hidden")
+
+    @admin.display(ordering=F("price") * F("pages"))
+    def worth(self, book):
+        return ""
+
+    @admin.display(ordering="-size")
+    def letters(self, book):
+        return ""
+
+    @admin.display(ordering="pages")
+    def initial(self, book):
+        return ""
+
+
+def test_a_column_that_the_admin_computes_is_completed_by_what_it_is_filtered_by():
+    pages = admin.AdminSite("completed")
+    pages.register(Book, CountingAdmin)
+    request = reader(make_superuser(), MCPSite("completed", admin_site=pages))
+    for title, number in (("one", 2), ("three", 10), ("hidden", 7)):
+        make_book(title, pages=number, price=Decimal("1.50"))
+    assert values(request, "testapp.book", "letters") == ["3", "5"]
+    assert values(request, "testapp.book", "initial") == ["2", "10"]
+    assert [Decimal(value) for value in values(request, "testapp.book", "worth")] == [3, 15]
+    assert values(request, "testapp.book", "letters", "5") == ["5"]
+    assert values(request, "testapp.book", "size") == []

@@ -28,4 +28,4 @@ def test_content_blocks_follow_the_structured_content():
 def test_an_error_is_bounded_text_with_the_flag():
     found = wire(error_result(ToolError("x" * 5_000)))
     assert found["isError"] is True
-    assert len(found["content"][0]["text"]) == 1_500
+    assert len(found["content"][0]["text"]) == 1_050

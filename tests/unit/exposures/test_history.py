@@ -7,7 +7,7 @@ from django.contrib.auth.models import AnonymousUser
 
 from mcp_django import MCPSite, ModelExposure, site
 from mcp_django.context.request import Client
-from mcp_django.exposures.history import author, log_action, log_addition, log_change, log_deletion
+from mcp_django.exposures.history import author, log_action, log_addition, log_change, log_deletion, made_by
 from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -158,3 +158,23 @@ def test_a_model_without_an_admin_has_no_history(root):
     row = make_author("Ada")
     log_change(root, site.exposures[Author], row, [], "t")
     assert history(request_of(root.user, own), row) == []
+
+
+@pytest.mark.parametrize(
+    ("message", "is_made"),
+    [
+        ('[{"added": {"name": "via MCP", "object": "Robot (abc), create_record"}}]', True),
+        ('[{"added": {"name": "via MCP", "object": "abc, create_record"}}]', True),
+        ('[{"changed": {"fields": ["Name"]}}, {"changed": {"fields": ["via MCP: Robot (abc), update_record"]}}]', True),
+        ('[{"changed": {"fields": ["via MCP: abc, update_record"]}}]', True),
+        ('[{"added": {"name": "via MCP", "object": "Robot (abc), create_record (other), create_record"}}]', False),
+        ('[{"added": {"name": "via MCP", "object": "Robot (xabc), create_record"}}]', False),
+        ('[{"added": {"name": "via MCP", "object": "create_record"}}]', False),
+        ("Robot (abc), create_record", False),
+        ("[]", False),
+        ("", False),
+    ],
+)
+def test_who_made_an_entry_is_read_from_its_end(message: str, is_made: bool) -> None:
+    assert made_by(message, "abc") is is_made
+    assert not made_by(message, "")

@@ -1,8 +1,10 @@
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.contrib.auth import get_user_model
 from django.urls import clear_script_prefix, get_urlconf, include, path, re_path, set_script_prefix
 
 from mcp_django import MCPSite, ModelExposure, site
@@ -11,7 +13,9 @@ from mcp_django.oauth.bearer import BearerAuthentication
 from mcp_django.oauth.checks import CHECKS, DEPLOYMENT_CHECKS, RULES
 from mcp_django.oauth.settings import provider_settings
 from mcp_django.signin import SignInFact
+from mcp_django.sites import HISTORY
 from tests.testapp.models import Author
+from tests.tls_server import Authority
 
 # A URLconf with an endpoint and nothing else.
 urlpatterns = [path("mcp", site.urls)]
@@ -325,6 +329,11 @@ def test_a_page_for_staff_alone_is_named_where_others_are_meant(settings: Any) -
     # As the admin describes it.
     assert "mcp_django.I135" not in deployment()
     own.unregister(Author)
+    # What the admin's models bring, the history too, is for its staff.
+    shown = MCPSite("shown", admin_site=admin.site)
+    assert any(exposure.label == HISTORY for exposure in shown.exposures.values())
+    settings.ROOT_URLCONF = (path("mcp", shown.urls), path("own", own.urls), path("admin/", admin.site.urls))
+    assert "mcp_django.I135" not in deployment()
     own.register(Author, ModelExposure, fields=["name"])
     assert "mcp_django.I135" in deployment()
     settings.LOGIN_URL = "https://login.example/"
@@ -341,6 +350,21 @@ def test_a_scope_that_no_client_can_get_is_named(settings: Any, tools: Any) -> N
     assert "Did you mean 'mcp:read'?" in str(message.hint)
 
 
+def test_such_a_scope_of_a_prompt_or_a_resource_is_named_too(settings: Any) -> None:
+    def report(request: Any) -> str:
+        """Report."""
+        return ""
+
+    site.add_prompt(report, scopes=["mcp:raed"])
+    site.add_resource("shop://report", report, scopes=["mcp:raed"])
+    try:
+        messages = [message.msg for check in CHECKS for message in check() if message.id == "mcp_django.E134"]
+    finally:
+        site.remove_prompt("report")
+        site.remove_resource("shop://report")
+    assert [text.split("'")[0] for text in messages] == ["The prompt ", "The resource "]
+
+
 def test_a_toolkit_without_settings_is_one_finding(settings: Any) -> None:
     del settings.OAUTH2_PROVIDER
     assert found() == ["mcp_django.E129"]
@@ -350,3 +374,59 @@ def test_a_toolkit_without_settings_is_one_finding(settings: Any) -> None:
 def test_the_documents_of_somebody_else_are_none(settings: Any, first: Any) -> None:
     settings.ROOT_URLCONF = (path("mcp", site.urls), path("admin/", admin.site.urls), first)
     assert "mcp_django.W140" in found()
+
+
+def test_documents_of_clients_have_a_limit(settings: Any) -> None:
+    configure(settings, mcp={"CLIENT_DOCUMENT_RATE": None})
+    assert found() == ["mcp_django.E152"]
+    configure(settings, mcp={"CLIENT_DOCUMENT_RATE": None, "CLIENT_DOCUMENTS": "off"})
+    assert found() == []
+
+
+@pytest.mark.parametrize("text", [None, "", "no certificate"])
+def test_the_file_of_authorities_has_certificates(settings: Any, tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "authority.pem"
+    if text is not None:
+        file.write_text(text)
+    configure(settings, mcp={"CLIENT_DOCUMENT_CA": str(file)})
+    assert found() == ["mcp_django.E153"]
+    configure(settings, mcp={"CLIENT_DOCUMENT_CA": str(Authority(tmp_path).path)})
+    assert found() == []
+
+
+# Identity providers
+
+PROVIDER = {"issuer": "https://login.example", "jwks_uri": "https://login.example/jwks", "clients": ["claude"]}
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([PROVIDER], []),
+        ([PROVIDER, {**PROVIDER, "issuer": "https://other.example"}], []),
+        ([{**PROVIDER, "link": "email", "create": True}], []),
+        ([PROVIDER, {**PROVIDER, "clients": ["cursor"]}], ["mcp_django.E154"]),
+    ],
+)
+def test_an_issuer_is_set_up_once(settings: Any, entries: list[dict[str, Any]], expected: list[str]) -> None:
+    configure(settings, mcp={"IDENTITY_PROVIDERS": entries})
+    assert found() == expected
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({}, []),
+        ({"link": "subject"}, []),
+        ({"link": "email"}, ["mcp_django.E155"]),
+        ({"create": True}, ["mcp_django.E156"]),
+        ({"link": "email_staff", "create": True}, ["mcp_django.E155", "mcp_django.E156"]),
+    ],
+)
+def test_users_can_be_found_and_created_as_an_entry_says(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], expected: list[str]
+) -> None:
+    monkeypatch.setattr(get_user_model(), "EMAIL_FIELD", "address")
+    monkeypatch.setattr(get_user_model(), "REQUIRED_FIELDS", ["branch"])
+    configure(settings, mcp={"IDENTITY_PROVIDERS": [PROVIDER | entry]})
+    assert found() == expected

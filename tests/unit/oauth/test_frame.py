@@ -99,6 +99,7 @@ def test_a_project_says_where_people_go_after_they_signed_out(settings: Any) -> 
         ("fr", "fr", "ltr", "Applications autorisées"),
         ("es-MX", "es-mx", "ltr", "Aplicaciones con acceso"),
         ("ja", "ja", "ltr", "アクセスできるアプリケーション"),
+        ("zh-CN,zh;q=0.9", "zh-hans", "ltr", "有访问权限的应用"),
         ("ar-EG", "ar", "rtl", "التطبيقات التي لديها إذن وصول"),
         # There is no catalogue: the text is English, and says so.
         ("he", "en", "ltr", "Applications with access"),

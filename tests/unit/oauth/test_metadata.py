@@ -36,6 +36,9 @@ def test_J180_the_resource_echoes_the_slash_that_was_asked_for(path: str, resour
     }
 
 
+METHODS = ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
+
+
 @pytest.mark.parametrize("document", [SERVER, OPENID])
 @pytest.mark.parametrize("form", ["{0}", "{0}/", "{0}/mcp", "{0}/mcp/", "/mcp{0}", "/token{0}", "/oauth/token{0}"])
 def test_J180_the_server_document_is_the_same_wherever_clients_look(document: str, form: str) -> None:
@@ -52,10 +55,33 @@ def test_J180_the_server_document_is_the_same_wherever_clients_look(document: st
         "response_modes_supported": ["query"],
         "grant_types_supported": ["authorization_code", "refresh_token"],
         "code_challenge_methods_supported": ["S256"],
-        "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
-        "revocation_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
+        "token_endpoint_auth_methods_supported": METHODS,
+        "token_endpoint_auth_signing_alg_values_supported": ["RS256", "ES256", "EdDSA"],
+        "revocation_endpoint_auth_methods_supported": METHODS,
+        "revocation_endpoint_auth_signing_alg_values_supported": ["RS256", "ES256", "EdDSA"],
         "authorization_response_iss_parameter_supported": True,
+        "client_id_metadata_document_supported": True,
     }
+
+
+@pytest.mark.parametrize("documents", ["off", []])
+def test_documents_of_clients_are_not_offered_where_none_is_taken(settings: Any, documents: Any) -> None:
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CLIENT_DOCUMENTS": documents}
+    assert "client_id_metadata_document_supported" not in Client().get(SERVER).json()
+
+
+@pytest.mark.parametrize("documents", ["all", "ask", ["claude.ai"]])
+def test_a_client_that_has_a_document_needs_no_secret_or_signs(settings: Any, documents: Any) -> None:
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CLIENT_DOCUMENTS": documents}
+    methods = ["client_secret_basic"]
+    settings.OAUTH2_PROVIDER = {
+        **settings.OAUTH2_PROVIDER,
+        "OAUTH2_TOKEN_ENDPOINT_AUTH_METHODS_SUPPORTED": methods,
+    }
+    found = Client().get(SERVER).json()
+    assert found["client_id_metadata_document_supported"] is True
+    assert found["token_endpoint_auth_methods_supported"] == ["none", *methods, "private_key_jwt"]
+    assert found["revocation_endpoint_auth_methods_supported"] == ["none", *methods, "private_key_jwt"]
 
 
 @pytest.mark.parametrize(

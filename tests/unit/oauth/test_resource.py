@@ -78,6 +78,18 @@ def test_endpoints_have_one_spelling(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dict[str, object](endpoints()) == {"/mcp": "a", "/x": "b"}
     assert canonical(None, "HTTP://testserver/mcp/") == "http://testserver/mcp"
     assert canonical(None, "http://testserver/y") is None
+    # The address of an endpoint that a person narrowed, as some clients send it.
+    assert canonical(None, "http://testserver/mcp?read_only=1&models=shop.order") == "http://testserver/mcp"
+    for foreign in (
+        "http://testserver/y?/mcp",
+        "http://testserver/mcp#/",
+        "http://testserver/mcp?models=a#b",
+        "?",
+        "http://testserver/mcp?",
+    ):
+        assert canonical(None, foreign) is None
+    for foreign in ("?x", "?models=a&x=1", "?read%20only=1"):
+        assert canonical(None, f"http://testserver/mcp{foreign}") is None
     assert default_resource(None) is None
     monkeypatch.setattr("mcp_django.routing.mounted_endpoints", lambda: {"/mcp": "a"})
     assert default_resource(None) == "http://testserver/mcp"

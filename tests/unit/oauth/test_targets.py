@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
+from oauth2_provider.models import Application
 
-from mcp_django.oauth.targets import shown_target, targets_of
+from mcp_django.oauth.targets import described_by, hosts_of, shown_target, targets_of
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,22 @@ def test_the_places_of_a_client_are_shown_once() -> None:
     client = SimpleNamespace(redirect_uris="http://127.0.0.1/a http://127.0.0.1/b https://a.example/cb")
     assert [str(target) for target in targets_of(client)] == ["127.0.0.1", "a.example"]
     assert targets_of(None) == []
+
+
+def test_a_client_is_described_by_the_host_of_its_document_and_by_nothing_else() -> None:
+    url = "https://www.xn--80ak6aa92e.com/client.json"
+    found = described_by(Application(client_id=url, registration_source="cimd"))
+    assert found is not None
+    assert (found.before, found.domain) == ("www.", "xn--80ak6aa92e.com")
+    for source in ("manual", "dcr"):
+        assert described_by(Application(client_id=url, registration_source=source)) is None
+    assert described_by(None) is None
+
+
+def test_a_client_comes_from_the_host_of_its_document_else_from_where_it_sends_people() -> None:
+    uris = "https://chat.example.com:8443/cb http://127.0.0.1/cb cursor://x/cb https://b.example/"
+    client = Application(client_id="https://vscode.dev/c.json", redirect_uris=uris, registration_source="dcr")
+    assert hosts_of(client) == ["chat.example.com", "b.example"]
+    client.registration_source = "cimd"
+    assert hosts_of(client) == ["vscode.dev"]
+    assert hosts_of(Application(redirect_uris="http://localhost/cb")) == hosts_of(None) == []

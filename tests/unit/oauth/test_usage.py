@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from mcp_django.oauth import usage
 from mcp_django.oauth.bearer import Token
-from mcp_django.oauth.usage import last_uses, note_use
+from mcp_django.oauth.usage import last_uses, note_use, shortened
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser
 
@@ -41,7 +41,7 @@ def test_a_call_notes_it() -> None:
     assert last_uses([checksum]) == {}
     before = timezone.now().replace(microsecond=0)
     client.tools()
-    assert before <= last_uses([checksum, "f" * 64])[checksum] <= timezone.now()
+    assert before <= last_uses([checksum, "f" * 64])[checksum].moment <= timezone.now()
 
 
 def test_a_worker_writes_once_a_minute_for_each_token(writes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,4 +87,28 @@ def test_what_a_worker_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 def test_without_time_zones_the_moment_has_none(settings: Any) -> None:
     settings.USE_TZ = False
     note_use(token("a" * 64))
-    assert last_uses(["a" * 64])["a" * 64].tzinfo is None
+    assert last_uses(["a" * 64])["a" * 64].moment.tzinfo is None
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("203.0.113.77", "203.0.113.…"),
+        ("::ffff:203.0.113.77", "203.0.113.…"),
+        ("2001:db8:0:17::1", "2001:db8:0:…"),
+        ("fe80::1%eth0", "fe80:0:0:…"),
+        ("", ""),
+        ("<b>unix socket</b>", ""),
+    ],
+)
+def test_of_an_address_its_end_is_not_kept(address: str, shown: str) -> None:
+    assert shortened(address) == shown
+
+
+@pytest.mark.django_db
+def test_a_call_notes_from_where_it_came() -> None:
+    from oauth2_provider.models import AccessToken
+
+    MCPClient(make_superuser()).tools()
+    checksum = AccessToken.objects.get().token_checksum
+    assert last_uses([checksum])[checksum].place == "127.0.0.…"

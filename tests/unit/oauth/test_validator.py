@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ from oauthlib.common import Request
 from mcp_django.exceptions import AuthenticationFailed
 from mcp_django.oauth.bearer import verify
 from mcp_django.oauth.validator import MCPValidator
+from mcp_django.signals import client_connected
 from tests.oauth_flow import RESOURCE, Flow
 
 pytestmark = pytest.mark.django_db
@@ -297,3 +299,50 @@ def test_the_origin_follows_the_request_while_developing(flow: Flow, settings: A
     code = flow.code(resource="http://testserver/mcp")
     assert flow.exchange(code, resource="http://testserver/mcp").status_code == 200
     assert AccessToken.objects.get().resource == [RESOURCE]
+
+
+def test_a_client_names_the_endpoint_by_its_narrowed_address(flow: Flow) -> None:
+    narrowed = f"{RESOURCE}?read_only=1&models=testapp.book"
+    assert flow.exchange(flow.code(resource=narrowed), resource=narrowed).status_code == 200
+    assert AccessToken.objects.get().resource == [RESOURCE]
+    assert flow.exchange(flow.code(resource=narrowed), resource=RESOURCE).status_code == 200
+    answer = flow.exchange(flow.code(resource=narrowed), resource=f"{RESOURCE}#{narrowed}")
+    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_target")
+
+
+@pytest.fixture
+def connected() -> Iterator[list[Any]]:
+    found: list[Any] = []
+
+    def receive(**told: Any) -> None:
+        found.append((told["sender"], told["application"].client_id, told["user"].username, told["scopes"]))
+        raise RuntimeError("a receiver that fails")
+
+    client_connected.connect(receive)
+    yield found
+    client_connected.disconnect(receive)
+
+
+def test_a_client_that_gets_access_for_the_first_time_is_told_once_for_each_user(
+    connected: list[Any], django_capture_on_commit_callbacks: Any
+) -> None:
+    flow, other = Flow(), Flow(username="bob")
+    with django_capture_on_commit_callbacks(execute=True):
+        assert flow.answer(deny=True).status_code == 302
+        code = flow.code(("mcp:read",))
+        assert connected == []
+        tokens = flow.exchange(code).json()
+        assert "access_token" in tokens
+    assert connected == [(Application, flow.client_id, "ada", ["mcp:read"])]
+    with django_capture_on_commit_callbacks(execute=True):
+        flow.refresh(tokens["refresh_token"])
+        flow.tokens()
+        other.tokens()
+    assert [who for _, _, who, _ in connected] == ["ada", "bob"]
+
+
+def test_an_exchange_that_fails_tells_nothing(connected: list[Any], django_capture_on_commit_callbacks: Any) -> None:
+    flow = Flow()
+    with django_capture_on_commit_callbacks(execute=True):
+        assert flow.exchange(flow.code(), resource="https://elsewhere.example/mcp").status_code == 400
+    assert connected == []

@@ -1,5 +1,8 @@
 import base64
 import json
+import re
+import time
+from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -7,13 +10,16 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.test import Client, override_settings
+from django.utils import timezone
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
 from mcp_django.exceptions import AuthenticationFailed
+from mcp_django.models import TokenFacts
 from mcp_django.oauth.bearer import verify
 from tests.oauth_flow import ORIGIN, REDIRECT_URI, RESOURCE, STATE, Flow, redirected
 
 pytestmark = pytest.mark.django_db
+TOKENS_URL = "/oauth/authorized_tokens/"
 
 
 @pytest.fixture
@@ -93,6 +99,41 @@ def test_J172_a_client_name_cannot_inject_markup_or_turn_the_text_around(flow: F
     assert "&lt;script&gt;" in text
     assert "\u202e" not in text
     assert "\x07" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "shown", "doubts"),
+    [
+        ("Robot", "Robot", []),
+        ("Clаude", "Clаude", ["several alphabets"]),
+        ("\u202eedualC", "\ufffdedualC", ["cannot be seen"]),
+        ("<b>Сlaude\u200b</b>", "&lt;b&gt;Сlaude\ufffd&lt;/b&gt;", ["cannot be seen", "several alphabets"]),
+        ("x" * 255, "x" * 100 + "<", ["very long"]),
+    ],
+)
+def test_a_name_that_lies_is_marked_on_the_pages_for_users(
+    flow: Flow, name: str, shown: str, doubts: list[str]
+) -> None:
+    flow.tokens()
+    Application.objects.update(name=name)
+    token = AccessToken.objects.get()
+    pages = [flow.ask(), flow.browser.get(TOKENS_URL), flow.browser.get(f"{TOKENS_URL}{token.pk}/delete/")]
+    for page in pages:
+        text = page.content.decode()
+        marks = re.findall(r'<p class="notice doubt" role="note">(.*?)</p>', text)
+        assert len(marks) == len(doubts)
+        assert all(doubt in mark for doubt, mark in zip(doubts, marks, strict=True))
+        assert shown in text
+        assert name == shown or name not in text
+
+
+def test_a_product_s_name_is_marked_where_it_comes_from_elsewhere() -> None:
+    uri, own = "https://evil.example/cb", "https://claude.ai/api/mcp/auth_callback"
+    for registered, asked, is_marked in (((uri,), uri, True), ((own,), own, False), ((own, uri), own, True)):
+        flow = Flow(registered=registered)
+        Application.objects.filter(client_id=flow.client_id).update(name="Claude")
+        text = flow.ask(redirect_uri=asked).content.decode()
+        assert ("evil.example does not belong to the makers of that product" in text) is is_marked
 
 
 def test_a_client_that_administrators_registered_is_not_called_unverified(flow: Flow) -> None:
@@ -488,8 +529,9 @@ def test_the_page_says_in_numbers_what_is_reached_and_how_long_it_lasts(flow: Fl
         flow.user.user_permissions.add(Permission.objects.get(codename=codename))
     page = flow.ask()
     reach = page.context["reach"]
-    assert (reach.models, reach.changeable, reach.deletable) == (2, 1, 1)
-    assert f"Kinds of records: <b>2</b> · Fields: <b>{reach.fields}</b>" in page.text
+    # Authors, tags, and the history of both.
+    assert (reach.models, reach.changeable, reach.deletable) == (3, 1, 1)
+    assert f"Kinds of records: <b>3</b> · Fields: <b>{reach.fields}</b>" in page.text
     assert "Kinds of records to add or change: <b>1</b> · to delete: <b>1</b>" in page.text
     assert "until it has not been used for 30 days" in page.text
     assert "have to be confirmed each time" in page.text
@@ -577,3 +619,71 @@ def test_the_list_says_host_scopes_endpoint_and_times(flow: Flow) -> None:
     text = flow.browser.get("/oauth/authorized_tokens/").text
     for part in ("127.0.0.1", "(this computer)", "See the data that you can see", RESOURCE, "none known", "Ends"):
         assert part in text
+
+
+# Less than all
+
+
+def test_the_user_chooses_models_and_time_on_the_page(flow: Flow) -> None:
+    flow.user.is_superuser = flow.user.is_staff = True
+    flow.user.save()
+    page = flow.ask()
+    for part in (
+        'name="models" value="testapp"',
+        'name="models" value="testapp.book"',
+        '<select id="days" name="days">',
+    ):
+        assert part in page.text
+    fields = flow.query(granted="mcp:read", allow="1", models=["testapp.book", "auth"], days="1")
+    tokens = flow.exchange(redirected(flow.browser.post("/oauth/authorize/", fields))["code"]).json()
+    _, token = verify(tokens["access_token"], RESOURCE)
+    assert token.facts["narrowed_to"] == {"models": ["auth", "testapp.book"]}
+    again = flow.refresh(tokens["refresh_token"]).json()
+    assert verify(again["access_token"], RESOURCE)[1].facts["narrowed_to"] == {"models": ["auth", "testapp.book"]}
+    shown = flow.browser.get("/oauth/authorized_tokens/").text
+    assert "testapp.book" in shown
+
+
+def test_nothing_chosen_narrows_nothing(flow: Flow) -> None:
+    facts = verify(flow.tokens()["access_token"], RESOURCE)[1].facts
+    assert not {"narrowed_to", "granted_until"} & set(facts)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"models": ["*"]}, {"models": ["a.b.c", "testapp"]}, {"days": "31"}, {"days": "x"}]
+)
+def test_a_choice_that_was_not_on_the_page_grants_nothing(flow: Flow, changes: dict[str, Any]) -> None:
+    answer = flow.browser.post("/oauth/authorize/", flow.query(granted="mcp:read", allow="1", **changes))
+    assert answer.status_code == 400
+    assert not Grant.objects.exists()
+
+
+def test_access_ends_when_the_user_chose_whatever_was_refreshed(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = flow.query(granted="mcp:read", allow="1", days="1")
+    tokens = flow.exchange(redirected(flow.browser.post("/oauth/authorize/", fields))["code"]).json()
+    assert tokens["expires_in"] == 3600
+    kept = TokenFacts.objects.latest("created")
+    kept.facts["granted_until"] = int(time.time()) + 600
+    kept.save()
+    again = flow.refresh(tokens["refresh_token"]).json()
+    assert 0 < again["expires_in"] <= 600
+    ends = AccessToken.objects.get().expires
+    assert ends <= timezone.now() + timedelta(seconds=600)
+    assert flow.browser.get("/oauth/authorized_tokens/").context["authorized_tokens"][0].until <= ends + timedelta(
+        seconds=1
+    )
+    TokenFacts.objects.filter(pk=AccessToken.objects.get().token_checksum).update(
+        facts={**kept.facts, "granted_until": int(time.time()) - 1}
+    )
+    refused = flow.refresh(again["refresh_token"])
+    assert refused.status_code == 400
+    assert refused.json()["error"] == "invalid_grant"
+    assert not RefreshToken.objects.filter(revoked__isnull=True).exists()
+
+
+def test_a_time_that_cannot_be_read_is_over(flow: Flow) -> None:
+    tokens = flow.tokens()
+    for row in TokenFacts.objects.all():
+        row.facts["granted_until"] = "soon"
+        row.save()
+    assert flow.refresh(tokens["refresh_token"]).status_code == 400

@@ -11,17 +11,23 @@ from rest_framework import serializers
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
-from mcp_django.exceptions import NotFound
+from mcp_django.context.switched import Off, Switched
+from mcp_django.exceptions import CallRefused, NotFound
 from mcp_django.orm import columns
 from mcp_django.orm.access import (
     caller_actions,
     get_exposure,
     get_row,
     has_every_row,
+    may_view,
     page_fields,
     page_rows,
     parse_pk,
+    permits_any,
+    permits_view,
+    permitted_actions,
     refusal,
+    refuse_switched,
     related_exposure,
     sees_any,
     sees_every_row,
@@ -113,6 +119,53 @@ class TestModels:
         request = request_of(make_superuser(), site)
         assert caller_actions(request, site.exposures[Tag]) == caller_actions(request, site.exposures[Tag]) == {}
         assert Counting.asked == 1
+
+    @pytest.mark.parametrize("target", ["testapp.book", "testapp"])
+    def test_a_model_that_is_switched_off_is_not_there_and_its_name_is_told_why(self, target: str) -> None:
+        site = site_with(Book)
+        request = request_of(make_superuser(), site, off=Off((Switched("model", target, "Audit"),)))
+        exposure = site.exposures[Book]
+        assert permits_view(request, exposure)
+        assert not may_view(request, exposure)
+        assert visible_exposures(request) == []
+        with pytest.raises(CallRefused, match="Reason given: Audit"):
+            get_exposure(request, "testapp.book")
+
+    def test_who_lacks_the_permission_does_not_learn_of_a_switch(self) -> None:
+        off = Off((Switched("model", "testapp.book", "Audit"),))
+        request = request_of(make_user("u", "testapp.view_author"), site_with(Book, Author), off=off)
+        with pytest.raises(NotFound):
+            get_exposure(request, "testapp.book")
+        assert get_exposure(request, "testapp.author").model is Author
+
+    @pytest.mark.parametrize("target", ["testapp.tag.merge", "merge"])
+    def test_an_action_that_is_switched_off_is_not_there(self, target: str) -> None:
+        class Mergeable(ModelExposure):
+            def get_actions(self, request: MCPRequest) -> Any:
+                return {"merge": "merge action", "split": "split action"}
+
+        site = MCPSite()
+        site.register(Tag, Mergeable)
+        exposure = site.exposures[Tag]
+        request = request_of(make_superuser(), site, off=Off((Switched("action", target),)))
+        assert set(permitted_actions(request, exposure)) == {"merge", "split"}
+        assert set(caller_actions(request, exposure)) == {"split"}
+        refuse_switched(request, exposure)
+        refuse_switched(request, exposure, "split")
+        with pytest.raises(CallRefused, match="switched off"):
+            refuse_switched(request, exposure, "merge")
+        refuse_switched(request_of(make_superuser("other"), site), exposure, "merge")
+
+    def test_whether_a_hook_permits_anything_is_asked_of_the_models_that_are_there(self) -> None:
+        site = site_with(Book, Author)
+        may_add = {Author}
+
+        def ask(request: MCPRequest, exposure: Any) -> bool:
+            return exposure.model in may_add
+
+        assert permits_any(request_of(make_superuser(), site), "has_add_permission", ask)
+        off = Off((Switched("model", "testapp.author"),))
+        assert not permits_any(request_of(make_superuser("other"), site, off=off), "has_add_permission", ask)
 
     def test_whether_anything_is_visible_is_decided_once(self, django_assert_num_queries: Any) -> None:
         request = request_of(make_user("u", "testapp.view_book"), site_with(Book, Author))

@@ -13,7 +13,8 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.columns import trimmed
 from mcp_django.tools.aggregate import AggregateRecords
-from mcp_django.tools.aggregation import COMPARISONS, find_title
+from mcp_django.tools.aggregation import find_title
+from mcp_django.tools.having import COMPARISONS
 from tests.factories import make_author, make_book, make_superuser
 from tests.filterapp.models import Screening
 from tests.reading import reader, site_with

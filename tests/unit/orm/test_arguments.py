@@ -36,8 +36,22 @@ def refused(function: Any, *arguments: Any) -> str:
 
 
 def test_an_unknown_argument_names_the_nearest() -> None:
-    assert "Did you mean limit?" in refused(check_names, {"limits": 5}, ["model", "limit"])
+    assert "Did you mean limit?" in refused(check_names, {"limts": 5}, ["model", "limit"])
     assert check_names({"wait_for_previous": True, "model": "x", "limit": None}, ["model", "limit"]) == {"model": "x"}
+
+
+@pytest.mark.parametrize("name", ["pageSize", "page_size", "LIMIT", "limits", "maxResults", "take"])
+def test_another_name_of_an_argument_is_understood_where_nothing_is_written(name: str) -> None:
+    assert check_names({name: 5}, ["model", "limit"]) == {"limit": 5}
+    assert "Did you mean limit?" in refused(lambda: check_names({name: 5}, ["model", "limit"], strict=True))
+    # What is named twice is not chosen between.
+    assert "Did you mean limit?" in refused(check_names, {name: 5, "limit": 6}, ["model", "limit"])
+
+
+def test_a_name_that_can_mean_two_arguments_is_asked_about() -> None:
+    assert "Did you mean search?" in refused(check_names, {"query": "x"}, ["search"])
+    assert check_names({"offset": 0, "page": "1", "skip": 0}, ["model", "cursor"]) == {}
+    assert "next_cursor" in refused(check_names, {"page": 2}, ["model", "cursor"])
 
 
 def test_row_125_a_hidden_model_is_refused_like_a_missing_one(db: None) -> None:

@@ -1,15 +1,19 @@
 """What may be filtered on: names in allow-lists, never keywords of the ORM."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
 
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.orm.filters import filters_of, find_filter
 from mcp_django.orm.ordering import client_order_key
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_book, make_superuser, make_user
+from tests.fileapp.models import Manual, Page
 from tests.testapp.models import AudioBook, Author, Book, Loan
 from tests.writing import call, request_of, site_with
 
@@ -120,3 +124,39 @@ class TestFilters:
         assert found({"loans__borrower": "gone"}) == []
         assert found({"audiobook__narrator": "N"}) == ["Heard"]
         assert len(found({"not": {"audiobook__narrator__icontains": "n"}})) == 2
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("hidden", [False, True])
+def test_records_without_a_file_are_found_also_through_relations(hidden: bool) -> None:
+    """A related row that is hidden has no file either, nor has one that is not there."""
+
+    class Manuals(ModelExposure):
+        fields = ["id", "picture"]
+
+        def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+            return super().get_queryset(request).exclude(title="Hidden" if hidden else "")
+
+    class Pages(ModelExposure):
+        fields = ["id", "manual"]
+
+    site = MCPSite(admin_site=None)
+    site.register(Manual, Manuals)
+    site.register(Page, Pages)
+    for number, (title, picture) in enumerate([("Plain", ""), ("Drawn", "a.png"), ("Hidden", "b.png")]):
+        manual = Manual.objects.create(title=title, picture=picture)
+        Page.objects.create(manual=manual, number=number)
+
+    request = request_of(make_superuser(), site)
+
+    def numbers(filters: Any, model: str = "page") -> list[Any]:
+        asked = {"model": f"fileapp.{model}", "filters": filters, "fields": ["id"]}
+        return sorted(row[0] for row in call(QueryRecords(), request, **asked)["rows"])
+
+    every, with_picture = set(numbers({})), set(numbers({"manual__picture__isnull": False}))
+    without = set(numbers({"manual__picture__isnull": True}))
+    assert len(with_picture) == (1 if hidden else 2)
+    assert without == every - with_picture == set(numbers({"not": {"manual__picture__isnull": False}}))
+    assert without == set(numbers({"manual.picture": None}))
+    drawn = len(numbers({"picture__isnull": False}, "manual"))
+    assert (drawn, len(numbers({"picture": None}, "manual"))) == (len(with_picture), 1)

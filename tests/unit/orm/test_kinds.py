@@ -7,9 +7,16 @@ from uuid import UUID
 
 import pytest
 
+from mcp_django import MCPSite, ModelExposure
 from mcp_django.orm.kinds import choice_of, kind_of, parse_operand, parse_text, parse_value
+from mcp_django.tools.aggregate import AggregateRecords
+from tests.factories import make_superuser
 from tests.fieldapp.models import Club, Guest, Remark, Sample, Seat
+from tests.oddapp.fields import Money
+from tests.oddapp.models import Page
+from tests.reading import reader
 from tests.testapp.models import Book
+from tests.writing import call, refusal
 
 BOOK = Book._meta.get_field
 
@@ -161,3 +168,24 @@ def test_a_number_with_choices_is_compared_with_any_number() -> None:
             parse(level, "no")
     with pytest.raises(ValueError, match="one of 1, 10"):
         parse_value(level, 5)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *({"aggregates": [f"{name}:price"]} for name in ("sum", "avg", "median", "stddev")),
+        {"aggregates": ["sum:price*2"]},
+        {"aggregates": ["max:id-price"]},
+        {"aggregates": [{"function": "last", "field": "title", "order": "price"}]},
+        {"group_by": ["price:10"]},
+    ],
+    ids=str,
+)
+def test_numbers_that_are_stored_as_text_are_not_computed_with(asked: dict[str, Any]) -> None:
+    site = MCPSite()
+    site.register(Page, ModelExposure, fields=["title", "price"])
+    Page.objects.create(title="a", body=[], price=Money(Decimal("2.50"), "EUR"))
+    request = reader(make_superuser(), site)
+    assert "price" in refusal(AggregateRecords(), request, model="oddapp.page", **asked)
+    assert call(AggregateRecords(), request, model="oddapp.page", aggregates=["count:price"])["rows"] == [[1]]

@@ -1,6 +1,9 @@
 """What clients may write for a value, and what becomes of it."""
 
 from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import product
+from operator import ge, gt, le, lt
 from typing import Any
 
 import pytest
@@ -121,6 +124,62 @@ def test_row_117_an_expression_that_may_take_ages_is_refused(text: str) -> None:
 )
 def test_other_expressions_are_taken(text: str) -> None:
     assert condition("title", "regex", text) == ("regex", (text,))
+
+
+@pytest.mark.parametrize(
+    ("field", "lookup", "value", "compared"),
+    [
+        ("pages", "gt", 3.4, 3),
+        ("pages", "gte", 3.4, 4),
+        ("pages", "lt", "3.4", 4),
+        ("pages", "lte", "3.4000", 3),
+        ("pages", "gt", 3.0, 3),
+        ("price", "gt", "9.876543", Decimal("9.87")),
+        ("price", "gte", 9.876543, Decimal("9.88")),
+        ("price", "lt", "-0.001", Decimal("0.00")),
+        ("price", "lte", -0.001, Decimal("-0.01")),
+        ("price", "gte", "9.87", Decimal("9.87")),
+    ],
+)
+def test_a_number_between_those_of_the_column_is_compared_as_it_is(
+    field: str, lookup: str, value: Any, compared: Any
+) -> None:
+    assert condition(field, lookup, value) == (lookup, (compared,))
+    _, between = condition(field, "range", [value, value])
+    assert {"gte": between[0], "lte": between[1]}.get(lookup, compared) == compared
+
+
+@pytest.mark.parametrize(
+    ("field", "lookup", "value"),
+    [
+        ("pages", "exact", 3.4),
+        ("pages", "in", [3.4]),
+        ("pages", "gt", "3.4.5"),
+        ("pages", "gt", "1e400"),
+        ("pages", "gt", float("nan")),
+        ("pages", "gt", float("inf")),
+        ("price", "exact", "9.876"),
+        ("price", "lt", "999999.999"),
+    ],
+)
+def test_other_numbers_that_the_column_cannot_hold_are_refused(field: str, lookup: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=r"integer|number"):
+        condition(field, lookup, value)
+
+
+@pytest.mark.django_db
+def test_rows_are_those_that_python_finds() -> None:
+    author = Author.objects.create(name="A")
+    for number in range(6):
+        Book.objects.create(
+            title=f"B{number}", isbn=str(number), author=author, pages=number, price=Decimal(number) / 4
+        )
+    rows = list(Book.objects.all())
+    compare = {"gt": gt, "gte": ge, "lt": lt, "lte": le}
+    for field, lookup, value in product(("pages", "price"), compare, ("0.333333", "1.2500001", "2.5", "0.1", "4.0")):
+        _, (operand,) = condition(field, lookup, value)
+        found = set(Book.objects.filter(**{f"{field}__{lookup}": operand}))
+        assert found == {row for row in rows if compare[lookup](getattr(row, field), Decimal(value))}, (field, lookup)
 
 
 def test_the_lookups_that_go_without_saying_are_those_of_the_type() -> None:

@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.contrib import admin
+from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.contenttypes.models import ContentType
 from django.db import connection, models
 from django.db.models import Model
 from django.test.utils import CaptureQueriesContext
 from rest_framework import serializers
 
-from mcp_django import MCPSite, ModelExposure
+from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.orm.prefetch import each_row
 from mcp_django.server.methods.resources import read_resource
+from mcp_django.sites import HISTORY
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
 from tests.filterapp.admin import sidebar
@@ -58,6 +61,14 @@ def make_row(model: type[Model]) -> Model:
     return model._base_manager.create(**values)
 
 
+def make_entry(site: MCPSite, user: Any) -> None:
+    """Add an entry to the history of a row that is there, of the first model that has a history."""
+    exposure = next(exposure for exposure in site.exposures.values() if isinstance(exposure, AdminExposure))
+    row = exposure.model._default_manager.all()[0]
+    message = [{"changed": {"fields": ["Name"]}}]
+    LogEntry.objects.log_actions(user.pk, [row], CHANGE, change_message=message)
+
+
 def every_site() -> Iterator[MCPSite]:
     every = MCPSite("every")
     for model in MODELS:
@@ -70,9 +81,14 @@ def every_site() -> Iterator[MCPSite]:
 
 def counts(site: MCPSite, user: Any, number: int, read: Any) -> dict[str, int]:
     """Return how many queries a page of each model takes when each has so many rows more."""
+    # Django keeps the content types of a process.
+    ContentType.objects.get_for_models(*site.exposures, for_concrete_models=False)
     for exposure in site.exposures.values():
         for _ in range(number):
-            make_row(exposure.model)
+            if exposure.label == HISTORY:
+                make_entry(site, user)
+            else:
+                make_row(exposure.model)
     found = {}
     for label in site.exposures_by_label:
         request = reader(user, site)

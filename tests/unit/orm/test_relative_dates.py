@@ -357,3 +357,45 @@ def test_a_month_is_the_whole_of_it_in_each_comparison(text: str, db: None) -> N
     page = call(QUERY, request, model="filterapp.film", filters={"shown": 2025}, ordering="year", limit=1)
     again = {"filters": {"shown": 2025}, "ordering": "year", "cursor": page["next_cursor"]}
     assert len(call(QUERY, request, model="filterapp.film", **again)["rows"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "after"),
+    [
+        ("5 May 2026", "2026-05-05", "2026-05-06"),
+        ("May 5, 2026", "2026-05-05", "2026-05-06"),
+        ("5th of May 2026", "2026-05-05", "2026-05-06"),
+        ("2026/05/06", "2026-05-06", "2026-05-07"),
+        ("31.12.2025", "2025-12-31", "2026-01-01"),
+        ("12/31/2025", "2025-12-31", "2026-01-01"),
+        ("05/05/2026", "2026-05-05", "2026-05-06"),
+        ("in May 2026", "2026-05-01", "2026-06-01"),
+    ],
+)
+def test_a_day_in_words_is_read_as_one_day(text: str, first: str, after: str) -> None:
+    span = read_period(text)
+    assert span is not None
+    assert [span.start.date().isoformat(), span.end.date().isoformat()] == [first, after]
+
+
+@pytest.mark.parametrize("text", ["01/05/2026", "5/6/2026", "30 feb 2026", "May 45, 2026", "13/13/2026", "in", "May 5"])
+def test_a_day_that_can_be_two_or_none_is_not_read(text: str) -> None:
+    assert read_period(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "after"),
+    [
+        ("year to date", "2026-01-01", "2026-02-01"),
+        ("MTD", "2026-01-01", "2026-02-01"),
+        ("so far this week", "2026-01-26", "2026-02-01"),
+        ("two weeks ago", "2026-01-17", "2026-01-18"),
+        ("in the last two days", "2026-01-29", "2026-02-01"),
+        ("the last month", "2025-12-01", "2026-01-01"),
+        ("on yesterday", "2026-01-30", "2026-01-31"),
+    ],
+)
+def test_more_words_for_stretches_to_now(text: str, first: str, after: str) -> None:
+    span = read_span(text, NOW)
+    assert span is not None
+    assert [span.start.date().isoformat(), span.end.date().isoformat()] == [first, after]

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from mcp_django import ToolError
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.spellings import lookup_meant
 from mcp_django.tools.aggregate import AggregateRecords
+from mcp_django.tools.proposals import proposal
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
 from tests.reading import reader, site_with
@@ -139,3 +141,93 @@ def test_a_word_means_only_a_lookup_that_the_field_takes() -> None:
     assert lookup_meant(">", 1, ("exact",)) is None
     assert lookup_meant("regexp", "x", ("exact",)) is None
     assert lookup_meant("not_regex", "x", ("exact", "regex")) == ("regex", "x", True)
+
+
+@pytest.mark.parametrize(
+    ("filters", "meant"),
+    [
+        ("pages > 1", {"pages__gt": "1"}),
+        ("pages>=1 AND status = 'draft'", {"pages__gte": "1", "status": "draft"}),
+        ("WHERE status != 'draft'", {"status__ne": "draft"}),
+        ("select title from book where pages in (1, 2)", {"pages__in": ["1", "2"]}),
+        ("rating is null", {"rating__isnull": True}),
+        (["pages", ">", 1], {"pages__gt": 1}),
+        ([["pages", ">", 1], ["status", "=", "draft"]], {"pages__gt": 1, "status": "draft"}),
+        (["pages > 1"], {"pages__gt": "1"}),
+        ({"$or": [{"pages": 1}, {"pages": 2}]}, {"or": [{"pages": 1}, {"pages": 2}]}),
+        ({"pages": ">1"}, {"pages__gt": "1"}),
+        ({"pages": "more than 1"}, {"pages__gt": "1"}),
+        ({"pages": "at least two"}, None),
+        ({"pages": "two"}, {"pages": 2}),
+        ({"pages": "1..2"}, {"pages__range": ["1", "2"]}),
+        ({"pages": "between 1 and 2"}, {"pages__range": ["1", "2"]}),
+        ({"pages": "1, 2"}, {"pages__in": ["1", "2"]}),
+        ({"price": "1,000"}, {"price": "1000"}),
+        ({"price": "9,90"}, {"price": "9.90"}),
+        ({"price": "$9.90"}, {"price": "9.90"}),
+        ({"active": "yes"}, {"active": True}),
+        ({"status": "publishd"}, {"status": "published"}),
+        ({"status": "!draft"}, {"not": {"status": "draft"}}),
+        ({"status": "draft,published"}, {"status__in": ["draft", "published"]}),
+        ({"status": '["draft", "published"]'}, {"status__in": ["draft", "published"]}),
+        ({"title": '["Volume 1", "Volume 2"]'}, {"title__in": ["Volume 1", "Volume 2"]}),
+        ({"status__in": "['draft']"}, {"status__in": ["draft"]}),
+        ({"pages__gtee": 1}, {"pages__gte": 1}),
+        ({"pagesGte": 1}, {"pages__gte": 1}),
+        ({"min_pages": 1}, {"pages__min": 1}),
+        ({"Pages": 1}, {"pages": 1}),
+        ({"author.nam": "A1"}, {"author__name": "A1"}),
+        ({"author": {"some": {"nam": "A1"}}}, {"author": {"some": {"name": "A1"}}}),
+        ({"published": "since 2024-01-01"}, {"published__gte": "2024-01-01"}),
+        ({"or": [{"pages": ">1"}, {"pages": 0}]}, {"or": [{"pages__gt": "1"}, {"pages": 0}]}),
+        # What has two meanings, or none, is not proposed.
+        ("pages > 1 or pages = 0", None),
+        ("drop table books", None),
+        ({"published": "01/05/2024"}, None),
+        ({"pages": "many"}, None),
+        ({"or": {"pages": 1, "status": "draft"}}, None),
+        ({"or": [{"titel": "a"}, {"titel": "b"}]}, None),
+    ],
+)
+def test_filters_of_other_forms_are_answered_with_the_form_that_is_right(
+    books: MCPRequest, filters: Any, meant: Any
+) -> None:
+    with pytest.raises(ToolError) as error:
+        QUERY.call(books, {"model": "testapp.book", "filters": filters})
+    found = proposal(books, QUERY, {"model": "testapp.book", "filters": filters}, error.value)
+    assert (found and found["arguments"]["filters"]) == meant
+    if meant is not None:
+        call(QUERY, books, model="testapp.book", filters=meant)
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"pages__greaterThan": 1},
+        {"title LIKE": "%2%"},
+        {"pages not in": [1]},
+        {"where": {"pages": 1}},
+        {"filters": {"pages": 1}},
+        {"and": {"pages": 1}},
+        {"published": "5 May 2024"},
+        {"published__gte": "in May 2024"},
+        {"published": "year to date"},
+        {"published__gte": "two weeks ago"},
+        {"published": {"start": "2024-01-01", "end": "2024-02-01"}},
+        {"pages__in": "[1, 2]"},
+    ],
+)
+def test_what_has_one_meaning_is_understood(books: MCPRequest, filters: Any) -> None:
+    call(QUERY, books, model="testapp.book", filters=filters)
+
+
+def test_a_day_that_can_be_two_is_told_with_both(books: MCPRequest) -> None:
+    text = refusal(QUERY, books, model="testapp.book", filters={"published": "01/05/2024"})
+    assert text.endswith("Did you mean 2024-01-05 or 2024-05-01?")
+    assert "Did you mean" not in refusal(QUERY, books, model="testapp.book", filters={"published": "1/45/2024"})
+
+
+def test_a_text_that_looks_like_a_list_can_be_asked_for_as_it_is(books: MCPRequest) -> None:
+    make_book(title='["a"]', author=make_author("A"), pages=9)
+    assert pages(books, filters={"title__exact": '["a"]'}) == [9]
+    assert "title__exact the text" in refusal(QUERY, books, model="testapp.book", filters={"title": '["a"]'})

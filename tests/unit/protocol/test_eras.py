@@ -1,11 +1,11 @@
-"""What both eras share: parameters against the schema, progress tokens."""
+"""What both eras share: parameters against the schema, progress tokens, trace context."""
 
 from typing import Any
 
 import pytest
 from mcp_types.methods import CLIENT_REQUESTS
 
-from mcp_django.protocol.eras import progress_token, validate
+from mcp_django.protocol.eras import progress_token, trace_context, validate
 from mcp_django.protocol.errors import InvalidParams, MethodNotFound
 from mcp_django.protocol.versions import MODERN, SUPPORTED
 from tests.protocol_messages import CAPABILITIES_KEY, META, PARAMS
@@ -110,3 +110,54 @@ def test_66_no_progress_token_is_none(meta: dict[str, Any]) -> None:
 def test_66_any_other_progress_token_is_refused(token: Any) -> None:
     with pytest.raises(InvalidParams, match="progressToken"):
         progress_token({"progressToken": token})
+
+
+# Trace context: what follows its format, and nothing else
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
+
+
+@pytest.mark.parametrize(
+    ("meta", "found"),
+    [
+        ({}, {}),
+        ({"tracestate": "a=1"}, {}),
+        ({"traceparent": PARENT}, {"traceparent": PARENT}),
+        ({"traceparent": PARENT, "tracestate": "a=1,b=2"}, {"traceparent": PARENT, "tracestate": "a=1,b=2"}),
+        ({"traceparent": PARENT, "tracestate": "a\n=1"}, {"traceparent": PARENT}),
+        ({"traceparent": PARENT, "tracestate": "a" * 513}, {"traceparent": PARENT}),
+        ({"traceparent": PARENT, "tracestate": ""}, {"traceparent": PARENT}),
+        ({"traceparent": "x", "tracestate": "a=1"}, {}),
+        ({"traceparent": "x", "baggage": "user=1"}, {"baggage": "user=1"}),
+        ({"baggage": "a" * 8_192}, {"baggage": "a" * 8_192}),
+        ({"baggage": "a" * 8_193}, {}),
+        ({"baggage": "user=\r\nX: y"}, {}),
+        ({"baggage": "user=é"}, {}),
+        ({"baggage": {"user": 1}}, {}),
+    ],
+)
+def test_60_a_trace_is_taken_where_it_follows_its_format(meta: dict[str, Any], found: dict[str, str]) -> None:
+    assert trace_context(meta) == found
+
+
+@pytest.mark.parametrize(
+    "parent",
+    [
+        "",
+        1,
+        None,
+        [],
+        PARENT.upper(),
+        PARENT + "\n",
+        PARENT + "-00",
+        " " + PARENT,
+        PARENT.replace("00-0af", "ff-0af"),
+        f"00-{'0' * 32}-00f067aa0ba902b7-01",
+        f"00-0af7651916cd43dd8448eb211c80319c-{'0' * 16}-01",
+        PARENT[:-1],
+        PARENT.replace("-", "_"),
+        "\u0660" + PARENT[1:],
+    ],
+)
+def test_60_another_traceparent_is_left_out(parent: Any) -> None:
+    assert trace_context({"traceparent": parent}) == {}

@@ -11,8 +11,11 @@ from django.test import override_settings
 
 from mcp_django import ToolError
 from mcp_django.context.confirmation import REFUSED
+from mcp_django.context.narrowing import NARROWED_TO
 from mcp_django.context.results import ToolResult
 from mcp_django.exceptions import NotFound
+from mcp_django.oauth.resource import resource_url
+from mcp_django.oauth.tokens import issue_token
 from mcp_django.testing import MCPError
 from mcp_django.tools.generic import GENERIC_TOOLS
 from tests.answering import DECLINE, ELICITS, accept, again, calling, only, send
@@ -447,3 +450,17 @@ def test_row_85_no_argument_makes_a_tool_fail(root, name):
                 transaction.set_rollback(True)
         except (ToolError, NotFound):
             continue
+
+
+def test_tools_of_a_model_that_is_left_out_are_not_there(root):
+    client = mcp(root)
+    whole = set(names(client))
+    facts = {NARROWED_TO: {"models": [Item._meta.label_lower]}}
+    token = issue_token(root, scopes=["mcp:read", "mcp:write"], resource=resource_url(None, "/rest"), facts=facts)
+    client.headers["Authorization"] = f"Bearer {token}"
+    sources = {tool.name: getattr(tool.route.viewset, "queryset", None) for tool in site.function_tools()}
+    of_orders = {name for name, rows in sources.items() if rows is not None and rows.model is Order} & whole
+    assert of_orders
+    assert not of_orders.intersection(names(client))
+    with pytest.raises(MCPError):
+        client.call(min(of_orders))

@@ -2,7 +2,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.cache import cache
 
-from mcp_django.runtime.throttling import caller_of, give_back, hit, parse_rate
+from mcp_django.runtime.throttling import caller_of, give_back, hit, parse_rate, times_as_many
 
 
 @pytest.fixture
@@ -67,3 +67,9 @@ def test_a_caller_is_the_user_or_the_address_where_nobody_signs_in(rf):
     assert caller_of(request) == "addr:192.0.2.1"
     request.user = User(pk=7)
     assert caller_of(request) == "user:7"
+
+
+def test_a_rate_can_be_so_many_times_as_many() -> None:
+    assert times_as_many("60/m", 5) == "300/m"
+    assert times_as_many("0/h", 5) == "0/h"
+    assert times_as_many(None, 5) is None

@@ -38,13 +38,13 @@ def recorder(monkeypatch):
 
 @pytest.fixture
 def told(recorder, django_capture_on_commit_callbacks):
-    """What is told of work that is committed."""
+    """What is told of work that is committed, but for the history, which a site of another test may have exposed."""
 
     def run(work):
         recorder.messages.clear()
         with django_capture_on_commit_callbacks(execute=True):
             work()
-        return recorder.rows()
+        return {label: keys for label, keys in recorder.rows().items() if label != "admin.logentry"}
 
     return run
 

@@ -217,7 +217,7 @@ def test_models_that_were_registered_late_are_listened_to(news, monkeypatch):
     listen(make_superuser())
     listen(make_superuser("chief"))
     assert called == [True]
-    assert set(news.subscribers) == {"changes"}
+    assert set(news.subscribers) == {"changes", "switches"}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")

@@ -116,6 +116,14 @@ def test_an_async_tool_asks_in_the_same_way(client: MCPClient) -> None:
     assert (again.is_error, done) == (False, ["dhl"])
 
 
+def test_nothing_that_breaks_the_output_schema_of_a_tool_is_structured(modern: MCPClient) -> None:
+    """The official TypeScript client checks it in errors too, and throws the question away."""
+    result = modern.call("ship_later")
+    assert result.is_error
+    assert result.structured is None
+    assert question(result)["confirm_token"]
+
+
 def test_answers_may_be_json_as_text(modern: MCPClient) -> None:
     token = question(modern.call("ship_later"))["confirm_token"]
     assert not modern.call("ship_later", answers='{"carrier": "dhl"}', confirm_token=token).is_error

@@ -30,7 +30,7 @@ def test_it_is_named_by_model_and_pk_or_by_uri(request_: Any) -> None:
     found = call(GET, request_, model="testapp.Book", pk=book.pk)
     assert found == call(GET, request_, uri=f"django://testapp/book/{book.pk}")
     assert found == call(GET, request_, model="testapp.book", pk=str(book.pk))
-    assert list(found) == ["model", "pk", "uri", "label", "permissions", "version", "fields"]
+    assert list(found) == ["model", "pk", "uri", "label", "permissions", "admin_url", "version", "fields"]
     assert (found["pk"], found["label"]) == (book.pk, "t")
     assert found["fields"]["author"] == [book.author_id, book.author.name]
     assert found["permissions"] == {"change": True, "delete": True}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mcp_django.context.record import CallRecord
 from mcp_django.exceptions import Cancelled
 from mcp_django.server.dispatch import Reply
 from mcp_django.transports import calls
@@ -97,7 +98,7 @@ async def test_a_quiet_call_is_looked_at_when_patience_ends_and_when_it_rings() 
 @pytest.fixture
 def request_and_call(rf: Any) -> Any:
     request = rf.get("/")
-    request.mcp = SimpleNamespace(cancelled=False)
+    request.mcp = SimpleNamespace(cancelled=False, record=CallRecord(method="ping"))
     return request, SimpleNamespace(id=1, era=SimpleNamespace(modern=False))
 
 

@@ -9,6 +9,7 @@ from django.contrib.admin.models import LogEntry
 from django.db import connection, connections
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
+from rest_framework import serializers
 
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.arguments import RECORD_NOT_FOUND
@@ -17,11 +18,11 @@ from mcp_django.orm.rows import find_row
 from mcp_django.tools.record import GetRecord, record_payload
 from mcp_django.tools.writes import DeleteRecord, UpdateRecord
 from mcp_django.writes.versions import CHANGED
-from tests.factories import make_book, make_superuser, make_user
+from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.fieldapp.models import Restaurant, Seat
 from tests.inlineapp.making import ORDER, make_order, shop_request
 from tests.inlineapp.models import Label, Line, Order, Remark, Shipment
-from tests.testapp.models import Book, PublishedBook, Tag
+from tests.testapp.models import Author, Book, PublishedBook, Tag
 from tests.writing import call, refusal, request_of, site_with
 
 pytestmark = pytest.mark.django_db
@@ -227,3 +228,32 @@ def test_H126_child_tables_proxies_and_composite_keys_have_versions_too() -> Non
         updated = call(UPDATE, request, **named, values=values, version=read)
         assert updated["version"] == call(GET, request, **named)["version"] != read
         assert refusal(UPDATE, request, **named, values=values, version=read) == CHANGED
+
+
+class MaskingSerializer(serializers.ModelSerializer):
+    email = serializers.SerializerMethodField()
+    name = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Author
+        fields = ("id", "name", "email", "born")
+
+    def get_email(self, author: Author) -> str:
+        return "masked"
+
+    def get_name(self, author: Author) -> str:
+        return author.name.upper()
+
+
+def test_what_a_serializer_masks_has_no_part_in_the_version_and_what_it_shows_has() -> None:
+    request = request_of(make_superuser(), site_with(Author, serializer_class=MaskingSerializer))
+    author = make_author("Ann", email="a@example.org")
+
+    def read() -> str:
+        return str(call(GET, request, model="testapp.author", pk=author.pk)["version"])
+
+    first = read()
+    Author.objects.update(email="b@example.org", secret_token="x")
+    assert read() == first
+    Author.objects.update(name="Bob")
+    assert read() != first

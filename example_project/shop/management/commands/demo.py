@@ -50,8 +50,9 @@ class Command(BaseCommand):
         if not City.objects.exists():
             # Only then: what somebody deleted is not to come back with the next start.
             self.step("Places", "load_places")
-        self.step("Shop", "load_shop")
+        # The history that comes with the shop's data is of these.
         self.step("Accounts", "create_accounts")
+        self.step("Shop", "load_shop")
 
     def step(self, title: str, command: str, **options: Any) -> None:
         self.stdout.write(self.style.MIGRATE_HEADING(title))

@@ -11,6 +11,7 @@ from django.db import connection, models, reset_queries, transaction
 from example_project.places.models import City
 from example_project.progress import Progress
 from example_project.shop import models as shop
+from example_project.shop.sampledata import history
 from example_project.shop.sampledata.catalogue import create_catalogue
 from example_project.shop.sampledata.customers import customers
 from example_project.shop.sampledata.orders import OrderMaker
@@ -61,7 +62,9 @@ class Command(BaseCommand):
             if shop.Order.objects.exists():
                 self.stdout.write("The shop has data already, and keeps it. --flush replaces it.")
                 return
-            self.fill(Random(seed), orders, Period(today or datetime.now(UTC).date()))
+            period = Period(today or datetime.now(UTC).date())
+            self.fill(Random(seed), orders, period)
+            history.record(seed, period)
             reset_sequences()
         self.stdout.write(
             f"{shop.Product.objects.count():,} products, {shop.Customer.objects.count():,} customers"
@@ -84,6 +87,7 @@ class Command(BaseCommand):
 
 def empty_shop() -> None:
     """Truncates: `QuerySet.delete()` would read a million orders into memory."""
+    history.forget()
     tables = [model._meta.db_table for model in MODELS]
     connection.ops.execute_sql_flush(connection.ops.sql_flush(no_style(), tables, reset_sequences=True))
 

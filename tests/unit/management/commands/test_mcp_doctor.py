@@ -4,8 +4,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from oauth2_provider.models import Application
 
+from mcp_django.console.doctor import CALLBACK, Doctor
 from mcp_django.management.commands.mcp_doctor import add_client, cleaning, signed_in
-from mcp_django.management.doctor import CALLBACK, Doctor
 from tests.factories import make_superuser
 
 pytestmark = pytest.mark.django_db
@@ -57,3 +57,14 @@ def test_a_client_that_is_added_is_one_that_can_go_the_way_and_is_deleted():
 def test_what_is_no_url_is_said():
     with pytest.raises(CommandError, match="'ftp://x' is no URL: it begins with http:// or https://"):
         call_command("mcp_doctor", "ftp://x")
+
+
+def test_what_is_wrong_with_this_project_is_said_before_the_way_and_is_a_failure(capsys, monkeypatch, settings):
+    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
+    monkeypatch.setattr(Doctor, "steps", lambda doctor: iter([("Endpoint", lambda: "well")]))
+    with pytest.raises(CommandError, match="no call can be confirmed"):
+        call_command("mcp_doctor", "http://127.0.0.1:9/mcp")
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "ok    Tables of mcp_django: All migrations are applied." in lines
+    assert any(line.startswith("FAIL  Cache: It does not keep what it is given.") for line in lines)
+    assert lines.index("ok    Endpoint: well") > lines.index("The way of a client to http://127.0.0.1:9/mcp")

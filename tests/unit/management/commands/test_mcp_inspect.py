@@ -1,3 +1,4 @@
+import json
 import re
 
 import pytest
@@ -126,3 +127,18 @@ def test_a_model_is_found_by_its_name_alone(capsys):
     assert line(out, "testapp.author (")
     with pytest.raises(CommandError, match=r"no model 'testapp\.authors'\. Did you mean 'testapp\.author'\?"):
         run(capsys, model="testapp.authors")
+
+
+def test_filters_resources_and_prompts_are_shown(capsys):
+    out = run(capsys)
+    assert "title" in line(out, "filters: ")
+    assert "django://testapp/book" in out
+    assert "Prompts: " in out
+
+
+def test_all_of_it_is_there_as_json(capsys):
+    found = json.loads(run(capsys, user="reader", as_json=True))
+    assert found["user"] == "reader"
+    assert [model["label"] for model in found["models"]] == ["testapp.book"]
+    assert {"name": "tags", "reason": "the user does not see testapp.tag"} in found["models"][0]["missing"]
+    assert found["instructions"]

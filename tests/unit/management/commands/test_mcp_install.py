@@ -150,3 +150,17 @@ def test_the_settings_that_were_named_are_those_that_the_client_starts(capsys):
     assert entry["args"][1:] == [
         *["mcp_stdio", "--user", "ada", "--settings", "shop.settings", "--pythonpath", "/srv/shop"]
     ]
+
+
+@pytest.mark.parametrize("client", sorted(set(CLIENTS) - {"claude-desktop", "inspector"}))
+def test_a_url_that_narrows_is_written_as_it_is(capsys, home, client):
+    url = f"{URL}?read_only=1&models=shop.order,crm"
+    out = run(capsys, client, "--write", "--url", url)
+    (path,) = (path for path in home.rglob("*") if path.is_file())
+    assert f"Written to {path}." in out
+    assert url in path.read_text()
+
+
+def test_a_shell_takes_a_url_that_narrows_as_one_word(capsys):
+    url = f"{URL}?read_only=1&models=shop"
+    assert f"'{url}'" in run(capsys, "claude-code", "--url", url)

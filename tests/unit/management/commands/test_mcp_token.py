@@ -82,7 +82,11 @@ def test_the_admin_lists_and_revokes_it(capsys: pytest.CaptureFixture[str], admi
     listed = admin_client.get("/admin/oauth2_provider/accesstoken/")
     assert "mcp_token" in listed.content.decode()
     assert raw not in listed.content.decode()
-    admin_client.post("/admin/oauth2_provider/accesstoken/", {"action": "revoke_tokens", "_selected_action": [row.pk]})
+    chosen = {"action": "revoke_tokens", "_selected_action": [row.pk]}
+    asked = admin_client.post("/admin/oauth2_provider/accesstoken/", chosen)
+    assert "mcp_token" in asked.content.decode()
+    assert verify(raw, RESOURCE)
+    admin_client.post("/admin/oauth2_provider/accesstoken/", chosen | {"post": "yes"})
     with pytest.raises(AuthenticationFailed):
         verify(raw, RESOURCE)
 

@@ -177,7 +177,7 @@ def test_135_153_completions_are_limited_for_each_caller_and_counted_in_the_shar
 
 def test_135_without_a_rate_the_limit_of_calls_is_the_only_one():
     with override_settings(MCP_DJANGO=MCP | {"COMPLETION_RATE": None}):
-        assert complete(MCPClient(make_superuser()), RECORD, "app_label")["values"] == ["testapp"]
+        assert complete(MCPClient(make_superuser()), RECORD, "app_label")["values"] == ["testapp", "admin"]
 
 
 def test_a_cache_that_is_out_of_order_limits_nothing(monkeypatch, caplog):
@@ -185,7 +185,7 @@ def test_a_cache_that_is_out_of_order_limits_nothing(monkeypatch, caplog):
         raise ConnectionError("no cache")
 
     monkeypatch.setattr("mcp_django.runtime.throttling.hit", broken)
-    assert complete(MCPClient(make_superuser()), RECORD, "app_label")["values"] == ["testapp"]
+    assert complete(MCPClient(make_superuser()), RECORD, "app_label")["values"] == ["testapp", "admin"]
     assert "not counted" in caplog.text
 
 

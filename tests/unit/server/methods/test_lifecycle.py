@@ -1,12 +1,11 @@
 import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.test import override_settings
-from mcp_types.methods import validate_server_result
+from mcp_types.methods import CACHEABLE_METHODS, validate_server_result
 
 from mcp_django import MCPSite
 from mcp_django import site as default_site
-from mcp_django.resources.caching import CACHEABLE
-from mcp_django.server.methods.lifecycle import capabilities
+from mcp_django.server.methods.lifecycle import CACHEABLE, cache_ttl, capabilities
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_superuser
 from tests.writing import request_of
@@ -47,6 +46,20 @@ def test_the_icon_is_told_by_its_whole_url(settings, icon, src):
     found = MCPClient(make_superuser("other")).request("server/discover")
     validate_server_result("server/discover", "2026-07-28", found)
     assert found["_meta"]["io.modelcontextprotocol/serverInfo"]["icons"] == [{"src": src}]
+
+
+def test_description_and_website_are_told_where_the_settings_have_them(settings):
+    told = {"SERVER_DESCRIPTION": "Orders and products.", "SERVER_WEBSITE": "https://shop.example/help"}
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, **told}
+    expected = {"description": told["SERVER_DESCRIPTION"], "websiteUrl": told["SERVER_WEBSITE"]}
+    for version in LEGACY:
+        hello = MCPClient(make_superuser(f"v{version}"), version=version).request(
+            "initialize", protocolVersion=version, **HELLO
+        )
+        validate_server_result("initialize", version, hello)
+        assert expected.items() <= hello["serverInfo"].items()
+    found = MCPClient(make_superuser("other")).request("server/discover")
+    assert expected.items() <= found["_meta"]["io.modelcontextprotocol/serverInfo"].items()
 
 
 def test_discover_names_all_revisions_capabilities_and_the_server():
@@ -120,3 +133,69 @@ def test_194_every_result_says_how_long_it_may_be_kept_and_that_it_is_private():
             params = {"uri": "django://testapp/author"} if method == "resources/read" else {}
             result = client.request(method, **params)
             assert (result["ttlMs"], result["cacheScope"]) == (times[name], "private")
+
+
+PROVIDER = {"issuer": "https://login.example", "jwks_uri": "https://login.example/jwks", "clients": ["claude"]}
+
+
+@pytest.mark.parametrize(
+    ("turned_on", "names"),
+    [
+        ({"SERVICE_ACCOUNTS": True}, ["oauth-client-credentials"]),
+        ({"IDENTITY_PROVIDERS": [PROVIDER]}, ["enterprise-managed-authorization"]),
+        (
+            {"SERVICE_ACCOUNTS": True, "IDENTITY_PROVIDERS": [PROVIDER]},
+            ["oauth-client-credentials", "enterprise-managed-authorization"],
+        ),
+    ],
+)
+def test_extensions_that_are_turned_on_are_told_to_who_knows_of_extensions(settings, turned_on, names):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, **turned_on}
+    found = MCPClient(make_superuser()).request("server/discover")
+    validate_server_result("server/discover", "2026-07-28", found)
+    assert found["capabilities"]["extensions"] == {f"io.modelcontextprotocol/{name}": {} for name in names}
+    for version in LEGACY:
+        hello = MCPClient(make_superuser(f"v{version}"), version=version).request(
+            "initialize", protocolVersion=version, **HELLO
+        )
+        validate_server_result("initialize", version, hello)
+        assert "extensions" not in hello["capabilities"]
+
+
+def test_no_extension_is_told_that_is_not_turned_on():
+    assert "extensions" not in MCPClient(make_superuser()).request("server/discover")["capabilities"]
+
+
+@pytest.mark.parametrize(
+    ("configured", "expected"),
+    [
+        (0, [0, 0, 0, 0, 0, 0]),
+        (5000, [5000] * 6),
+        ({}, [0, 0, 0, 0, 0, 0]),
+        ({"tools": 1, "prompts": 2, "resources": 3, "templates": 4, "read": 5, "discover": 6}, [1, 2, 3, 4, 5, 6]),
+    ],
+    ids=str,
+)
+def test_194_each_list_may_be_kept_as_long_as_the_setting_says(configured, expected):
+    methods = (
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+        "server/discover",
+    )
+    assert set(methods) == set(CACHEABLE) == CACHEABLE_METHODS
+    with override_settings(MCP_DJANGO={"CACHE_TTL_MS": configured}):
+        assert [cache_ttl(method) for method in methods] == expected
+
+
+def test_lists_that_are_told_of_when_they_change_may_be_kept_for_a_minute_by_default():
+    kept = {method for method in CACHEABLE if cache_ttl(method) == 60_000}
+    assert kept == {"tools/list", "prompts/list", "resources/templates/list", "server/discover"}
+    assert {cache_ttl(method) for method in CACHEABLE.keys() - kept} == {0}
+
+
+def test_194_what_no_client_may_keep_has_no_time():
+    with override_settings(MCP_DJANGO={"CACHE_TTL_MS": {"tools": 5}}):
+        assert cache_ttl("tools/call") == 0

@@ -631,6 +631,7 @@ async def test_206_a_question_waits_for_the_database(client, tools, monkeypatch)
 async def test_a_call_that_was_taken_for_dead_is_stopped_and_says_nothing_more(client, tools, monkeypatch):
     """Its process stood still, another worker told the client that it was interrupted, and now it goes on."""
     monkeypatch.setattr(streams, "has_one_writer", lambda: False)
+    monkeypatch.setattr(streams, "keep_alive", lambda stream_ids: None)
     release, stopped, stores = threading.Event(), threading.Event(), threading.Event()
 
     @tools

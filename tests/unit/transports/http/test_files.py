@@ -19,6 +19,7 @@ from mcp_django import MCPSite
 from mcp_django.asgi import get_asgi_application
 from mcp_django.context.signing import ticket_url
 from mcp_django.forms.uploads import FOLDER
+from mcp_django.operating.switches import end_switch, find_switches, set_switch
 from mcp_django.testing import MCPClient
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -250,6 +251,26 @@ def test_what_was_sent_cannot_be_read_by_its_url(uploads: Any) -> None:
     put(url, b"<script>")
     assert get(url).status_code == 405
     assert get(url.replace("/uploads/", "/files/")).status_code == 404
+
+
+@pytest.mark.parametrize("switched", [("everything", ""), ("writes", ""), ("user", "writer")], ids=lambda pair: pair[0])
+def test_what_is_switched_off_takes_no_file_until_it_is_on_again(uploads: Any, switched: tuple[str, str]) -> None:
+    url = upload_url(writer())
+    set_switch(*switched, reason="Audit")
+    answer = put(url)
+    assert (answer.status_code, kept(uploads)) == (403, [])
+    assert b"switched off. Reason given: Audit" in answer.content
+    end_switch(find_switches(*switched)[0])
+    assert put(url).status_code == 201
+
+
+def test_a_link_to_a_row_of_a_model_that_is_switched_off_gives_no_file() -> None:
+    url = download_url(writer(), book_with())
+    set_switch("writes")
+    assert get(url).status_code == 200
+    set_switch("model", "testapp.book", reason="Audit")
+    answer = get(url)
+    assert (answer.status_code, b"Audit" in answer.content) == (403, True)
 
 
 def test_read_only_and_a_storage_that_is_gone_end_a_url(uploads: Any, settings: Any) -> None:

@@ -13,6 +13,7 @@ from mcp_django import site
 from mcp_django.models import Session
 from mcp_django.oauth.resource import resource_url
 from mcp_django.oauth.tokens import issue_token
+from mcp_django.transports import notifications
 from mcp_django.transports.http.sse import as_application
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_book, make_superuser
@@ -41,8 +42,8 @@ class SSEClient:
         await exchange.send(body)
         return exchange
 
-    async def open(self):
-        self.stream = await EventStream(await self.request("GET", "/sse", accept="text/event-stream")).start()
+    async def open(self, query=""):
+        self.stream = await EventStream(await self.request("GET", f"/sse{query}", accept="text/event-stream")).start()
         if self.stream.status == 200:
             first = await self.stream.block()
             assert first["event"] == "endpoint"
@@ -89,6 +90,17 @@ async def test_the_stream_names_where_to_post_and_has_the_answers(client, tools)
     assert (await client.initialize())["protocolVersion"] == "2024-11-05"
     [answer] = await client.call("tools/call", {"name": "whoami", "arguments": {}})
     assert answer["result"]["content"][0]["text"] == "root old 2024-11-05"
+
+
+async def test_what_the_stream_was_narrowed_to_holds_for_what_is_posted(token):
+    narrow = SSEClient(token)
+    await narrow.open("?models=testapp.book")
+    assert narrow.uri.endswith("&models=testapp.book")
+    await narrow.initialize()
+    answer = (await narrow.call("tools/call", {"name": "list_models", "arguments": {}}))[-1]
+    assert "testapp.book" in json.dumps(answer)
+    assert "testapp.author" not in json.dumps(answer)
+    await narrow.stream.close()
 
 
 async def test_progress_and_errors_come_on_the_stream(client, tools):
@@ -155,6 +167,19 @@ async def test_changes_come_on_the_stream(client):
             await sync_to_async(book.save)()
             await asyncio.wait([heard], timeout=0.05)
     assert heard.result()["params"] == {"uri": uri}
+
+
+async def test_what_changes_right_after_it_was_subscribed_to_is_told_however_late_the_stream_is(client, monkeypatch):
+    books = [await sync_to_async(make_book)(), await sync_to_async(make_book)("Another")]
+    uris = [f"django://testapp/book/{book.pk}" for book in books]
+    await client.initialize("2025-06-18")
+    # What was told last is a moment ago for longer.
+    monkeypatch.setattr(notifications, "DELIVER_EVERY", 0.5)
+    for book, uri in zip(books, uris, strict=True):
+        await client.call("resources/subscribe", {"uri": uri})
+        await sync_to_async(book.save)()
+        async with asyncio.timeout(10):
+            assert (await client.stream.message())["params"] == {"uri": uri}
 
 
 async def test_a_call_is_cancelled(client, tools):

@@ -1,0 +1,1 @@
+"""The console: pages of the admin for those who run a site."""

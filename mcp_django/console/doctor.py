@@ -1,0 +1,475 @@
+"""The way of a client from nothing to an answer, over HTTP, step by step; and what to do where it ends.
+
+The order is that of the specification (2026-07-28, basic/authorization): the endpoint's refusal names its metadata,
+that names the authorization server, whose metadata names the endpoints at which a client registers, asks for consent
+and gets its token.
+"""
+
+import base64
+import hashlib
+import json
+import re
+import secrets
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from html.parser import HTMLParser
+from http.client import HTTPException, HTTPMessage
+from http.cookies import SimpleCookie
+from typing import Any, Final
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
+
+from ..context.text import plain
+from ..oauth.resource import same_resource
+from ..protocol.modern import client_meta
+from ..protocol.versions import MODERN
+
+TIMEOUT: Final = 15
+MOST_BYTES: Final = 2 * 1024 * 1024
+# Seconds by which two clocks may differ: signed assertions are good for about a minute.
+MOST_APART: Final = 30
+# Nothing listens there: the answer is read from the redirect itself, as a command-line client's page would.
+CALLBACK: Final = "http://127.0.0.1:33419/callback"
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+META: Final = client_meta("mcp_doctor")
+
+
+class Failed(Exception):
+    """A step went wrong: what was seen, and what mends it."""
+
+    def __init__(self, seen: str, remedy: str) -> None:
+        super().__init__(seen)
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back over HTTP."""
+
+    url: str
+    status: int
+    headers: HTTPMessage
+    body: bytes
+
+    @property
+    def kind(self) -> str:
+        """The media type."""
+        return self.headers.get_content_type() if "Content-Type" in self.headers else "nothing"
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode(errors="replace")
+
+    @property
+    def message(self) -> str:
+        """What the endpoint says of a refusal, after a space; "" where it is not the endpoint that answers."""
+        try:
+            said = plain(json.loads(self.body)["error"]["message"], 300)
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return ""
+        return f" It says: {said}." if said else ""
+
+    def document(self, what: str, remedy: str) -> dict[str, Any]:
+        """Return the body as a JSON object.
+
+        Raises:
+            Failed: the status is not 200 or 201, or it is something else.
+        """
+        if self.status not in (200, 201) or self.kind != JSON:
+            raise Failed(f"{self.url} answers {self.status} with {self.kind}, not {what}.", remedy)
+        value = json.loads(self.body)
+        if not isinstance(value, dict):
+            raise Failed(f"{self.url} is not a JSON object.", remedy)
+        return value
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        """Leave redirects to who asked."""
+
+
+class Agent:
+    """A browser and a client program in one: it keeps cookies and follows no redirect by itself."""
+
+    def __init__(self) -> None:
+        self.cookies: dict[str, str] = {}
+        # The way is from here to the server, whatever proxy the environment names.
+        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
+
+    def send(
+        self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, **more: Any
+    ) -> Answer:
+        """Send a request and read the answer, or its first event.
+
+        Raises:
+            Failed: there is no answer.
+        """
+        sent = dict(headers or {})
+        if self.cookies and "Authorization" not in sent:
+            sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        try:
+            request = urllib.request.Request(url, body, sent, method=method)
+            try:
+                response = self._opener.open(request, timeout=TIMEOUT)
+            except urllib.error.HTTPError as error:
+                response = error
+            with response:
+                for line in response.headers.get_all("Set-Cookie", ()):
+                    self.cookies.update({name: morsel.value for name, morsel in SimpleCookie(line).items()})
+                read = _first_event if more.get("event") and response.status == 200 else _whole
+                return Answer(url, response.status, response.headers, read(response))
+        except (OSError, HTTPException, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            remedy = "Start the server, or name the URL at which it runs: manage.py mcp_doctor URL."
+            if isinstance(reason, ssl.SSLError):
+                remedy = "Install a certificate for this host that clients trust, with its intermediates (fullchain)."
+            raise Failed(f"{url} cannot be reached: {reason}.", remedy) from None
+
+    def page(self, url: str, what: str) -> Answer:
+        """Open a page as a browser, redirects included.
+
+        Raises:
+            Failed: it is not a page, or a circle.
+        """
+        for _ in range(5):
+            answer = self.send("GET", url, headers={"Accept": "text/html"})
+            if answer.status not in (301, 302, 303, 307, 308):
+                break
+            url = urljoin(url, answer.headers["Location"])
+        if answer.status != 200 or answer.kind != "text/html":
+            remedy = (
+                "Look at the server's log." if answer.status >= 500 else "Check LOGIN_URL, and open it in a browser."
+            )
+            raise Failed(f"{what}: {answer.url} answers {answer.status} with {answer.kind}.", remedy)
+        return answer
+
+
+def _whole(response: Any) -> bytes:
+    found: bytes = response.read(MOST_BYTES)
+    return found
+
+
+def _first_event(response: Any) -> bytes:
+    for line in response:
+        if line.startswith(b"data:") and line.strip() != b"data:":
+            data: bytes = line.removeprefix(b"data:").strip()
+            return data
+    return b""
+
+
+class _Page(HTMLParser):
+    """The stylesheets of a page, and the fields of the form that has the button "allow"."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.styles: list[str] = []
+        self.has_style = False
+        self.fields: list[tuple[str, str]] = []
+        self.allows = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Take what counts."""
+        given = {name: value or "" for name, value in attrs}
+        if tag == "link" and given.get("rel") == "stylesheet":
+            self.styles.append(given.get("href", ""))
+        self.has_style = self.has_style or tag == "style"
+        if tag == "form" and not self.allows:
+            self.fields = []
+        is_sent = given.get("name") and (given.get("type") != "checkbox" or "checked" in given)
+        if tag == "input" and is_sent and not self.allows:
+            self.fields.append((given["name"], given.get("value", "")))
+        self.allows = self.allows or (tag == "button" and given.get("name") == "allow")
+
+
+@dataclass
+class Doctor:
+    """Goes the way to the endpoint at ``url``, as far as it can.
+
+    ``sign_in`` gives the cookies of a browser in which a user is signed in; without it the way ends at the login page.
+    ``add_client`` gives the id of a client for :data:`CALLBACK` where none can register itself; without it the way ends
+    there. ``origins`` are those whose pages may call the endpoint from a browser.
+    """
+
+    url: str
+    sign_in: Callable[[], Mapping[str, str]] | None = None
+    add_client: Callable[[], str] | None = None
+    origins: Sequence[str] = ()
+    agent: Agent = field(default_factory=Agent)
+    challenge: str = ""
+    date: str = ""
+    server: dict[str, Any] = field(default_factory=dict)
+    client_id: str = ""
+    verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48))
+    code: str = ""
+    token: str = ""
+
+    def steps(self) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Yield each step's title and what does it: it returns what was seen, or raises :class:`Failed`."""
+        yield from self.public_steps()
+        if not self.challenge:
+            return
+        if "registration_endpoint" not in self.server and self.add_client is None:
+            return
+        yield "Registration", self.register
+        yield "Login page", self.open_login
+        if self.sign_in is None:
+            return
+        yield "Consent page", self.consent
+        yield "Token", self.get_token
+        yield "Call", self.call
+        yield "Stream", self.listen
+
+    def public_steps(self) -> Iterator[tuple[str, Callable[[], str]]]:
+        """Yield the steps that read what is public, and leave nothing behind."""
+        yield "Endpoint", self.reach
+        yield "Clock", self.compare_clocks
+        if self.origins:
+            yield "Browsers", self.ask_as_browser
+        if self.challenge:
+            yield "Metadata of the endpoint", self.read_resource
+            yield "Metadata of the authorization server", self.read_server
+
+    # The endpoint
+
+    def reach(self) -> str:
+        """Ask without a token, as every client does first."""
+        answer = self._post({"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"Accept": f"{JSON}, {EVENTS}"})
+        self.date = answer.headers.get("Date", "")
+        if answer.status == 200:
+            return "anyone can call it: AUTHENTICATION_CLASSES is empty"
+        if answer.status != 401:
+            raise Failed(f"It answers {answer.status} with {answer.kind}.{answer.message}", self._remedy(answer))
+        found = re.search(r'resource_metadata="([^"]+)"', answer.headers.get("WWW-Authenticate", ""))
+        if found is None:
+            raise Failed(
+                "It answers 401, but does not say where its metadata is (WWW-Authenticate).",
+                "Something in front of it answers, or AUTHENTICATION_CLASSES lacks BearerAuthentication.",
+            )
+        self.challenge = found[1]
+        return "it asks for a token, as it should"
+
+    def compare_clocks(self) -> str:
+        """Compare the time that the endpoint's answer had with this machine's."""
+        try:
+            apart = parsedate_to_datetime(self.date).timestamp() - time.time()
+        except ValueError:
+            return "the server does not tell its time"
+        if abs(apart) > MOST_APART:
+            raise Failed(
+                f"The server's clock is {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} this machine's.",
+                "Set both by NTP: codes, tokens and signed assertions are good for a limited time.",
+            )
+        return "the server's and this machine's agree"
+
+    def ask_as_browser(self) -> str:
+        """Ask as a browser does before a page of each allowed origin may call (CORS)."""
+        for origin in self.origins:
+            headers = {
+                "Origin": origin,
+                "Access-Control-Request-Method": "POST",
+                "Access-Control-Request-Headers": "authorization,content-type,mcp-protocol-version",
+            }
+            answer = self.agent.send("OPTIONS", self.url, headers=headers)
+            if answer.status >= 300 or answer.headers.get("Access-Control-Allow-Origin") != origin:
+                raise Failed(
+                    f"OPTIONS answers {answer.status} and does not let pages of {origin} call it.",
+                    "Something in front of the endpoint answers OPTIONS, or drops its Access-Control headers.",
+                )
+        return f"pages of {', '.join(self.origins)} may call it"
+
+    def _remedy(self, answer: Answer) -> str:
+        path = urlsplit(self.url).path.lstrip("/").rstrip("/")
+        if answer.status == 404:
+            return (
+                f'Mount it in urls.py: path("{path}", mcp_django.site.urls), or name its URL: manage.py mcp_doctor URL.'
+            )
+        if answer.status in (301, 302, 307, 308):
+            return (
+                f"It redirects to {answer.headers.get('Location')}. Give clients that URL, or mount it without a slash."
+            )
+        if answer.status == 400:
+            return f"Add {urlsplit(self.url).hostname!r} to ALLOWED_HOSTS; the server's log says more."
+        if answer.status == 403:
+            return "Something in front of it refuses the request: middleware, or a proxy."
+        return "Look at the server's log." if answer.status >= 500 else "Something else answers at this URL."
+
+    # Discovery
+
+    def read_resource(self) -> str:
+        """Read the endpoint's metadata where the challenge says, and where some clients look without asking."""
+        path = urlsplit(self.url).path.removesuffix("/")
+        known = "/.well-known/oauth-protected-resource"
+        urls = [self.challenge, *(urljoin(self.url, place) for place in (f"{known}{path}", known, f"{path}{known}"))]
+        for url in dict.fromkeys(urls):
+            found = self._document(url).get("resource", "")
+            if not same_resource(found, self.url):
+                raise Failed(
+                    f"{url} is about {found}, and clients reach {self.url}.",
+                    f'Set MCP_DJANGO["BASE_URL"] to {_origin(self.url)}, or give clients {found}.',
+                )
+        return f"{len(set(urls))} places"
+
+    def read_server(self) -> str:
+        """Read the authorization server's metadata at every place clients look."""
+        issuer = self._document(self.challenge)["authorization_servers"][0].removesuffix("/")
+        origin, prefix = _origin(issuer), urlsplit(issuer).path
+        names = ("oauth-authorization-server", "openid-configuration")
+        urls = [f"{origin}/.well-known/{name}{prefix}" for name in names]
+        for url in urls:
+            self.server = self._document(url)
+            if self.server.get("issuer", "").removesuffix("/") != issuer:
+                raise Failed(
+                    f"{url} is about {self.server.get('issuer')}, not {issuer}.",
+                    'Set MCP_DJANGO["BASE_URL"] and OIDC_ISS_ENDPOINT to the same origin: provider_settings() does.',
+                )
+        ends = "registration_endpoint" not in self.server and self.add_client is None
+        return f"{len(urls)} places" + ("; REGISTRATION is off, which ends the way here" if ends else "")
+
+    def _document(self, url: str) -> dict[str, Any]:
+        remedy = (
+            'Include the OAuth URLs at the root of urls.py: path("", include("mcp_django.oauth.urls")). '
+            "A proxy in front has to pass /.well-known/ on."
+        )
+        return self.agent.send("GET", url, headers={"Accept": JSON}).document("a metadata document", remedy)
+
+    def register(self) -> str:
+        """Register a client, or have one added as an administrator would."""
+        if "registration_endpoint" not in self.server:
+            assert self.add_client is not None
+            self.client_id = self.add_client()
+            return f"it is off; client {self.client_id} was added for this"
+        body = {
+            "client_name": "mcp_doctor",
+            "redirect_uris": [CALLBACK],
+            "grant_types": ["authorization_code"],
+            "token_endpoint_auth_method": "none",
+        }
+        answer = self.agent.send("POST", self.server["registration_endpoint"], _bytes(body), {"Content-Type": JSON})
+        if answer.status == 401 and self.add_client is not None:
+            self.client_id = self.add_client()
+            return f"it takes a token; client {self.client_id} was added for this"
+        remedy = f"It says: {answer.text[:300]}"
+        self.client_id = answer.document("a registered client", remedy)["client_id"]
+        return f"client {self.client_id}"
+
+    # The person
+
+    @property
+    def _question(self) -> str:
+        digest = hashlib.sha256(self.verifier.encode()).digest()
+        asked = {
+            "response_type": "code",
+            "client_id": self.client_id,
+            "redirect_uri": CALLBACK,
+            "scope": "mcp:read",
+            "state": "doctor",
+            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge_method": "S256",
+            "resource": self.url,
+        }
+        return f"{self.server['authorization_endpoint']}?{urlencode(asked)}"
+
+    def open_login(self) -> str:
+        """Open the authorization page without a session, and get to the login page by that."""
+        answer = self.agent.page(self._question, "The login page")
+        page = answer.url.partition("?")[0]
+        return page if "password" in answer.text else f"{page} (it asks for no password itself)"
+
+    def consent(self) -> str:
+        """Open the consent page as a user who is signed in, look for its styles, and allow."""
+        assert self.sign_in is not None
+        self.agent.cookies.update(self.sign_in())
+        answer = self.agent.page(self._question, "The consent page")
+        page = _Page(answer.text)
+        if not page.allows:
+            raise Failed(
+                f"{answer.url} has no button to allow access.",
+                "The session of the user is not accepted there. Open the page in a browser.",
+            )
+        for href in page.styles:
+            style = self.agent.send("GET", urljoin(answer.url, href))
+            if style.status != 200 or style.kind != "text/css":
+                raise Failed(
+                    f"The page has no styles: {style.url} answers {style.status} with {style.kind}.",
+                    "Serve STATIC_ROOT after collectstatic, by a web server or WhiteNoise.",
+                )
+        form = urlencode([*page.fields, ("allow", "1")]).encode()
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Referer": answer.url}
+        sent = self.agent.send("POST", answer.url.partition("?")[0], form, headers)
+        given = parse_qs(urlsplit(sent.headers.get("Location", "")).query)
+        if "code" not in given:
+            raise Failed(
+                f"Allowing it answers {sent.status} and no code: {given.get('error', sent.kind)}.", "See the log."
+            )
+        self.code = given["code"][0]
+        return "with its styles, and it gives a code"
+
+    # The client
+
+    def get_token(self) -> str:
+        """Exchange the code for a token."""
+        form = {
+            "grant_type": "authorization_code",
+            "code": self.code,
+            "client_id": self.client_id,
+            "redirect_uri": CALLBACK,
+            "code_verifier": self.verifier,
+            "resource": self.url,
+        }
+        answer = self.agent.send("POST", self.server["token_endpoint"], urlencode(form).encode())
+        found = answer.document("a token", f"It says: {answer.text[:300]}")
+        self.token = found["access_token"]
+        return f"for {found.get('scope', '')}, {found.get('expires_in')} s"
+
+    def call(self) -> str:
+        """List the tools."""
+        answer = self._ask("tools/list", {})
+        remedy = "Look at the server's log." if answer.status >= 500 else f"It says: {answer.text[:300]}"
+        found = answer.document("a result", remedy)
+        if "result" not in found:
+            raise Failed(f"It answers with an error: {found.get('error')}.", remedy)
+        tools = found["result"]["tools"]
+        return f"{len(tools)} tools" + ("" if tools else ": this user has no permission to view anything")
+
+    def listen(self) -> str:
+        """Open a stream and wait for its first event."""
+        answer = self._ask("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, event=True)
+        if answer.status != 200 or answer.kind != EVENTS:
+            raise Failed(
+                f"It answers {answer.status} with {answer.kind}, not a stream.",
+                "WSGI servers cannot stream: serve the project with uvicorn or daphne. Calls work all the same.",
+            )
+        if b"acknowledged" not in answer.body:
+            raise Failed(
+                "The stream ends, or is held back, before its first event.", "Turn buffering off in the proxy."
+            )
+        return "its first event came at once"
+
+    def _ask(self, method: str, params: Mapping[str, Any], **more: Any) -> Answer:
+        headers = {
+            "Accept": f"{JSON}, {EVENTS}",
+            "Authorization": f"Bearer {self.token}",
+            "MCP-Protocol-Version": MODERN[-1],
+            "Mcp-Method": method,
+        }
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
+        return self._post(message, headers, **more)
+
+    def _post(self, message: Mapping[str, Any], headers: Mapping[str, str], **more: Any) -> Answer:
+        return self.agent.send("POST", self.url, _bytes(message), {"Content-Type": JSON, **headers}, **more)
+
+
+def _bytes(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

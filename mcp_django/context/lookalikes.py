@@ -1,0 +1,130 @@
+"""Names that lie: what speaks against taking the name that an application gave itself for what it seems to be.
+
+The rules are those of Unicode's identifiers (UTS 39, sections 4 and 5): a word has letters of one script, which the
+names of the characters tell, and none that pass for another's. Nothing is refused by them: people are told.
+"""
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from django.utils.translation import gettext as _
+
+from .text import BLANK, REPLACEMENT, UNPRINTABLE
+
+# A name is kept and shown up to this length (see ``plain``).
+LONGEST: Final = 100
+# More marks than this above one letter cover what stands around it (UTS 39, section 5.4).
+MOST_MARKS: Final = 4
+# Scripts that are written in one word by those who read them (UTS 39, section 5.2).
+TOGETHER: Final = (
+    frozenset({"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "LATIN"}),
+    frozenset({"CJK", "BOPOMOFO", "LATIN"}),
+    frozenset({"CJK", "HANGUL", "LATIN"}),
+)
+# Letters of Cyrillic and of Greek that look like those of Latin in the usual typefaces.
+TWINS: Final = str.maketrans(
+    "асԁеһіјӏорԛѕухԝαινορυγϳ" + "АВЕЅІЈКМНОРСТУХԚԜΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",  # noqa: RUF001
+    "acdehijlopqsyxwaivopuyj" + "ABESIJKMHOPCTYXQWABEZHIKMNOPTYX",
+)
+# Digits that are read as letters.
+DIGITS: Final = str.maketrans("01345", "oleas")
+# Products that people know by name, and the domains of their makers. The name of the first ones is nobody else's; the
+# others are ordinary words too, so only a name that begins with them claims anything.
+DISTINCT: Final[Mapping[str, tuple[str, ...]]] = {
+    "anthropic": ("anthropic.com", "claude.ai", "claude.com"),
+    "claude": ("claude.ai", "claude.com", "anthropic.com"),
+    "chatgpt": ("chatgpt.com", "openai.com"),
+    "openai": ("openai.com", "chatgpt.com"),
+    "vscode": ("vscode.dev", "visualstudio.com", "microsoft.com", "github.com"),
+    "copilot": ("github.com", "microsoft.com", "copilotstudio.com"),
+}
+ORDINARY: Final[Mapping[str, tuple[str, ...]]] = {
+    "codex": ("openai.com", "chatgpt.com"),
+    "cursor": ("cursor.com", "cursor.sh"),
+    "gemini": ("google.com", "google.dev"),
+    "google": ("google.com", "google.dev"),
+    "microsoft": ("microsoft.com", "visualstudio.com", "github.com"),
+    "visualstudio": ("vscode.dev", "visualstudio.com", "microsoft.com", "github.com"),
+}
+
+
+def doubts_about(name: str, hosts: Sequence[str] = ()) -> list[str]:
+    """Return in words what is odd about the name of an application, nothing about an ordinary one.
+
+    ``hosts`` are those that it verifiably comes from (in lower case, without a port), none where that is unknown: an
+    application on the user's own computer has none, and claims to be a product are left alone there.
+    """
+    found = []
+    if _has_unseen(name):
+        found.append(_("Its name has characters that cannot be seen or that disguise others; � stands for them."))
+    if _is_mixed(name):
+        found.append(_("Letters of its name come from several alphabets, or look like those of another one."))
+    if len(name) >= LONGEST:
+        found.append(_("Its name is very long. Only the beginning is shown."))
+    product = _claimed(name)
+    strangers = [] if product is None else [host for host in hosts if not _belongs(host, product[1])]
+    if product is not None and strangers:
+        told = {"product": product[0], "hosts": ", ".join(strangers[:3])}
+        found.append(
+            _("Its name suggests “%(product)s”, but %(hosts)s does not belong to the makers of that product.") % told
+        )
+    return found
+
+
+def _has_unseen(name: str) -> bool:
+    if any(char == REPLACEMENT or char in BLANK or unicodedata.category(char) in UNPRINTABLE for char in name):
+        return True
+    marks = 0
+    for char in unicodedata.normalize("NFD", name):
+        marks = marks + 1 if unicodedata.category(char) == "Mn" else 0
+        if marks > MOST_MARKS:
+            return True
+    return False
+
+
+def _is_mixed(name: str) -> bool:
+    """Return whether a word has letters of scripts that nobody writes together, or all of it passes for Latin."""
+    words = list(_words(unicodedata.normalize("NFKC", name)))
+    scripts = [{_script(char) for char in word if char.isalpha()} - {"MODIFIER"} for word in words]
+    if any(len(found) > 1 and not any(found <= together for together in TOGETHER) for found in scripts):
+        return True
+    # Short words of twins alone are words of their language, and so are those beside words that have other letters.
+    passing = [word.translate(TWINS).isascii() for word in words]
+    long = [len(word) > 3 and bool(found & {"CYRILLIC", "GREEK"}) for word, found in zip(words, scripts, strict=True)]
+    return all(passing) and any(long)
+
+
+def _script(char: str) -> str:
+    return unicodedata.name(char, "").partition(" ")[0]
+
+
+def _words(text: str) -> Iterator[str]:
+    return (found[0] for found in re.finditer(r"[^\W_]+", text))
+
+
+def _claimed(name: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return the product that a name is read as, and whose it is, None for any other name."""
+    words = list(_words(_skeleton(name)))
+    pairs = ["".join(pair) for pair in pairwise(words)]
+    spelt_out = "".join(words)
+    for product, hosts in DISTINCT.items():
+        if product in (*pairs, spelt_out) or any(word.startswith(product) for word in words):
+            return product, hosts
+    for product, hosts in ORDINARY.items():
+        if product in (*words[:1], *pairs[:1], spelt_out):
+            return product, hosts
+    return None
+
+
+def _skeleton(name: str) -> str:
+    """Return what a name looks like: without marks, twins and digits as the letters that they pass for."""
+    bare = (char for char in unicodedata.normalize("NFKD", name) if unicodedata.category(char) not in ("Mn", "Cf"))
+    text = "".join(bare).replace(REPLACEMENT, "").translate(TWINS).casefold()
+    return text.translate(TWINS).translate(DIGITS)
+
+
+def _belongs(host: str, domains: Collection[str]) -> bool:
+    return any(host == domain or host.endswith(f".{domain}") for domain in domains)

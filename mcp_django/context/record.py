@@ -1,0 +1,82 @@
+"""What is known of one call, for whoever runs the site; it fills while the call goes on."""
+
+import time
+import uuid
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from django.utils import timezone
+
+# Characters of what is said of a refusal.
+MAX_DETAIL: Final = 200
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """One call or refusal. Texts are as the client sent them, and the client's word alone where it names itself.
+
+    ``id`` is in errors, in the log and in spans alike. ``started`` is when it came, ``duration`` how many ms it took,
+    ``queries`` and ``query_time`` (ms) what its threads asked the databases. ``kind`` is "person", "service", or
+    "stdio" for whoever calls from this machine without a token; ``target`` is the tool or prompt of the site that was
+    called, "" while the site is not known to have one of that name; ``token`` names the token and is none. ``size`` are
+    the bytes of the answer. ``writes`` says that the tool may change something. ``outcome`` is "ok", "tool_error",
+    "asked", "cancelled", "error:<code>" or "refused:<why>", "" while the call goes on; ``detail`` says more of a
+    refusal. ``history`` are the keys of the entries in the admin's history. Where the project has them kept,
+    ``arguments`` (JSON) and ``result`` (the response, bytes) are what came and went, and ``bodies`` what is kept of
+    them. ``code`` is that of the JSON-RPC error that the caller got, 0 for none; ``error_id`` is the id, where
+    something failed that is nobody's input. ``traceparent`` is that of the call's span, or the client's, and ``trace``
+    the id in it. ``span`` is OpenTelemetry's, None without one.
+    """
+
+    id: uuid.UUID = field(default_factory=uuid.uuid4)
+    started: datetime = field(default_factory=timezone.now)
+    began: float = field(default_factory=time.perf_counter)
+    site: str = ""
+    user: str = ""
+    username: str = ""
+    kind: str = ""
+    client_id: str = ""
+    client_name: str = ""
+    client_host: str = ""
+    token: str = ""
+    session: str = ""
+    version: str = ""
+    method: str = ""
+    tool: str = ""
+    target: str = ""
+    model: str = ""
+    action: str = ""
+    writes: bool = False
+    rows_read: int = 0
+    rows_changed: int = 0
+    size: int = 0
+    queries: int = 0
+    query_time: float = 0.0
+    duration: float = 0.0
+    outcome: str = ""
+    detail: str = ""
+    code: int = 0
+    error_id: str = ""
+    trace: str = ""
+    traceparent: str = ""
+    history: list[str] = field(default_factory=list)
+    arguments: Any = None
+    result: bytes | None = None
+    bodies: tuple[str, str] = ("", "")
+    span: Any = field(default=None, repr=False, compare=False)
+
+    def settle(self, outcome: str, detail: str = "") -> None:
+        """Say what became of the call, unless that is said already: who knows more says it first."""
+        if not self.outcome:
+            self.outcome, self.detail = outcome, detail[:MAX_DETAIL]
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens of a model the answer takes: four bytes each."""
+        return -(-self.size // 4)
+
+
+# The call that runs here, in whatever thread or task.
+CURRENT: Final[ContextVar[CallRecord | None]] = ContextVar("mcp_django_call", default=None)

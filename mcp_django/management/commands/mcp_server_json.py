@@ -1,0 +1,46 @@
+"""``manage.py mcp_server_json``: print what the registry of MCP servers wants to know of this one."""
+
+import json
+import re
+from typing import Any, Final
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from ...routing import mounted_endpoints
+from ...server.card import registry_entry
+
+NAME: Final = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9._-]+")
+
+
+class Command(BaseCommand):
+    """Print the ``server.json`` of an endpoint."""
+
+    help = "Prints the server.json of this server, for the registry of MCP servers."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare the name and the endpoint."""
+        parser.add_argument("--name", default="", help="name in the registry, such as com.example/shop")
+        parser.add_argument("--path", help="path of the endpoint, where urls.py mounts several")
+
+    def handle(self, *args: Any, name: str, path: str | None, **options: Any) -> None:
+        """Print it.
+
+        Raises:
+            CommandError: there is no such endpoint, its address is not known, or the name cannot be one.
+        """
+        if name and not NAME.fullmatch(name):
+            raise CommandError(f"{name!r} is no name of the registry: write a domain backwards, a slash and a name.")
+        known = [known.removesuffix("/") for known in mounted_endpoints()]
+        if path is None and len(known) != 1:
+            which = ", ".join(known) or "none"
+            raise CommandError(f"Name the endpoint with --path. There is {which}.")
+        wanted = known[0] if path is None else "/" + path.strip("/")
+        if wanted not in known:
+            raise CommandError(f"There is no endpoint at {wanted}; there is {', '.join(known) or 'none'}.")
+        try:
+            entry = registry_entry(wanted, name)
+        except ImproperlyConfigured as error:
+            raise CommandError(f"{error} The registry wants the public address.") from None
+        self.stdout.write(json.dumps(entry, indent=2, ensure_ascii=False))

@@ -1,0 +1,163 @@
+"""``manage.py mcp_switch``: switch something off for clients at once, or on again."""
+
+import getpass
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Final
+
+from django.apps import apps
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
+from django.db.models import Q
+from django.utils import timezone
+
+from ...conf import HOST, nearest
+from ...models import Switch
+from ...operating.switches import active, end_switch, find_switches, set_switch
+from ...routing import mounted_sites
+from ...sites import MCPSite
+from ...sites import site as default_site
+from ..accounts import find_user, no_tables
+
+PERIODS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+PERIOD: Final = re.compile(r"([0-9]{1,6})([smhdw])")
+
+
+class Command(BaseCommand):
+    """Set a switch, end it, or list those that are set."""
+
+    help = (
+        "Switches a tool, a model, an action, a client, a user, a service, all writes or everything off, or on again."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Declare what is switched, which way, why, for how long and by whom."""
+        parser.add_argument("state", choices=["off", "on"], nargs="?", help="whether it is to be off or on")
+        parser.add_argument("kind", choices=Switch.Kind.values, nargs="?", help="the kind of what is switched")
+        parser.add_argument(
+            "target",
+            nargs="?",
+            default="",
+            help="a tool's name, app.model or an app, app.model.action or an action, a client's id, name or host, a "
+            "username, a service account's name",
+        )
+        parser.add_argument("--reason", default="", help="what callers are told")
+        parser.add_argument("--for", dest="lasts", metavar="TIME", help="on again after 30m, 2h, 3d, 1w")
+        parser.add_argument("--user", help="who does it, for the history in the admin")
+        parser.add_argument("--list", action="store_true", dest="lists", help="show what is off")
+
+    def handle(self, *args: Any, state: str | None, kind: str | None, target: str, **options: Any) -> None:
+        """Do what is asked.
+
+        Raises:
+            CommandError: there is nothing of that name, the time or the user is not acceptable, or it is not off.
+        """
+        if not options["lists"] and (state is None or kind is None):
+            raise CommandError('Say what to switch, such as "mcp_switch off tool delete_record", or use --list.')
+        try:
+            if options["lists"]:
+                self.show()
+            elif state == "off":
+                self.switch_off(str(kind), target, **options)
+            else:
+                self.switch_on(str(kind), target, options["user"])
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+        except DatabaseError as error:
+            raise no_tables(error) from None
+
+    def show(self) -> None:
+        """Print the switches, the oldest first."""
+        for switch in active().order_by("begins", "pk"):
+            when = "off" if switch.begins <= timezone.now() else f"off from {switch.begins:%Y-%m-%d %H:%M %Z}"
+            until = f"until {switch.until:%Y-%m-%d %H:%M %Z}" if switch.until is not None else ""
+            what = " ".join(part for part in (switch.kind, switch.name or switch.target) if part)
+            row = [str(switch.pk), what, when, until, f"by {switch.by}" if switch.by else "", switch.reason]
+            self.stdout.write("  ".join(part.rstrip() for part in row if part))
+
+    def switch_off(self, kind: str, target: str, *, reason: str, lasts: str | None, user: str | None, **_: Any) -> None:
+        """Switch it off."""
+        by = find_user(user) if user else _account()
+        switch = set_switch(kind, _known(kind, target), reason=reason, by=by, until=_period(lasts))
+        until = f" until {switch.until:%Y-%m-%d %H:%M %Z}" if switch.until is not None else ""
+        self.stdout.write(f"{' '.join([kind, target]).strip()} is off{until.rstrip()}. All workers obey within 5 s.")
+
+    def switch_on(self, kind: str, target: str, user: str | None) -> None:
+        """Switch it on again."""
+        by = find_user(user) if user else _account()
+        # By what the switch has: what it is for may be gone.
+        named = Q(target=target) | Q(target=target.lower()) | Q(name=target)
+        found = list(active().filter(named, kind=kind))
+        if not found and target:
+            found = find_switches(kind, _known(kind, target))
+        if not found:
+            raise CommandError(f"{' '.join([kind, target]).strip()} is not off. --list shows what is.")
+        for switch in found:
+            end_switch(switch, by=by)
+        self.stdout.write(f"{' '.join([kind, target]).strip()} is on again. All workers obey within 5 s.")
+
+
+def _account() -> str:
+    """Return who runs this, as the machine has it."""
+    try:
+        return f"mcp_switch ({getpass.getuser()})"
+    except (KeyError, OSError):
+        return "mcp_switch"
+
+
+def _period(text: str | None) -> timedelta | None:
+    if text is None:
+        return None
+    found = PERIOD.fullmatch(text)
+    if found is None or not int(found[1]):
+        raise ValueError(f"--for is {text!r}. Say a number and s, m, h, d or w, such as 2h.")
+    return timedelta(**{PERIODS[found[2]]: int(found[1])})
+
+
+def _known(kind: str, target: str) -> str:
+    """Return what the target is stored as, where it is the name of something that there is.
+
+    Raises:
+        ValueError: there is no such thing.
+    """
+    if kind == "client":
+        return _find_client(target)
+    if kind not in ("tool", "action"):
+        return target
+    sites = {id(site): site for site in (default_site, *mounted_sites())}.values()
+    known = set(_tools(sites) if kind == "tool" else _actions(sites))
+    if target not in known:
+        raise ValueError(f"There is no {kind} {target!r}.{nearest(target, known)}")
+    return target
+
+
+def _tools(sites: Iterable[MCPSite]) -> Iterable[str]:
+    for site in sites:
+        yield from site.all_tool_names()
+        yield from site._extra_tools
+
+
+def _actions(sites: Iterable[MCPSite]) -> Iterable[str]:
+    for site in sites:
+        for label, exposure in site.exposures_by_label.items():
+            for name in exposure.all_action_names():
+                yield from (name, f"{label}.{name}")
+
+
+def _find_client(target: str) -> str:
+    if not apps.is_installed("oauth2_provider"):
+        return target
+    from oauth2_provider.models import get_application_model
+
+    clients = get_application_model()._default_manager
+    if clients.filter(client_id=target).exists():
+        return target
+    found = list(clients.filter(name=target).values_list("client_id", flat=True)[:2])
+    if len(found) == 1:
+        return str(found[0])
+    if found:
+        raise ValueError(f"Several clients are called {target!r}: name the client id.")
+    if "." in target and HOST.fullmatch(target):
+        return target
+    raise ValueError(f"There is no client {target!r}: name its client id, its name or its host.")

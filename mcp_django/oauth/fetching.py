@@ -1,0 +1,244 @@
+"""Fetch a small JSON document from an address that a stranger chose (SSRF: OAuth 2.1 clients by metadata document).
+
+The name is resolved once, every address that it leads to has to be admitted, and the connection goes to one of these:
+a second look could be answered otherwise. TLS is checked for the name. Nothing is followed, no proxy is taken from the
+environment, and all of it, from the name to the last byte, has one deadline and one size.
+"""
+
+import io
+import json
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException, HTTPMessage, HTTPResponse
+from typing import Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+from .addresses import is_public
+
+MAX_BYTES: Final = 64 * 1024
+MAX_HEAD: Final = 16 * 1024
+MAX_SECONDS: Final = 5.0
+# Addresses of one name that are tried.
+MAX_TRIED: Final = 4
+# Seconds for which a document is kept: what is not said, at least, and at most.
+AGE: Final = 3600
+MIN_AGE: Final = 60
+MAX_AGE: Final = 24 * 3600
+JSON: Final = re.compile(r"application/(?:json|[a-z0-9.+_-]+\+json)", re.IGNORECASE)
+DIRECTIVE: Final = re.compile(r"(?:^|,)\s*(s-maxage|max-age|no-store|no-cache)(?:\s*=\s*\"?(\d{1,9}))?", re.IGNORECASE)
+
+
+class FetchFailed(Exception):
+    """There is no document that could be read; ``is_passing``: it may be otherwise in a moment."""
+
+    def __init__(self, seen: str, *, is_passing: bool) -> None:
+        super().__init__(seen)
+        self.seen = seen
+        self.is_passing = is_passing
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The decoded document, and the seconds for which it may be kept."""
+
+    data: Any
+    age: int
+
+
+class Fetcher:
+    """Fetches documents from addresses that ``admits`` says yes to.
+
+    ``authorities`` is a file of certificate authorities that count beside those of the system (PEM).
+    """
+
+    def __init__(self, admits: Callable[[str], bool] = is_public, authorities: str | None = None) -> None:
+        self._admits = admits
+        self._authorities = authorities
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._admits, self._authorities))
+
+    def fetch(self, url: str) -> Fetched:
+        """Return the document at an https URL.
+
+        Raises:
+            FetchFailed: there is none, or none that is small, quick and JSON.
+        """
+        deadline = time.monotonic() + MAX_SECONDS
+        parts = urlsplit(url)
+        try:
+            plain = self._connected(parts, deadline)
+            with plain, self._secured(plain, parts, deadline) as connection:
+                connection.settimeout(_left(deadline))
+                connection.sendall(_request(parts))
+                with HTTPResponse(_Bounded(connection, deadline), method="GET") as response:  # type: ignore[arg-type]
+                    return _read(response)
+        except ssl.SSLCertVerificationError as error:
+            raise FetchFailed(f"its certificate is not good: {error.verify_message}", is_passing=True) from None
+        except TimeoutError:
+            raise FetchFailed(f"it took longer than {MAX_SECONDS:g} seconds", is_passing=True) from None
+        except (OSError, HTTPException, ValueError) as error:
+            raise FetchFailed(f"it could not be read ({type(error).__name__})", is_passing=True) from None
+
+    def resolve(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a host.
+
+        Raises:
+            OSError: it has none.
+        """
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+    def connect(self, address: str, port: int, seconds: float) -> socket.socket:
+        """Return a connection to an address, which is no name.
+
+        Raises:
+            OSError: nobody is there.
+        """
+        return socket.create_connection((address, port), seconds)
+
+    def _connected(self, parts: SplitResult, deadline: float) -> socket.socket:
+        host, port = parts.hostname or "", parts.port or 443
+        addresses = self._resolved(host, port, deadline)
+        if not all(map(self._admits, addresses)):
+            # Which one it is tells a stranger what names mean within this network.
+            raise FetchFailed("its host is not on the public network", is_passing=False)
+        tried = addresses[:MAX_TRIED]
+        for number, address in enumerate(tried):
+            # One that does not answer leaves time for the next.
+            seconds = _left(deadline) / (len(tried) - number)
+            try:
+                return self.connect(address, port, seconds)
+            except OSError:
+                continue
+        raise FetchFailed("its host does not answer", is_passing=True)
+
+    def _resolved(self, host: str, port: int, deadline: float) -> list[str]:
+        """Return the addresses of a host; the system's resolver has no deadline of its own."""
+        found: list[list[str]] = []
+
+        def look() -> None:
+            try:
+                found.append(self.resolve(host, port))
+            except (OSError, UnicodeError):
+                found.append([])
+
+        thread = threading.Thread(target=look, name="mcp-resolve", daemon=True)
+        thread.start()
+        thread.join(_left(deadline))
+        if not found:
+            raise TimeoutError
+        if not found[0]:
+            raise FetchFailed("its host has no address", is_passing=True)
+        return found[0]
+
+    def _secured(self, plain: socket.socket, parts: SplitResult, deadline: float) -> ssl.SSLSocket:
+        context = ssl.create_default_context()
+        if self._authorities is not None:
+            context.load_verify_locations(self._authorities)
+        plain.settimeout(_left(deadline))
+        # The handshake takes no longer than the socket's timeout, however many bytes it comes in.
+        return context.wrap_socket(plain, server_hostname=parts.hostname)
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _request(parts: SplitResult) -> bytes:
+    path = parts.path + (f"?{parts.query}" if parts.query else "")
+    lines = (
+        f"GET {path} HTTP/1.1",
+        f"Host: {parts.netloc}",
+        "Accept: application/json, application/*+json",
+        "Accept-Encoding: identity",
+        "User-Agent: django-mcp-orm",
+        "Connection: close",
+    )
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
+
+
+class _Bounded(io.RawIOBase):
+    """What a connection receives until the deadline, and up to a number of bytes.
+
+    Each look at the socket has the time that is left: a timeout alone begins anew with each byte that drips.
+    """
+
+    def __init__(self, connection: socket.socket, deadline: float) -> None:
+        self._connection = connection
+        self._deadline = deadline
+        self._room = MAX_HEAD + MAX_BYTES + 1
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._connection.settimeout(_left(self._deadline))
+        size = self._connection.recv_into(buffer)
+        self._room -= size
+        if self._room < 0:
+            raise FetchFailed(f"it is over {MAX_BYTES // 1024} KiB", is_passing=False)
+        return size
+
+    def makefile(self, *args: Any, **kwargs: Any) -> io.BufferedReader:
+        """Return what ``http.client`` asks a socket for."""
+        return io.BufferedReader(self, 4096)
+
+
+def _read(response: HTTPResponse) -> Fetched:
+    response.begin()
+    if response.status != 200:
+        is_passing = response.status >= 500 or response.status in (408, 425, 429)
+        elsewhere = ", which is not followed" if 300 <= response.status < 400 else ""
+        raise FetchFailed(f"its server answers {response.status}{elsewhere}", is_passing=is_passing)
+    kind = response.headers.get_content_type() if "Content-Type" in response.headers else "none"
+    if JSON.fullmatch(kind) is None:
+        raise FetchFailed(f"it is not JSON: its type is {kind[:100]}", is_passing=False)
+    encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
+    charset = str(response.headers.get_content_charset("utf-8"))
+    if encoding != "identity" or charset not in ("utf-8", "us-ascii"):
+        raise FetchFailed("it is compressed, or not in UTF-8", is_passing=False)
+    body = response.read(MAX_BYTES + 1) if (response.length or 0) <= MAX_BYTES else b""
+    if len(body) > MAX_BYTES or (response.length or 0) > MAX_BYTES:
+        raise FetchFailed(f"it is over {MAX_BYTES // 1024} KiB", is_passing=False)
+    if response.length:
+        raise FetchFailed("it ends too early", is_passing=True)
+    try:
+        return Fetched(json.loads(body.decode("utf-8")), age_of(response.headers))
+    except (ValueError, RecursionError):
+        raise FetchFailed("it is not JSON in UTF-8", is_passing=False) from None
+
+
+def age_of(headers: HTTPMessage) -> int:
+    """Return the seconds for which an answer may be kept (RFC 9111, section 4.2), within bounds."""
+    said = {name.lower(): value for name, value in DIRECTIVE.findall(headers.get("Cache-Control", ""))}
+    age = AGE
+    if "no-store" in said or "no-cache" in said:
+        age = 0
+    elif lasts := said.get("s-maxage") or said.get("max-age"):
+        passed = headers.get("Age", "").strip()
+        age = int(lasts) - (int(passed) if passed.isdecimal() and len(passed) < 10 else 0)
+    elif "Expires" in headers:
+        age = _until(headers["Expires"], headers.get("Date", ""))
+    return max(MIN_AGE, min(age, MAX_AGE))
+
+
+def _until(expires: str, date: str) -> int:
+    try:
+        ends = parsedate_to_datetime(expires).timestamp()
+        begins = parsedate_to_datetime(date).timestamp() if date else time.time()
+    except (ValueError, OverflowError):
+        return 0
+    return int(ends - begins)

@@ -1,0 +1,188 @@
+"""Budgets: how many calls, rows and bytes a user, a client or a service account has in a day.
+
+They are counted in the shared cache, for all workers together, and days are those of UTC. A call is let in while
+something is left: what it reads, writes and sends is known at its end, so the last one may go beyond. A cache that is
+out of order limits nothing, as with rates: tokens and permissions are checked all the same.
+"""
+
+import hashlib
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..conf import QUANTITIES, settings
+from ..context.record import CallRecord
+from ..context.request import MCPRequest
+from ..exceptions import CallRefused
+from ..runtime.cache import cache
+
+logger = logging.getLogger("mcp_django")
+
+DAY: Final = 24 * 3600
+# What does the work; lists and the handshake are free, so that a client can connect and be told.
+COUNTED: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
+FREE_TOOL: Final = "connection_info"
+WORDS: Final[Mapping[str, str]] = {
+    "user": "this account",
+    "client": "this client",
+    "service": "this service account",
+    "calls": "calls",
+    "rows_read": "rows to read",
+    "rows_written": "rows to change",
+    "bytes": "bytes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one ("user", "client" or "service") has: ``limits`` by quantity; ``key`` is whose it is in the cache."""
+
+    kind: str
+    key: str
+    limits: Mapping[str, int]
+
+    def counter(self, quantity: str) -> str:
+        """Return under what the cache has what is used today."""
+        return f"mcp_django:budget:{self.kind}:{self.key}:{quantity}:{int(time.time()) // DAY}"
+
+
+def resets_in() -> int:
+    """Return the seconds until budgets begin anew."""
+    return DAY - int(time.time()) % DAY
+
+
+def budgets_of(request: MCPRequest) -> list[Budget]:
+    """Return the budgets of the caller, whose record says who it is.
+
+    A service account has its own; a person that of the user and that of the client.
+    """
+    configured, record = settings.BUDGETS, request.mcp.record
+    found = []
+    for kind, key, names in _who(record, str(request.mcp.facts.get("name", ""))):
+        named = [configured[f"{kind}:{name}"] for name in names if name and f"{kind}:{name}" in configured]
+        limits = {**configured.get(kind, {}), **(named[0] if named else {})}
+        limits = {quantity: limit for quantity, limit in limits.items() if limit is not None}
+        if key and limits:
+            found.append(Budget(kind, hashlib.sha256(key.encode()).hexdigest()[:32], limits))
+    return found
+
+
+def _who(record: CallRecord, service: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    if record.kind == "service":
+        yield "service", record.client_id, (service, record.client_id)
+        return
+    yield "user", record.user, (record.username,)
+    yield "client", record.client_id, (record.client_id, record.client_host)
+
+
+def is_counted(record: CallRecord) -> bool:
+    """Return whether the call takes from a budget."""
+    return record.method in COUNTED and record.tool != FREE_TOOL
+
+
+def check(request: MCPRequest) -> None:
+    """Take one call from the budgets of the caller.
+
+    Raises:
+        CallRefused: calls, rows to read or bytes are used up.
+    """
+    if not is_counted(request.mcp.record) or not (budgets := budgets_of(request)):
+        return
+    used = _used(budgets)
+    for budget in budgets:
+        for quantity in ("rows_read", "bytes"):
+            if _is_over(budget, quantity, used):
+                raise _refusal(budget, quantity, budgets, used)
+    for budget in budgets:
+        if "calls" in budget.limits and _add(budget, "calls", 1) > budget.limits["calls"]:
+            raise _refusal(budget, "calls", budgets, _used(budgets))
+
+
+def check_writes(request: MCPRequest) -> None:
+    """Pass while the caller may change rows today; for calls that would.
+
+    Raises:
+        CallRefused: rows to change are used up.
+    """
+    budgets = budgets_of(request)
+    used = _used([budget for budget in budgets if "rows_written" in budget.limits])
+    for budget in budgets:
+        if _is_over(budget, "rows_written", used):
+            raise _refusal(budget, "rows_written", budgets, _used(budgets))
+
+
+def spend(request: MCPRequest) -> None:
+    """Take what a call, which is over, has read, changed and sent."""
+    record = request.mcp.record
+    if not is_counted(record):
+        return
+    spent = {"rows_read": record.rows_read, "rows_written": record.rows_changed, "bytes": record.size}
+    for budget in budgets_of(request):
+        for quantity, amount in spent.items():
+            if amount and quantity in budget.limits:
+                _add(budget, quantity, amount)
+
+
+def left(request: MCPRequest) -> dict[str, dict[str, int]]:
+    """Return what is left of each budget of the caller today, by kind and quantity."""
+    budgets = budgets_of(request)
+    return _left(budgets, _used(budgets))
+
+
+def _left(budgets: list[Budget], used: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    return {
+        budget.kind: {
+            quantity: max(0, budget.limits[quantity] - used.get(budget.counter(quantity), 0))
+            for quantity in QUANTITIES
+            if quantity in budget.limits
+        }
+        for budget in budgets
+    }
+
+
+def _is_over(budget: Budget, quantity: str, used: Mapping[str, int]) -> bool:
+    return quantity in budget.limits and used.get(budget.counter(quantity), 0) >= budget.limits[quantity]
+
+
+def _refusal(budget: Budget, quantity: str, budgets: list[Budget], used: Mapping[str, int]) -> CallRefused:
+    rest = [
+        f"{number:,} {WORDS[name]}"
+        for kind, numbers in _left(budgets, used).items()
+        for name, number in numbers.items()
+        if (kind, name) != (budget.kind, quantity)
+    ]
+    told = f" Left: {', '.join(rest)}." if rest else ""
+    return CallRefused(
+        f"The {budget.limits[quantity]:,} {WORDS[quantity]} that {WORDS[budget.kind]} has in a day are used up. "
+        f"They begin anew in {resets_in()} s.{told}",
+        "rate",
+    )
+
+
+def _used(budgets: list[Budget]) -> dict[str, int]:
+    keys = [budget.counter(quantity) for budget in budgets for quantity in budget.limits]
+    try:
+        found: dict[str, int] = cache.get_many(keys) if keys else {}
+    except Exception as error:
+        _not_counted(error)
+        return {}
+    return found
+
+
+def _add(budget: Budget, quantity: str, amount: int) -> int:
+    """Return how much is used, this amount included; 0 where nothing is counted."""
+    key = budget.counter(quantity)
+    try:
+        # The first of the day; where two are, the second counts on.
+        if not (is_first := cache.add(key, amount, timeout=2 * DAY)):
+            return int(cache.incr(key, amount))
+    except Exception as error:
+        _not_counted(error)
+        return 0
+    return amount if is_first else 0
+
+
+def _not_counted(error: Any) -> None:
+    logger.warning("Budgets are not counted, as the cache does not answer: %s", type(error).__name__)

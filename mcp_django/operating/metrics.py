@@ -1,0 +1,161 @@
+"""Prometheus: what the calls of this process came to, and what is there now; and a page that shows it.
+
+Labels are the site's own: sites, methods of the protocol, tools that it has, ways in which calls end. No text of a
+client makes a new series. It needs the extra ``prometheus``; only what needs this module imports it.
+"""
+
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from django.contrib.auth.models import AnonymousUser
+from django.db import Error as DatabaseUnavailable
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.crypto import constant_time_compare
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from mcp_types.methods import CLIENT_REQUESTS
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import generate_latest as rendered
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from ..conf import settings
+from ..context.record import CallRecord
+from ..models import Session, Stream
+from .gauges import levels
+
+PREFIX: Final = "mcp_django"
+# Seconds: those of the conventions for MCP.
+BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+METHODS: Final = frozenset(method for method, _ in CLIENT_REQUESTS)
+ENDS: Final = frozenset({"ok", "asked", "tool_error", "refused", "error", "cancelled"})
+# Reasons of refusals that are told apart: a project gives its own, and should not make them of what clients say.
+MAX_REASONS: Final = 50
+OTHER: Final = "other"
+PERMISSION: Final = "mcp_django.view_callentry"
+# Where it is set, processes keep what they count in files of this directory.
+DIRECTORY: Final = "PROMETHEUS_MULTIPROC_DIR"
+
+CALLS: Final = Counter(
+    f"{PREFIX}_calls",
+    "Calls, by how they ended; failed is what is nobody's input.",
+    ["site", "method", "tool", "outcome"],
+)
+SECONDS: Final = Histogram(
+    f"{PREFIX}_call_duration_seconds", "How long calls took.", ["site", "method", "tool"], buckets=BUCKETS
+)
+REFUSALS: Final = Counter(f"{PREFIX}_refusals", "Calls that were refused, by the reason.", ["site", "reason"])
+ROWS: Final = Counter(f"{PREFIX}_rows", "Rows that calls have read or changed.", ["site", "tool", "kind"])
+BYTES: Final = Counter(f"{PREFIX}_answer_bytes", "Bytes of the answers.", ["site", "tool"])
+QUERIES: Final = Counter(f"{PREFIX}_queries", "Queries of calls.", ["site", "tool"])
+QUERY_SECONDS: Final = Counter(f"{PREFIX}_query_seconds", "Time of the queries of calls.", ["site", "tool"])
+
+_reasons: set[str] = set()
+# With several processes: what each had when its last call ended.
+_shared: dict[str, Gauge] = {}
+
+
+def observe(record: CallRecord) -> None:
+    """Count a call that has ended."""
+    site, tool = record.site, record.target if record.method == "tools/call" else ""
+    method = record.method if record.method in METHODS else OTHER
+    CALLS.labels(site, method, tool, _end_of(record)).inc()
+    SECONDS.labels(site, method, tool).observe(record.duration / 1000)
+    kind, _, reason = record.outcome.partition(":")
+    if kind == "refused":
+        REFUSALS.labels(site, _known(reason)).inc()
+    for name, count in (("read", record.rows_read), ("changed", record.rows_changed)):
+        if count:
+            ROWS.labels(site, tool, name).inc(count)
+    BYTES.labels(site, tool).inc(record.size)
+    QUERIES.labels(site, tool).inc(record.queries)
+    QUERY_SECONDS.labels(site, tool).inc(record.query_time / 1000)
+    if DIRECTORY in os.environ:
+        share_levels()
+
+
+def _end_of(record: CallRecord) -> str:
+    if record.error_id:
+        return "failed"
+    kind = record.outcome.partition(":")[0]
+    return kind if kind in ENDS else OTHER
+
+
+def _known(reason: str) -> str:
+    if reason not in _reasons and len(_reasons) >= MAX_REASONS:
+        return OTHER
+    _reasons.add(reason)
+    return reason
+
+
+def share_levels() -> None:
+    """Write down what is there now, for the process that is asked for the sum of all."""
+    for level in levels():
+        if level.name not in _shared:
+            name = f"{PREFIX}_{level.name}"
+            _shared[level.name] = Gauge(name, level.text, multiprocess_mode="livesum", registry=None)
+        _shared[level.name].set(level.ask())
+
+
+class Levels(Collector):
+    """What is there now in this process."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """See ``Collector``."""
+        for level in levels():
+            yield GaugeMetricFamily(f"{PREFIX}_{level.name}", level.text, level.ask())
+
+
+class Stored(Collector):
+    """What all processes together have in the database; nothing while it does not answer."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """See ``Collector``."""
+        since = timezone.now() - timedelta(seconds=settings.SESSION_IDLE)
+        live = Session._default_manager.filter(ended=False, seen__gt=since)
+        try:
+            sessions, running, asking = (
+                live.count(),
+                Stream._default_manager.filter(state=Stream.State.RUNNING).count(),
+                Stream._default_manager.filter(state=Stream.State.ASKING).count(),
+            )
+        except DatabaseUnavailable:
+            return
+        yield GaugeMetricFamily(f"{PREFIX}_sessions", "Sessions that have something to remember.", sessions)
+        tasks = GaugeMetricFamily(f"{PREFIX}_tasks", "Calls that go on without a connection.", labels=["state"])
+        tasks.add_metric(["running"], running)
+        tasks.add_metric(["asking"], asking)
+        yield tasks
+
+
+if DIRECTORY not in os.environ:
+    REGISTRY.register(Levels())
+
+
+@require_safe
+@never_cache
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Answer with all metrics of the project in Prometheus' text format.
+
+    Whoever sends ``METRICS_TOKEN`` as a bearer token may read them, and users who may view the log of calls.
+    """
+    if not _may_read(request):
+        return HttpResponse(status=403)
+    registry, stored = REGISTRY, CollectorRegistry()
+    if DIRECTORY in os.environ:
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)
+    stored.register(Stored())
+    return HttpResponse(rendered(registry) + rendered(stored), content_type=CONTENT_TYPE_LATEST)
+
+
+def _may_read(request: HttpRequest) -> bool:
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if settings.METRICS_TOKEN and scheme.lower() == "bearer":
+        return constant_time_compare(given.strip(), settings.METRICS_TOKEN)
+    user = getattr(request, "user", None) or AnonymousUser()
+    return bool(user.is_active and user.has_perm(PERMISSION))

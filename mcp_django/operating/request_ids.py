@@ -1,0 +1,21 @@
+"""The id of the call in log messages: a filter for handlers of the project."""
+
+import logging
+
+from ..context.record import CURRENT
+
+
+class RequestIdFilter(logging.Filter):
+    """Give each message ``request_id``, the id of the call that it belongs to, and ``trace_id``, or "-" for none.
+
+    The id is the one that errors, the log of calls, the admin's history and spans have. Put it on a handler, so that it
+    sees the messages of all loggers.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let each message pass, with its ids."""
+        call = CURRENT.get()
+        if not hasattr(record, "request_id"):
+            record.request_id = call.id.hex if call is not None else "-"
+        record.trace_id = (call.trace if call is not None else "") or "-"
+        return True

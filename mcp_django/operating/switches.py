@@ -1,0 +1,313 @@
+"""Switches: what is off at once, in all workers, until somebody turns it on again or its time is over.
+
+Rows of :class:`~mcp_django.models.Switch` say what is off. Each process has a picture of them in memory, by which calls
+are answered without a query. A mark in the cache says that there is another one, and is looked at each second while
+calls come; whatever the cache says, the database is asked every three seconds, so that switches act without it too.
+"""
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterable
+from contextlib import nullcontext, suppress
+from datetime import datetime, timedelta
+from typing import Any, Final, cast
+
+from django.apps import apps
+from django.contrib.auth import get_user_model
+from django.db import connections, router, transaction
+from django.db.models import Model, Q
+from django.db.models.base import ModelBase
+from django.utils import timezone
+
+from ..conf import nearest
+from ..context.switched import EVERYTHING, MODEL, SERVICE, USER, WRITES, Off, Switched
+from ..models import ServiceAccount, Switch
+from ..runtime.cache import cache
+from ..signals import switches_changed
+
+logger = logging.getLogger("mcp_django")
+
+# Seconds between two looks at the cache and at the database, and that a call waits for another one's look.
+LOOK: Final = 1.0
+POLL: Final = 3.0
+PATIENCE: Final = 1.0
+# Switches that act at the same time.
+MOST: Final = 10_000
+MARK: Final = "mcp_django:switches"
+AWAY: Final = "away"
+
+
+class Board:
+    """The picture of this process: ``off`` is what is off, None for nothing, and ``due`` when it is to be renewed.
+
+    ``due`` is of the monotonic clock, in seconds. Both are read without a lock.
+    """
+
+    def __init__(self) -> None:
+        self.off: Off | None = None
+        self.due = 0.0
+        self._lock = threading.Lock()
+        self._rows: tuple[Switch, ...] = ()
+        self._mark: Any = None
+        self._polled = -POLL
+        self._is_down = False
+
+    def renew(self, age: float | None = None) -> None:
+        """Look whether there is another picture, unless another thread does; to be called when it is ``due``.
+
+        With ``age`` the database is asked too where it was not for so many seconds, due or not. Nothing is raised:
+        while neither cache nor database answers, what was off stays off.
+        """
+        # Who comes a moment later goes on with what was right a moment ago.
+        is_fresh = time.monotonic() < self._polled + POLL + LOOK
+        if not self._lock.acquire(timeout=-1 if self._polled < 0 else 0 if is_fresh else PATIENCE):
+            return
+        try:
+            now = time.monotonic()
+            if now >= self.due or (age is not None and now >= self._polled + age):
+                self._look(now, POLL if age is None else age)
+        finally:
+            self._lock.release()
+
+    def _look(self, now: float, age: float) -> None:
+        mark = _read_mark()
+        is_new = mark not in (self._mark, AWAY)
+        if is_new or now >= self._polled + age:
+            try:
+                self._rows = _read()
+            except Exception as error:
+                if not self._is_down:
+                    logger.warning("The switches cannot be read: %s", type(error).__name__)
+                self._is_down = True
+            else:
+                self._polled, self._is_down = now, False
+                self._mark = self._mark if mark == AWAY else mark
+        self.off, seconds = _picture(self._rows, timezone.now())
+        self.due = now + min(LOOK, seconds)
+
+    def current(self) -> Off | None:
+        """Return what is off, looked up again where that is due."""
+        if time.monotonic() >= self.due:
+            self.renew()
+        return self.off
+
+    def expire(self) -> None:
+        """Have the database asked before the next call: there is news of another picture."""
+        self._polled = min(self._polled, time.monotonic() - POLL)
+        self.due = 0.0
+
+
+board: Final = Board()
+
+
+def _forked() -> None:
+    # Another thread may have been at it.
+    board.__init__()  # type: ignore[misc]
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def current() -> Off | None:
+    """Return what is off now, None for nothing; its ``version`` is another one for another picture."""
+    return board.current()
+
+
+def _alias() -> str:
+    # Where it is written: a replica may be behind.
+    return router.db_for_write(Switch)
+
+
+def _read() -> tuple[Switch, ...]:
+    """Return the switches that act, or will.
+
+    Raises:
+        DatabaseError: the database does not answer.
+    """
+    alias = _alias()
+    with transaction.atomic(using=alias) if connections[alias].in_atomic_block else nullcontext():
+        return tuple(active().using(alias).order_by("pk")[:MOST])
+
+
+def _read_mark() -> Any:
+    try:
+        return cache.get(MARK)
+    except Exception:
+        return AWAY
+
+
+def _picture(rows: Iterable[Switch], now: datetime) -> tuple[Off | None, float]:
+    """Return what is off at this time, and the seconds until something else is."""
+    begun = [row for row in rows if row.begins <= now and (row.until is None or now < row.until)]
+    turns = [turn for row in rows for turn in (row.begins, row.until) if turn is not None and now < turn]
+    seconds = (min(turns) - now).total_seconds() if turns else float("inf")
+    if not begun:
+        return None, seconds
+    version = ".".join(str(row.pk) for row in begun)
+    return Off(tuple(Switched(row.kind, row.target, row.reason, row.until) for row in begun), version), seconds
+
+
+# What people do
+
+
+def active() -> Any:
+    """Return the queryset of the switches that are off now, or will be."""
+    now = timezone.now()
+    return Switch._default_manager.filter(Q(until=None) | Q(until__gt=now), ended=None)
+
+
+def set_switch(
+    kind: str,
+    target: Any = "",
+    *,
+    reason: str = "",
+    by: Any = None,
+    until: datetime | timedelta | None = None,
+    begins: datetime | None = None,
+) -> Switch:
+    """Switch something off, in all workers within five seconds, and return the switch.
+
+    ``kind`` is "everything", "writes", "tool", "model", "action", "client", "user" or "service". ``target`` is the name
+    of the tool; the model, its label, or the label of an app; the action as ``app.model.action``, or its name alone for
+    that of all models; the id or the host of the client; the user or their username; the service account, its name or
+    its client id. ``reason`` is told to callers. ``until`` is when it is on again, or after how long; ``begins`` is now
+    where nothing is said. ``by`` is the user who does it, to whose history in the admin it goes, or a text that says
+    what does it. What was off of the same kind and target before is replaced.
+
+    Raises:
+        ValueError: there is no such kind or target, or it would never be off.
+    """
+    now = timezone.now()
+    begins = begins or now
+    until = begins + until if isinstance(until, timedelta) else until
+    if until is not None and until <= max(begins, now):
+        raise ValueError("A switch has to end after it begins, and in the future.")
+    key, name = _find(kind, target)
+    with transaction.atomic(using=_alias()):
+        # One that is to come is another one's wish.
+        if begins <= now:
+            active().filter(kind=kind, target=key, begins__lte=now).update(ended=now, ended_by=_named(by))
+        made = Switch(kind=kind, target=key, name=name[:100], reason=reason[:200], begins=begins, until=until)
+        made.by = _named(by)
+        made.save(using=_alias())
+        _note(made, by, [{"added": {}}], is_new=True)
+        _tell()
+    return made
+
+
+def end_switch(switch: Switch, *, by: Any = None) -> bool:
+    """Turn on again what the switch has off, in all workers within five seconds; ``by`` is as in :func:`set_switch`.
+
+    Return whether it was off: one that has ended stays as it is.
+    """
+    now = timezone.now()
+    with transaction.atomic(using=_alias()):
+        if not active().filter(pk=switch.pk).update(ended=now, ended_by=_named(by)):
+            return False
+        switch.ended, switch.ended_by = now, _named(by)
+        _note(switch, by, [{"changed": {"fields": ["ended"]}}], is_new=False)
+        _tell()
+    return True
+
+
+def find_switches(kind: str, target: Any = "") -> list[Switch]:
+    """Return the switches that have this off now, or will.
+
+    Raises:
+        ValueError: there is no such kind or target.
+    """
+    key, _ = _find(kind, target)
+    return list(active().filter(kind=kind, target=key).order_by("pk"))
+
+
+def _named(by: Any) -> str:
+    name = by.get_username() if hasattr(by, "get_username") else str(by or "")
+    return str(name)[:100]
+
+
+def _find(kind: str, target: Any) -> tuple[str, str]:
+    """Return how the target is stored, and what it is called where that says more."""
+    if kind not in Switch.Kind.values:
+        raise ValueError(f"There is no kind of switch {kind!r}.{nearest(kind, Switch.Kind.values)}")
+    if kind in (EVERYTHING, WRITES):
+        if target:
+            raise ValueError(f"A switch for {kind} has no target.")
+        return "", ""
+    if not target:
+        raise ValueError(f"Name the {kind} that is to be off.")
+    if kind == USER:
+        return _find_user(target)
+    if kind == SERVICE:
+        return _find_service(target)
+    if kind == MODEL:
+        return _find_model(target), ""
+    label, dot, name = str(target).strip().rpartition(".")
+    # Names of actions are in the case in which they are written, those of models are not; hosts of clients are not.
+    key = f"{label.lower()}{dot}{name}" if kind == "action" else str(target).strip()
+    if len(key) > 255:
+        raise ValueError("That is too long.")
+    return key, ""
+
+
+def _find_user(target: Any) -> tuple[str, str]:
+    model = get_user_model()
+    if not isinstance(target, Model):
+        try:
+            target = model._default_manager.get_by_natural_key(target)
+        except model.DoesNotExist:
+            raise ValueError(f"There is no user {target!r}.") from None
+    return str(target.pk), target.get_username()
+
+
+def _find_service(target: Any) -> tuple[str, str]:
+    if not isinstance(target, ServiceAccount):
+        found = list(ServiceAccount._default_manager.filter(Q(client_id=target) | Q(name=target))[:2])
+        if len(found) != 1:
+            raise ValueError(f"There is no service account {target!r}, or more than one: name its client id.")
+        target = found[0]
+    return target.client_id, target.name
+
+
+def _find_model(target: Any) -> str:
+    label = (
+        cast(type[Model], target)._meta.label_lower if isinstance(target, ModelBase) else str(target).strip().lower()
+    )
+    if label in (known := {model._meta.label_lower for model in apps.get_models()} | set(apps.app_configs)):
+        return str(label)
+    raise ValueError(f"There is no model {label!r}.{nearest(label, known)}")
+
+
+def _note(switch: Switch, by: Any, message: list[dict[str, Any]], *, is_new: bool) -> None:
+    """Write it into the history of the admin, which belongs to users: who is none is named by the switch itself."""
+    if getattr(by, "pk", None) is None or not apps.is_installed("django.contrib.admin"):
+        return
+    import json
+
+    from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
+    from django.contrib.contenttypes.models import ContentType
+
+    LogEntry.objects.create(
+        user_id=by.pk,
+        content_type=ContentType.objects.get_for_model(Switch),
+        object_id=str(switch.pk),
+        object_repr=str(switch)[:200],
+        action_flag=ADDITION if is_new else CHANGE,
+        change_message=json.dumps(message),
+    )
+
+
+def _tell() -> None:
+    """Have all processes look: this one at once, others when the transaction is committed."""
+    board.expire()
+    transaction.on_commit(_publish, using=_alias(), robust=True)
+
+
+def _publish() -> None:
+    # The mark first: who is woken by the news looks at it.
+    with suppress(Exception):
+        cache.set(MARK, uuid.uuid4().hex, timeout=None)
+    board.expire()
+    switches_changed.send(sender=Switch)

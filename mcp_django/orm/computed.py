@@ -1,0 +1,143 @@
+"""Columns that the admin computes, as values of the database: by their ``admin_order_field``, or by an annotation.
+
+Such a value is made by code of the project, of whatever rows it names. It is the caller's to measure where they could
+read all that it is made of: each column, and of other models all rows.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from django.core.exceptions import FieldError
+from django.db.models import DecimalField, F, ForeignKey, OuterRef, QuerySet, Subquery, Window
+from django.db.models.expressions import Col, OrderBy, RawSQL, Star
+from django.db.models.sql import Query
+
+from ..context.request import Exposure, MCPRequest
+from .access import related_to, sees_every_row, visible_name
+from .columns import MAX_DIGITS, Column, resolve_column
+from .kinds import kind_of
+
+# The name of the value in its subquery.
+VALUE: Final = "mcp_computed"
+# Of decimals that the database computes.
+PLACES: Final = 6
+_OPAQUE: Final = (Subquery, Query, RawSQL, Star, Window)
+
+
+def order_source(column: Column) -> Any:
+    """Return what a computed column is sorted by, without a direction: a name, an expression, or its own name."""
+    order = column.order_field if column.order_field is not None else column.name
+    order = order.expression if isinstance(order, OrderBy) else order
+    order = order.name if isinstance(order, F) else order  # type: ignore[attr-defined]
+    return order.lstrip("+-") if isinstance(order, str) else order
+
+
+def parts_of(expression: Any) -> Iterator[Any]:
+    """Yield an expression and all that it is made of, conditions too."""
+    yield expression
+    for part in expression.get_source_expressions() if hasattr(expression, "get_source_expressions") else ():
+        if part is not None:
+            yield from parts_of(part)
+
+
+def computed_value(
+    request: MCPRequest, exposure: Exposure, column: Column, pk: str
+) -> tuple[Column, "Subquery"] | None:
+    """Return the column's values as those of a column, and their expression for a query that has the key as ``pk``.
+
+    None stands for a value that the database does not compute, or that is made of what the caller may not read.
+    """
+    source = order_source(column)
+    rows = exposure.get_queryset(request).order_by()
+    if column.kind != "computed" or exposure.opts.is_composite_pk or rows.query.is_sliced or rows.query.combinator:
+        return None
+    if column.order_field is None and source not in rows.query.annotation_select:
+        return None
+    try:
+        rows = rows.annotate(**{VALUE: F(source) if isinstance(source, str) else source})
+        found = rows.query.annotations[VALUE]
+        field = found.output_field
+    except (FieldError, TypeError, ValueError):
+        return None
+    if not _is_readable(request, exposure, rows, found) or (column.shows_truth and kind_of(field).word != "boolean"):
+        return None
+    if kind_of(field).word == "decimal" and field.decimal_places is None:
+        field = DecimalField(max_digits=MAX_DIGITS, decimal_places=PLACES)
+    value = Subquery(rows.filter(pk=OuterRef(pk)).values(VALUE)[:1], output_field=field)
+    return Column(column.name, "field", field=field), value
+
+
+def _is_readable(request: MCPRequest, exposure: Exposure, rows: QuerySet[Any], expression: Any) -> bool:
+    """Return whether the caller could read all columns and rows that the value is made of."""
+    parts = list(parts_of(expression))
+    if any(isinstance(part, _OPAQUE) for part in parts):
+        return False
+    query: Any = rows.query
+    own = _own_tables(query)
+    columns = [part for part in parts if isinstance(part, Col)]
+    if not all(_reads(request, exposure, column.target, column.alias in own) for column in columns):
+        return False
+    if expression.contains_aggregate:
+        # What is joined for other reasons is counted with.
+        joins = [alias for alias, count in query.alias_refcount.items() if count]
+    else:
+        joins = [alias for column in columns for alias in _way_to(query, column.alias)]
+    return all(
+        _follows(request, exposure, query.alias_map[alias], own, several=expression.contains_aggregate)
+        for alias in joins
+        if alias not in own
+    )
+
+
+def _own_tables(query: Any) -> set[str]:
+    """Return the tables that hold the row itself: the model's, and those of its parents."""
+    own = {query.get_initial_alias()}
+    for alias, join in query.alias_map.items():
+        field = getattr(join, "join_field", None)
+        if field is not None and join.parent_alias in own and isinstance(field, ForeignKey):
+            own |= {alias} if field.remote_field.parent_link else set()
+    return own
+
+
+def _way_to(query: Any, alias: str) -> Iterator[str]:
+    """Yield the tables that lead to one from the model's own."""
+    while getattr(query.alias_map[alias], "parent_alias", None) is not None:
+        yield alias
+        alias = query.alias_map[alias].parent_alias
+
+
+def _follows(request: MCPRequest, exposure: Exposure, join: Any, own: set[str], *, several: bool) -> bool:
+    """Return whether the caller could follow a join, to rows all of which they may view."""
+    field = join.join_field
+    key = field if isinstance(field, ForeignKey) else getattr(field, "field", None)
+    if join.filtered_relation is not None or not isinstance(key, ForeignKey):
+        return False
+    if field is not key and not several and not key.unique:
+        return False
+    if not _reads(request, exposure, key, field is key and join.parent_alias in own):
+        return False
+    return bool(field.related_model._meta.auto_created) or _sees_all(request, field.related_model)
+
+
+def _sees_all(request: MCPRequest, model: Any) -> bool:
+    related = related_to(request, model)
+    return related is not None and sees_every_row(request, related)
+
+
+def _reads(request: MCPRequest, exposure: Exposure, field: Any, is_own: bool) -> bool:
+    """Return whether the caller reads the field as it is stored: on the row itself, or on all rows of its model."""
+    owner = field.model._meta.auto_created
+    if owner:
+        # The table of a many-to-many relation, which is read as that.
+        relation = next(item for item in owner._meta.local_many_to_many if item.remote_field.through is field.model)
+        there = exposure if issubclass(exposure.model, owner) else related_to(request, owner)
+        if there is None or visible_name(request, there, relation.name) is None:
+            return False
+        leads_to = field.related_model
+        return leads_to is not None and (issubclass(exposure.model, leads_to) or _sees_all(request, leads_to))
+    there = exposure if is_own else related_to(request, field.model)
+    if there is None or not (is_own or sees_every_row(request, there)):
+        return False
+    name = visible_name(request, there, field.name)
+    column = resolve_column(there, name) if name is not None else None
+    return column is not None and column.is_stored

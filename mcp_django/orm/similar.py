@@ -1,0 +1,119 @@
+"""Rows whose texts are spelt like a search term, where the database can tell: PostgreSQL with ``pg_trgm``.
+
+It looks where the exposure's search looks, as far as the caller could read there, and among the same rows.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache, reduce
+from operator import add
+from time import monotonic
+from typing import Any, Final
+
+from django.db import connections
+from django.db.models import F, FloatField, Func, QuerySet, Value
+from django.db.models.functions import Greatest
+
+from ..context.request import Exposure, MCPRequest
+from ..exceptions import ToolError
+from .filters import is_searched, search_paths
+from .kinds import kind_of
+from .lookups import Applied, NamedFilter, Offer, resolve_path
+from .queries import PageQuery, narrowed
+from .query_limits import read_limits
+
+# How like a term the most similar part of a text has to be (of pg_trgm, from 0 to 1), and the share of the best of all.
+LEAST: Final = 0.3
+LEAST_SHARE: Final = 0.7
+# Of the time of the call.
+TIME_SHARE: Final = 0.4
+# Seconds for which it is known what a database can do.
+KNOWN_FOR: Final = 600
+
+
+class _Among(NamedFilter):
+    """The rows with these keys."""
+
+    def __init__(self, keys: Sequence[Any]) -> None:
+        self.keys = keys
+
+    def names(self) -> Sequence[str]:
+        """Return none: no client can name it."""
+        return ()
+
+    def offers(self) -> Sequence[Offer]:
+        """Return none."""
+        return ()
+
+    def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
+        """Return the rows with the keys."""
+        return queryset.filter(pk__in=self.keys)
+
+
+def similar_query(request: MCPRequest, query: PageQuery) -> PageQuery | None:
+    """Return the query of the rows that are spelt most like the search term, at most as many as a page shows.
+
+    There is None where there are no such rows, or the database cannot tell.
+    """
+    words = [word for part in query.search.split() if (word := part.strip("\"'"))]
+    paths = list(_text_paths(request, query.exposure))
+    if not words or not paths:
+        return None
+    try:
+        with read_limits(TIME_SHARE):
+            rows = narrowed(request, query.exposure, query.conditions, "")
+            if not can_compare(rows.db, int(monotonic() // KNOWN_FOR)):
+                return None
+            keys = _most_similar(*search_paths(request, rows, paths), words, query.limit)
+    except ToolError:
+        # The exact search was answered in its time, and found nothing.
+        return None
+    if not keys:
+        return None
+    return replace(query, search="", conditions=(*query.conditions, Applied(_Among(keys), {})))
+
+
+@lru_cache(maxsize=64)
+def can_compare(using: str, when: int) -> bool:
+    """Return whether the database compares texts by their trigrams, asked once for each ``when``."""
+    connection = connections[using]
+    if connection.vendor != "postgresql":
+        return False
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT to_regprocedure('word_similarity(text, text)') IS NOT NULL")
+        return bool(cursor.fetchone()[0])
+
+
+def _text_paths(request: MCPRequest, exposure: Exposure) -> Iterator[str]:
+    """Yield the fields of the search that hold one text for each row, and that are not to be found exactly alone."""
+    if any(map(_has_own_search, exposure.permission_owners)):
+        return
+    for text in exposure.get_search_fields(request):
+        name = text.removeprefix("^")
+        path = resolve_path(exposure.model, name)
+        is_text = path is not None and path.column == name and not path.many and kind_of(path.field).word == "text"
+        if is_text and is_searched(request, exposure, name):
+            yield name
+
+
+def _has_own_search(owner: Any) -> bool:
+    """Return whether code of the project's own finds what is searched for, and leaves out what it wants."""
+    return not type(owner).get_search_results.__module__.startswith(("django.", "mcp_django."))
+
+
+def _most_similar(rows: QuerySet[Any], paths: Sequence[str], words: Sequence[str], limit: int) -> list[Any]:
+    """Return the keys of the rows in which each of the words has something like it."""
+    if not paths:
+        return []
+    likeness = {f"mcp_like{number}": _likeness(word, paths) for number, word in enumerate(words)}
+    for name, expression in likeness.items():
+        rows = rows.annotate(**{name: expression}).filter(**{f"{name}__gte": LEAST})
+    found = rows.annotate(mcp_like=reduce(add, map(F, likeness))).order_by("-mcp_like", "pk")
+    read = list(found.values_list("pk", "mcp_like")[:limit])
+    return [key for key, like in read if like >= read[0][1] * LEAST_SHARE]
+
+
+def _likeness(word: str, paths: Sequence[str]) -> Any:
+    """Return how like the word the most similar part of one of the texts is."""
+    each = [Func(Value(word), F(path), function="WORD_SIMILARITY", output_field=FloatField()) for path in paths]
+    return Greatest(*each) if len(each) > 1 else each[0]

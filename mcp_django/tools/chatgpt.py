@@ -1,0 +1,162 @@
+"""``search`` and ``fetch``: the two tools that ChatGPT's connectors and deep research look for.
+
+A result is a row: its ``id`` is the URI of its resource, and its ``url`` the admin's page where the caller can open it.
+They are there with the setting ``CHATGPT_TOOLS``.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+from django.db.models import Model
+
+from ..conf import settings
+from ..context.places import go_to
+from ..context.request import Exposure, MCPRequest
+from ..context.results import ToolResult
+from ..exceptions import NotFound, ToolError
+from ..orm.access import get_exposure, visible_exposures
+from ..orm.arguments import MAX_SEARCH, MAX_SEARCH_WORDS, RECORD_NOT_FOUND, check_names
+from ..orm.queries import narrowed
+from ..orm.relations import label_of
+from ..orm.rows import find_row
+from ..orm.unreadable import all_readable
+from ..orm.uris import admin_url, parse_uri, row_uri
+from ..orm.wording import is_short_text
+from .base import RecordTool
+from .finding import found_models
+from .record import full_record
+from .words import stem, telling_words
+
+# Models that one call searches, rows of one model, and rows of a result.
+MAX_MODELS: Final = 20
+MAX_ROWS: Final = 5
+MAX_RESULTS: Final = 20
+TEXT: Final[Mapping[str, Any]] = {"type": "string"}
+
+
+class _ChatGPTTool(RecordTool):
+    """A tool that is there where the setting says so."""
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether the tool is offered, and the caller may view any model."""
+        return bool(settings.CHATGPT_TOOLS) and super().has_permission(request)
+
+
+class Search(_ChatGPTTool):
+    """Rows of all models by words."""
+
+    name = "search"
+    title = "Search"
+    description = "Search the records of all models by words. Use fetch to read a result by its id."
+    input_schema: Mapping[str, Any] = {"type": "object", "properties": {"query": TEXT}, "required": ["query"]}
+    output_schema: Mapping[str, Any] | None = {
+        "type": "object",
+        "properties": {
+            "results": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"id": TEXT, "title": TEXT, "url": TEXT},
+                    "required": ["id", "title", "url"],
+                },
+            }
+        },
+        "required": ["results"],
+    }
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """Return the rows that are found, those first of models that the query names.
+
+        Raises:
+            ToolError: the query is not a short text.
+        """
+        query = check_names(arguments, self.input_schema["properties"]).get("query")
+        if not is_short_text(query, MAX_SEARCH) or not str(query).strip():
+            raise ToolError(f"query must be a text of at most {MAX_SEARCH} characters.")
+        text = str(query).strip()
+        exposures = [exposure for exposure in visible_exposures(request) if exposure.has_search(request)]
+        best = found_models(request, exposures, text)
+        found: list[dict[str, str]] = []
+        for exposure in [*best, *(exposure for exposure in exposures if exposure not in best)][:MAX_MODELS]:
+            found += [_result(request, exposure, row) for row in _rows(request, exposure, text)]
+            if len(found) >= MAX_RESULTS:
+                break
+        request.mcp.record.rows_read += len(found)
+        return ToolResult(structured={"results": found[:MAX_RESULTS]})
+
+
+def _rows(request: MCPRequest, exposure: Exposure, text: str) -> list[Model]:
+    """Return the first rows that have all words, or else all that say something and do not name the model."""
+    go_to(request, exposure, "changelist")
+    for term in _terms(exposure, text):
+        try:
+            with all_readable():
+                rows = list(narrowed(request, exposure, (), term).order_by("pk")[:MAX_ROWS])
+        except ToolError:
+            # The search of this model does not take the words.
+            continue
+        if seen := [row for row in rows if exposure.has_view_permission(request, row)]:
+            return seen
+    return []
+
+
+def _terms(exposure: Exposure, text: str) -> Iterator[str]:
+    words = text.split()
+    if len(words) <= MAX_SEARCH_WORDS:
+        yield text
+    opts = exposure.opts
+    named = {stem(word) for word in telling_words(f"{opts.verbose_name} {opts.verbose_name_plural} {opts.object_name}")}
+    telling = [word.strip(",.;:!?\"'()") for word in words if any(stem(w) not in named for w in telling_words(word))]
+    if telling and telling != words and len(telling) <= MAX_SEARCH_WORDS:
+        yield " ".join(telling)
+
+
+def _result(request: MCPRequest, exposure: Exposure, row: Model) -> dict[str, str]:
+    uri = row_uri(exposure, row.pk)
+    title = f"{exposure.opts.verbose_name}: {label_of(exposure, row) or row.pk}"
+    return {"id": uri, "title": title, "url": admin_url(request, exposure, row) or uri}
+
+
+class Fetch(_ChatGPTTool):
+    """One row as a text."""
+
+    name = "fetch"
+    title = "Fetch"
+    description = "Read one record in full, by the id that search gave."
+    input_schema: Mapping[str, Any] = {"type": "object", "properties": {"id": TEXT}, "required": ["id"]}
+    output_schema: Mapping[str, Any] | None = {
+        "type": "object",
+        "properties": {"id": TEXT, "title": TEXT, "text": TEXT, "url": TEXT, "metadata": {"type": "object"}},
+        "required": ["id", "title", "text", "url"],
+    }
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """Return the row.
+
+        Raises:
+            ToolError: the caller may not know of such a row.
+        """
+        uri = check_names(arguments, self.input_schema["properties"]).get("id")
+        try:
+            address = parse_uri(uri)
+            exposure = get_exposure(request, address.label)
+            if address.pk is None or address.field_name is not None:
+                raise NotFound
+            go_to(request, exposure, "change", address.pk)
+            found = find_row(request, exposure, address.pk)
+            request.mcp.record.model = exposure.label
+        except NotFound:
+            raise ToolError(f"{RECORD_NOT_FOUND} id is one that search gave.") from None
+        payload = full_record(request, exposure, found.row, None, found.labels)
+        members = {**payload["fields"], **payload.get("inlines", {})}
+        text = "\n".join(f"{name}: {_written(value)}" for name, value in members.items() if value not in (None, "", []))
+        metadata = {name: payload[name] for name in ("model", "pk", "hint") if name in payload}
+        return ToolResult(structured={**_result(request, exposure, found.row), "text": text, "metadata": metadata})
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+
+
+CHATGPT_TOOLS: Final = (Search, Fetch)

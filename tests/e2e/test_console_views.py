@@ -1,0 +1,84 @@
+"""The pages of the console, in a browser: narrow, wide, light, dark, from left to right and from right to left."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.servers import Server, manage, run_example
+from tests.e2e.test_browser import look_at
+
+LANGUAGES = ["en", "ar"]
+# A log as a day of several clients leaves it, one of which has a name that would break a page.
+DAY = """
+from datetime import timedelta
+from django.utils import timezone
+from mcp_django.context.record import CallRecord
+from mcp_django.models import CallEntry
+from mcp_django.operating.log import entry_of, store
+
+OUTCOMES = ["ok"] * 12 + ["refused:scope", "refused:rate", "tool_error", "error:-32602", "asked"]
+CLIENTS = ["Claude", "Codex", "<b>" + "LongestNameOfAll" * 5]
+rows = []
+for n in range(600):
+    values = {"outcome": OUTCOMES[n % 17], "tool": ["query_records", "aggregate", "update_record"][n * n % 3]}
+    values |= {"client_name": CLIENTS[n % 3], "client_id": f"client-{n % 3}", "username": "warehouse", "user": "3"}
+    values |= {"method": "tools/call", "model": ["shop.order", "shop.product"][n % 2], "kind": "person", "size": n * 9}
+    values |= {"duration": 4 + n * 7 % 90 + (400 if n % 50 == 0 else 0), "rows_read": n % 25, "session": f"s-{n % 9}"}
+    ago = timedelta(minutes=(n * n * 7) % 1400)
+    rows.append(entry_of(CallRecord(started=timezone.now() - ago, version="2025-11-25", site="mcp", **values)))
+CallEntry.objects.all().delete()
+store(rows)
+CallEntry.objects.filter(call_id=rows[0].call_id).update(arguments='{"model": "shop.order"}')
+print("call", CallEntry.objects.get(call_id=rows[0].call_id).pk)
+"""
+PAGES = {
+    "overview": ("overview/", "Calls by outcome"),
+    "calls": ("", "The log has about 600 calls"),
+    "refused": ("?ended=refused", "refused:scope"),
+    "call": ("{call}/change/", "The same caller before and after"),
+    "seen": ("seen/?user=warehouse", "query_records"),
+    "seen-form": ("seen/?user=nobody-at-all", "There is no such user"),
+}
+
+
+def screenshots() -> dict[str, str]:
+    """Where they are to be kept, for whoever wants to look at them."""
+    kept = os.environ.get("SCREENSHOTS")
+    return {} if kept is None else {"screenshots": kept}
+
+
+@pytest.fixture(scope="module")
+def server(prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with run_example(
+        prepared, tmp_path_factory.mktemp("console"), "runserver", "", "tests.e2e.settings_console"
+    ) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def seen(server: Server, node: str, chromium: str) -> dict[tuple[str, str], dict[str, Any]]:
+    console = f"{server.origin}/admin/mcp_django/callentry/"
+    call = manage(server, "shell", "-c", DAY).rpartition("call ")[2].strip()
+    task: dict[str, Any] = {
+        "languages": LANGUAGES,
+        "widths": [320, 1600],
+        "pages": [{"name": name, "url": f"{console}{path.format(call=call)}"} for name, (path, _) in PAGES.items()],
+    }
+    return look_at(server, node, chromium, "admin", **task, **screenshots())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_fit_for_everybody(seen: dict[tuple[str, str], dict[str, Any]], name: str, language: str) -> None:
+    found = seen[name, language]
+    assert found["seen"]["dir"] == ("rtl" if language == "ar" else "ltr")
+    # Django's admin has no icon.
+    assert not [problem for problem in found["problems"] if "404 (Not Found)" not in problem]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_browser_came_to_the_page_that_was_meant(seen: dict[tuple[str, str], dict[str, Any]], name: str) -> None:
+    assert PAGES[name][1] in seen[name, "en"]["seen"]["text"]

@@ -1,0 +1,257 @@
+"""Each way in which a server can be set up badly, as a server of its own that answers so; the good way is in e2e."""
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from mcp_django.console.doctor import Doctor, Failed
+from tests.tls_server import Authority, serving
+
+JSON = "application/json"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def answer(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        status, kind, body, headers = self.server.answers.get(self.path.partition("?")[0], (404, "text/html", "", {}))
+        data = body if isinstance(body, bytes) else body.encode()
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(data)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = do_OPTIONS = answer
+
+    def date_time_string(self, timestamp=None):
+        return super().date_time_string(time.time() + self.server.ahead)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server():
+    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made.daemon_threads, made.ahead = True, 0
+    made.origin = f"http://127.0.0.1:{made.server_address[1]}"
+    origin, known = made.origin, "/.well-known"
+    resource = json.dumps({"resource": f"{origin}/mcp", "authorization_servers": [origin]})
+    places = {name: f"{origin}/oauth/{name}" for name in ("authorize", "token", "register")}
+    metadata = json.dumps({"issuer": origin} | {f"{name}_endpoint": url for name, url in places.items()})
+    metadata = metadata.replace("authorize_endpoint", "authorization_endpoint").replace("register_", "registration_")
+    challenge = {"WWW-Authenticate": f'Bearer resource_metadata="{origin}{known}/oauth-protected-resource/mcp"'}
+    made.answers = {
+        "/mcp": (401, JSON, "{}", challenge),
+        f"{known}/oauth-protected-resource/mcp": (200, JSON, resource, {}),
+        f"{known}/oauth-protected-resource": (200, JSON, resource, {}),
+        f"/mcp{known}/oauth-protected-resource": (200, JSON, resource, {}),
+        f"{known}/oauth-authorization-server": (200, JSON, metadata, {}),
+        f"{known}/openid-configuration": (200, JSON, metadata, {}),
+        "/oauth/register": (201, JSON, '{"client_id": "c1"}', {}),
+        "/oauth/authorize": (200, "text/html", '<form><input name="x"><button name="allow"></form> password', {}),
+        "/oauth/token": (200, JSON, '{"access_token": "t", "scope": "mcp:read", "expires_in": 60}', {}),
+    }
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def examine(server, path="/mcp"):
+    """The steps that went well, and the failure that ended the way."""
+    passed = []
+    for title, step in Doctor(server.origin + path, sign_in=lambda: {"sessionid": "s"}).steps():
+        try:
+            step()
+        except Failed as failed:
+            return passed, title, f"{failed} {failed.remedy}"
+        passed.append(title)
+    return passed, None, ""
+
+
+def test_nothing_that_listens_is_said():
+    with pytest.raises(Failed, match="cannot be reached") as failed:
+        Doctor("http://127.0.0.1:9/mcp").reach()
+    assert "Start the server" in failed.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((404, "text/html", "", {}), 'path("mcp", mcp_django.site.urls)'),
+        ((301, "text/html", "", {"Location": "/mcp/"}), "redirects to /mcp/"),
+        ((400, "text/html", "", {}), "ALLOWED_HOSTS"),
+        ((403, "text/html", "CSRF", {}), "refuses the request"),
+        ((502, "text/html", "", {}), "log"),
+        ((204, "text/html", "", {}), "Something else answers"),
+        ((401, JSON, "{}", {"WWW-Authenticate": "Basic"}), "BearerAuthentication"),
+    ],
+)
+def test_an_endpoint_that_is_not_there_is_said(server, answer, said):
+    server.answers["/mcp"] = answer
+    passed, step, text = examine(server)
+    assert (passed, step) == ([], "Endpoint")
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('{"error": {"message": "Origin not allowed"}}', "It says: Origin not allowed."),
+        ('{"error": {"message": "a\\u001b[31m\\nb"}}', "It says: a\ufffd[31m\ufffdb."),
+        ('{"error": "x"}', "with application/json. "),
+        ("[" * 100_000, "with application/json. "),
+    ],
+)
+def test_what_the_endpoint_says_of_a_refusal_is_repeated(server, body, said):
+    server.answers["/mcp"] = (403, JSON, body, {})
+    _, step, text = examine(server)
+    assert step == "Endpoint"
+    assert said in text
+
+
+def test_an_endpoint_that_is_open_to_anyone_ends_the_way_and_is_said(server):
+    server.answers["/mcp"] = (200, JSON, "{}", {})
+    assert "AUTHENTICATION_CLASSES is empty" in Doctor(f"{server.origin}/mcp").reach()
+    assert examine(server) == (["Endpoint", "Clock"], None, "")
+
+
+@pytest.mark.parametrize(("ahead", "said"), [(0, ""), (3600, "s ahead of"), (-3600, "s behind")])
+def test_a_clock_that_is_wrong_is_said(server, ahead, said):
+    server.ahead = ahead
+    _, step, text = examine(server)
+    assert (step == "Clock") is bool(said)
+    assert said in text
+    assert ("NTP" in text) is bool(said)
+
+
+def test_a_server_that_does_not_tell_its_time_is_let_pass():
+    assert Doctor("http://127.0.0.1:9/mcp").compare_clocks() == "the server does not tell its time"
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_well"),
+    [
+        ((204, JSON, "", {"Access-Control-Allow-Origin": "https://app.example"}), True),
+        ((204, JSON, "", {}), False),
+        ((405, JSON, "", {"Access-Control-Allow-Origin": "https://app.example"}), False),
+    ],
+)
+def test_an_allowed_origin_that_something_keeps_out_is_said(server, answer, is_well):
+    server.answers["/mcp"] = answer
+    doctor = Doctor(f"{server.origin}/mcp", origins=["https://app.example"])
+    assert "Browsers" in [title for title, _ in doctor.public_steps()]
+    if is_well:
+        assert doctor.ask_as_browser() == "pages of https://app.example may call it"
+    else:
+        with pytest.raises(Failed, match="does not let pages of"):
+            doctor.ask_as_browser()
+
+
+def test_a_certificate_that_clients_do_not_trust_is_said(tmp_path):
+    with serving(Authority(tmp_path).context("localhost")) as strange, pytest.raises(Failed) as failed:
+        Doctor(f"https://localhost:{strange.port}/mcp").reach()
+    assert "certificate" in str(failed.value)
+    assert "fullchain" in failed.value.remedy
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/.well-known/oauth-protected-resource/mcp",
+        "/.well-known/oauth-protected-resource",
+        "/mcp/.well-known/oauth-protected-resource",
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/openid-configuration",
+    ],
+)
+@pytest.mark.parametrize(
+    "answer", [(404, "text/html", "", {}), (200, "text/html", "<html>", {}), (200, JSON, "[]", {})]
+)
+def test_a_document_that_is_missing_anywhere_is_said(server, place, answer):
+    server.answers[place] = answer
+    _, step, text = examine(server)
+    assert step.startswith("Metadata")
+    assert server.origin + place in text
+    assert "mcp_django.oauth.urls" in text
+
+
+def test_another_base_url_is_said(server):
+    document = json.dumps({"resource": "http://shop.example/mcp", "authorization_servers": ["http://shop.example"]})
+    server.answers["/.well-known/oauth-protected-resource/mcp"] = (200, JSON, document, {})
+    _, step, text = examine(server)
+    assert step == "Metadata of the endpoint"
+    assert f'Set MCP_DJANGO["BASE_URL"] to {server.origin}' in text
+
+
+def test_registration_that_is_off_ends_the_way_in_order(server):
+    document = json.dumps({"issuer": server.origin})
+    for name in ("oauth-authorization-server", "openid-configuration"):
+        server.answers[f"/.well-known/{name}"] = (200, JSON, document, {})
+    passed, step, _ = examine(server)
+    assert step is None
+    assert passed[-1] == "Metadata of the authorization server"
+
+
+@pytest.mark.parametrize("mode", ["off", "authenticated"])
+def test_a_client_is_added_where_none_can_register_itself(server, mode):
+    if mode == "authenticated":
+        server.answers["/oauth/register"] = (401, JSON, '{"error": "invalid_token"}', {})
+    else:
+        for name in ("oauth-authorization-server", "openid-configuration"):
+            status, kind, body, headers = server.answers[f"/.well-known/{name}"]
+            server.answers[f"/.well-known/{name}"] = status, kind, body.replace("registration_", "other_"), headers
+    doctor = Doctor(f"{server.origin}/mcp", add_client=lambda: "added")
+    said = {title: step() for title, step in doctor.steps()}
+    assert "client added was added for this" in said["Registration"]
+    assert doctor.client_id == "added"
+    assert said["Login page"] == f"{server.origin}/oauth/authorize"
+
+
+@pytest.mark.parametrize(
+    ("place", "answer", "step", "said"),
+    [
+        ("/oauth/register", (429, JSON, '{"error": "too many"}', {}), "Registration", "too many"),
+        ("/oauth/authorize", (500, "text/html", "", {}), "Login page", "log"),
+        ("/oauth/authorize", (302, "text/html", "", {"Location": "/nowhere"}), "Login page", "LOGIN_URL"),
+        ("/oauth/authorize", (200, "text/html", "<form></form>", {}), "Consent page", "no button"),
+        (
+            "/oauth/authorize",
+            (200, "text/html", '<link rel="stylesheet" href="/s.css"><button name="allow">', {}),
+            "Consent page",
+            "no styles",
+        ),
+    ],
+)
+def test_a_step_of_the_sign_in_that_fails_is_said(server, place, answer, step, said):
+    server.answers[place] = answer
+    _, found, text = examine(server)
+    assert found == step
+    assert said in text
+
+
+def test_a_server_that_cannot_stream_is_said(server):
+    doctor = Doctor(f"{server.origin}/mcp", token="t")
+    server.answers["/mcp"] = (405, "text/plain", "no", {})
+    with pytest.raises(Failed) as failed:
+        doctor.listen()
+    assert "uvicorn or daphne" in failed.value.remedy
+
+
+def test_events_that_are_held_back_are_said(server):
+    server.answers["/mcp"] = (200, "text/event-stream", "\n", {})
+    with pytest.raises(Failed) as failed:
+        Doctor(f"{server.origin}/mcp", token="t").listen()
+    assert "buffering" in failed.value.remedy
+
+
+def test_a_call_that_fails_is_said(server):
+    server.answers["/mcp"] = (200, JSON, '{"error": {"message": "no"}}', {})
+    with pytest.raises(Failed, match="no"):
+        Doctor(f"{server.origin}/mcp", token="t").call()

@@ -1,0 +1,45 @@
+import io
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+PUBLIC = {"BASE_URL": "https://shop.example", "SERVER_NAME": "shop"}
+
+
+def printed(**options) -> str:
+    out = io.StringIO()
+    call_command("mcp_server_json", stdout=out, **options)
+    return out.getvalue()
+
+
+def test_the_entry_is_printed_as_json() -> None:
+    with override_settings(MCP_DJANGO=PUBLIC):
+        entry = json.loads(printed(path="mcp"))
+        assert json.loads(printed(path="/mcp/", name="com.example/shop"))["name"] == "com.example/shop"
+    assert entry["name"] == "example.shop/shop"
+    assert entry["remotes"][0]["url"] == "https://shop.example/mcp"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"path": "nowhere"}, "There is no endpoint at /nowhere"),
+        ({"path": "mcp", "name": "shop"}, "is no name of the registry"),
+    ],
+)
+def test_what_is_missing_is_said(options, said) -> None:
+    with override_settings(MCP_DJANGO=PUBLIC), pytest.raises(CommandError, match=said):
+        printed(**options)
+
+
+def test_the_registry_wants_a_public_address() -> None:
+    with override_settings(MCP_DJANGO={}), pytest.raises(CommandError, match="BASE_URL"):
+        printed(path="mcp")
+
+
+@pytest.mark.urls("tests.two_sites")
+def test_one_of_several_endpoints_has_to_be_named() -> None:
+    with override_settings(MCP_DJANGO=PUBLIC), pytest.raises(CommandError, match="--path"):
+        printed()

@@ -1,0 +1,185 @@
+"""What is kept of arguments and results: nothing by default, and never a secret."""
+
+import json
+
+import pytest
+from django.test import override_settings
+
+from mcp_django.models import CallEntry
+from mcp_django.operating import capture
+from mcp_django.operating.capture import blanked
+from mcp_django.sensitive import HIDDEN
+from mcp_django.testing import MCPClient, MCPError
+from tests.factories import make_author, make_superuser
+
+pytestmark = pytest.mark.django_db
+
+CANARY = "canary-7f31c09d"
+
+
+@pytest.fixture
+def client():
+    return MCPClient(make_superuser())
+
+
+@pytest.fixture
+def capturing(settings):
+    """Have bodies kept; takes members of the setting."""
+
+    def configure(**members):
+        settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_LOG": {"capture": "full", **members}}
+
+    configure()
+    return configure
+
+
+def test_by_default_neither_arguments_nor_results_are_kept(client, call_log):
+    make_author(CANARY)
+    client.call("query_records", model="testapp.author", filters={"name": CANARY})
+    (row,) = call_log()
+    assert (row.arguments, row.result) == ("", "")
+    assert all(CANARY not in str(value) for value in vars(row).values())
+
+
+def test_arguments_and_results_are_kept_where_the_project_wants_them(client, call_log, capturing):
+    make_author("Ada")
+    client.call("query_records", model="testapp.author", filters={"name": "Ada"})
+    (row,) = call_log()
+    assert json.loads(row.arguments) == {"model": "testapp.author", "filters": {"name": "Ada"}}
+    result = json.loads(row.result)
+    assert result["structuredContent"]["rows"][0][1] == "Ada"
+    # It would be there twice.
+    assert result["content"] == []
+
+
+def test_an_error_is_kept_as_it_was_told(client, call_log, capturing):
+    with pytest.raises(MCPError):
+        client.request("resources/read", uri="django://nothing/here")
+    row = call_log()[-1]
+    assert json.loads(row.arguments) == {"uri": "django://nothing/here"}
+    assert json.loads(row.result)["code"] == -32602
+
+
+def test_a_dict_can_leave_capturing_off(client, call_log, capturing):
+    capturing(capture="off")
+    client.call("query_records", model="testapp.author")
+    (row,) = call_log()
+    assert (row.arguments, row.result, row.outcome) == ("", "", "ok")
+
+
+def test_long_bodies_are_cut(client, call_log, capturing):
+    capturing(max_bytes=200)
+    for number in range(20):
+        make_author(f"Ä{number}")
+    client.call("query_records", model="testapp.author", filters={"name__in": ["ä" * 50] * 20})
+    (row,) = call_log()
+    for kept in (row.arguments, row.result):
+        assert len(kept.encode()) <= 200 + len("…".encode())
+        assert kept.endswith("…")
+
+
+def redact(tool, arguments, result):
+    assert tool == "query_records"
+    return {**arguments, "filters": "gone"}, None
+
+
+def leak(tool, arguments, result):
+    raise RuntimeError(str(arguments))
+
+
+def test_the_projects_hook_has_the_last_say(client, call_log, capturing):
+    capturing(redact=f"{__name__}.redact")
+    client.call("query_records", model="testapp.author", filters={"name": CANARY})
+    (row,) = call_log()
+    assert json.loads(row.arguments) == {"model": "testapp.author", "filters": "gone"}
+    assert row.result == ""
+
+
+@pytest.mark.parametrize("path", [f"{__name__}.leak", "no.such.hook"])
+def test_a_hook_that_fails_keeps_nothing(client, call_log, capturing, caplog, path):
+    capturing(redact=path)
+    client.call("query_records", model="testapp.author", filters={"name": CANARY})
+    (row,) = call_log()
+    assert (row.arguments, row.result, row.outcome) == ("", "", "ok")
+    assert "redacting it failed" in caplog.text
+    assert CANARY not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"values": {"password": CANARY}},
+        {"values": [{"api_key": CANARY}]},
+        {"password__startswith": CANARY},
+        {"owner.api_key__contains": CANARY},
+        {"filters": json.dumps({"password": CANARY})},
+        {"filters": [{"field": "password", "lookup": "startswith", "value": CANARY}]},
+        {"confirm_token": CANARY},
+        {"columns": ["id", "api_key"], "rows": [[1, CANARY], [2, None]]},
+        {"columns": ["id", "api_key"], "rows": [CANARY]},
+        {"text": f"Your new password is {CANARY}."},
+        {"url": f"postgres://shop:{CANARY}@db.example/shop"},
+    ],
+)
+def test_what_is_named_like_a_secret_is_blanked(given):
+    found = json.dumps(blanked(given))
+    assert CANARY not in found
+    assert HIDDEN in found
+
+
+def test_what_is_none_stays_as_it_is():
+    given = {"name": "Ada", "active": True, "password": None, "columns": ["id", "name"], "rows": [[1, "Ada"]]}
+    assert blanked(given) == given
+
+
+def test_a_secret_that_only_its_model_tells_is_blanked():
+    from rest_framework.authtoken.models import Token
+
+    assert blanked({"columns": ["key"], "rows": [[CANARY]]}, Token)["rows"] == [[HIDDEN]]
+    assert blanked({"values": {"key": CANARY}}, Token)["values"] == {"key": HIDDEN}
+
+
+def test_nothing_that_is_no_json_is_kept():
+    assert capture._result_of(b"{]") is None
+    assert capture._result_of(b"[1]") == [1]
+
+
+def test_only_those_with_a_permission_of_its_own_see_bodies():
+    permissions = {name for name, _ in CallEntry._meta.permissions}
+    assert "view_bodies" in permissions
+    assert "view" in CallEntry._meta.default_permissions
+    assert "change" not in CallEntry._meta.default_permissions
+
+
+@pytest.mark.parametrize("value", [{}, {"capture": "some"}, {"capture": "full", "max_bytes": 0}, {"redact": "a.b"}])
+def test_what_cannot_be_meant_is_refused(value):
+    from django.core.exceptions import ImproperlyConfigured
+
+    from mcp_django.conf import settings as own
+
+    with override_settings(MCP_DJANGO={"CALL_LOG": value}), pytest.raises(ImproperlyConfigured, match="CALL_LOG"):
+        own.CALL_LOG  # noqa: B018
+
+
+@pytest.mark.parametrize("kept", [{"CALL_LOG": True}, {"CALL_LOG": {"capture": "full"}}])
+def test_no_row_of_the_log_has_a_secret_or_what_is_hidden(kept, call_log, settings):
+    """A client reads, writes, searches and guesses, in each way in which a secret could come along."""
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, **kept}
+    client = MCPClient(make_superuser())
+    author = make_author("Ada", secret_token=CANARY)
+    pk = str(author.pk)
+    client.call("get_record", model="testapp.author", pk=pk)
+    client.call("query_records", model="testapp.author", filters={"secret_token__startswith": CANARY})
+    client.call("query_records", model="testapp.author", filters=json.dumps({"secret_token": CANARY}))
+    client.call("query_records", model="auth.user", fields=["username", "password"])
+    client.call("update_record", model="testapp.author", pk=pk, values={"secret_token": CANARY})
+    client.call("create_record", model="testapp.author", values={"name": "Bo", "secret_token": CANARY})
+    client.call("aggregate_records", model="testapp.author", group_by=["secret_token"])
+    client.call("delete_record", model="testapp.author", pk=pk, confirm_token=CANARY)
+    token = client.headers["Authorization"].removeprefix("Bearer ")
+    rows = call_log()
+    assert len(rows) == 8
+    for row in rows:
+        for name, value in vars(row).items():
+            assert CANARY not in str(value), (row.tool, name)
+            assert token not in str(value), (row.tool, name)

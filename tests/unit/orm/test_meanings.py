@@ -1,0 +1,88 @@
+"""Names that are none, and what they may mean: among what the caller sees, and nothing else."""
+
+from typing import Any
+
+import pytest
+
+from mcp_django.orm.meanings import models_fitting, models_meant, paths_meant
+from tests.factories import make_superuser, make_user
+from tests.reading import reader, site_with
+from tests.testapp.models import Author, Book, Loan, Tag
+
+
+@pytest.fixture
+def request_(db: None) -> Any:
+    return reader(make_superuser(), site_with(Book, Author, Loan, Tag))
+
+
+@pytest.mark.parametrize("text", ["book", "Books", "testapp.books", "testapp/book", "Testapp Book", "boook", "BOOK"])
+def test_a_model_is_known_by_its_names_in_any_number(request_: Any, text: str) -> None:
+    assert models_meant(request_, text) == ["testapp.book"]
+
+
+@pytest.mark.parametrize("text", ["", "?", None, 5, "zzzzzz", "x" * 10_000])
+def test_what_is_like_no_model_means_none(request_: Any, text: Any) -> None:
+    assert models_meant(request_, text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Title", "title"),
+        ("readingTime", "reading_time"),
+        ("reading time", "reading_time"),
+        ("titel", "title"),
+        ("author->name", "author__name"),
+        ("authorName", "author__name"),
+        ("author_name", "author__name"),
+        ("autor.nam", "author__name"),
+        ("bookTitle", "title"),
+        ("pages_gte", "pages__gte"),
+        ("pagesGte", "pages__gte"),
+        ("pags__gte", "pages__gte"),
+        ("loans__borower", "loans__borrower"),
+        ("zzzz", None),
+        ("", None),
+        ("x" * 10_000, None),
+        ("title__" * 100, None),
+    ],
+)
+def test_a_path_is_corrected_hop_by_hop(request_: Any, text: str, found: str | None) -> None:
+    exposure = request_.mcp.site.exposures[Book]
+    assert paths_meant(request_, exposure, text, lambda path: True)[:1] == ([] if found is None else [found])
+
+
+def test_a_path_that_is_of_no_use_is_not_offered(request_: Any) -> None:
+    exposure = request_.mcp.site.exposures[Book]
+    assert paths_meant(request_, exposure, "titel", lambda path: False) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ({"fields": ["title", "author.name"]}, ["testapp.book"]),
+        ({"filters": {"or": [{"borrower": "x"}, {"due__gte": "today"}]}}, ["testapp.loan"]),
+        ({"aggregates": ["sum:pages*price"]}, ["testapp.book"]),
+        ({"aggregates": [{"function": "sum", "field": "pages"}]}, ["testapp.book"]),
+        ({"fields": ["name"]}, ["testapp.author", "testapp.tag"]),
+        ({"filters": {"books": {"none": {}}}, "fields": ["born"]}, ["testapp.author"]),
+        ({"limit": 5}, []),
+        ({"fields": ["nowhere"]}, []),
+    ],
+)
+def test_a_call_without_model_fits_those_that_have_its_fields(request_: Any, arguments: Any, found: list[str]) -> None:
+    assert models_fitting(request_, arguments) == found
+
+
+def test_what_the_caller_may_not_view_is_never_meant(db: None) -> None:
+    site = site_with(Book, Author, Loan, Tag)
+    viewer = reader(make_user("viewer", "testapp.view_book"), site)
+    assert models_meant(viewer, "loans") == models_meant(viewer, "author") == []
+    assert models_fitting(viewer, {"fields": ["borrower"]}) == []
+    exposure = site.exposures[Book]
+    for text in ("author.nam", "loan.borrower", "loansBorrower", "authorSecretToken"):
+        assert not any(
+            "__" in path
+            for path in paths_meant(viewer, exposure, text, lambda path: True)
+            if not path.startswith("author__nam")
+        )
