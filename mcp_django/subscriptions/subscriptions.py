@@ -50,10 +50,15 @@ class _Process:
         with self._lock:
             if self._unsubscribe is not None:
                 return
-            ends = hub.subscribe(CHANGES, self.fanout.heard), hub.subscribe(SWITCHES, _look_at_switches)
+            ends = hub.subscribe(CHANGES, self.fanout.heard), hub.subscribe(SWITCHES, self._look_at_switches)
             self._unsubscribe = lambda: [end() for end in ends]
         connect_models()
         hub.wait_ready(HEARING)
+
+    def _look_at_switches(self, news: Any) -> None:
+        board.expire()
+        # Who lists while something is off for a moment is told twice; a round in time would see no difference.
+        self.sweep.worker.hurry()
 
     def stop(self) -> None:
         """Hear nothing any more and end the threads."""
@@ -65,10 +70,6 @@ class _Process:
         self.sweep.worker.stop()
         # What was not told by now is news to nobody who comes later.
         self.fanout, self.sweep = Fanout(self.audience), Sweep(self.audience)
-
-
-def _look_at_switches(news: Any) -> None:
-    board.expire()
 
 
 _processes = [_Process()]

@@ -23,7 +23,7 @@ class Worker:
 
     def __init__(self, name: str, work: Callable[[], float | None]) -> None:
         self.name, self.work = name, work
-        self._wake, self._stop = threading.Event(), threading.Event()
+        self._wake, self._stop, self._hurry = threading.Event(), threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -36,28 +36,35 @@ class Worker:
         self._wake.set()
         with self._lock:
             if self._thread is None:
-                stop = threading.Event()
-                thread = threading.Thread(target=self._run, args=[stop], name=self.name, daemon=True)
+                stop, hurry = threading.Event(), threading.Event()
+                thread = threading.Thread(target=self._run, args=[stop, hurry], name=self.name, daemon=True)
                 thread.start()
-                self._thread, self._stop = thread, stop
+                self._thread, self._stop, self._hurry = thread, stop, hurry
+
+    def hurry(self) -> None:
+        """End a rest that the work asked for; where there is none, nothing happens or the next one is left out."""
+        self._hurry.set()
 
     def stop(self, timeout: float = 5.0) -> None:
         """End the thread, within ``timeout`` seconds or when its work is done; the next :meth:`wake` starts another."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._stop.set()
+        self._hurry.set()
         self._wake.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
 
-    def _run(self, stop: threading.Event) -> None:
+    def _run(self, stop: threading.Event, hurry: threading.Event) -> None:
         while not stop.is_set():
             self._wake.wait()
             self._wake.clear()
             while not stop.is_set() and (rest := self._once()) is not None:
                 if rest >= SHORT_REST:
                     connections.close_all()
-                stop.wait(rest)
+                hurry.wait(rest)
+                if not stop.is_set():
+                    hurry.clear()
             connections.close_all()
 
     def _once(self) -> float | None:

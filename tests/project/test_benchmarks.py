@@ -98,10 +98,7 @@ def test_every_call_is_measured_and_compared(tmp_path: Path) -> None:
 @pytest.mark.e2e
 def test_two_workers_are_measured_as_uvicorn_starts_them(tmp_path: Path) -> None:
     _, document = run(tmp_path, "--only", "get_record", "fast_two")
-    cell = document["calls"]["get_record"]["fast_two"]
-    assert cell["calls_per_second"] > 0
-    # The socket that uvicorn makes for its workers waits for acknowledgements by itself.
-    assert cell["p50_ms"] < 40
+    assert document["calls"]["get_record"]["fast_two"]["calls_per_second"] > 0
 
 
 @pytest.mark.e2e

@@ -14,6 +14,7 @@ from django.contrib.auth.models import User
 from django.db import connection, connections, transaction
 
 from mcp_django import MCPSite, notify_changed
+from mcp_django.operating.switches import end_switch, set_switch
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.subscriptions import authority, subscriptions
 from mcp_django.subscriptions.audience import Caller
@@ -330,6 +331,16 @@ def test_the_sweep_runs_by_itself_while_streams_are_open(real, monkeypatch):
     again = listen(late, uri_of(Tag.objects.create(name="t")))
     late.delete()
     assert again.wait(lambda: again.ended)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_lists_that_switches_change_for_a_moment_are_told_each_time(real, monkeypatch):
+    monkeypatch.setattr(authority, "EVERY", 1000.0)
+    listener = listen(make_superuser(), lists=["tools"])
+    switch = set_switch("tool", "delete_record")
+    assert listener.wait(lambda: listener.lists == ["tools"])
+    end_switch(switch)
+    assert listener.wait(lambda: listener.lists == ["tools", "tools"])
 
 
 # With other processes

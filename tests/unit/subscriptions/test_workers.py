@@ -69,6 +69,20 @@ def test_a_rest_is_not_cut_short_by_being_woken_but_by_being_stopped(start):
     assert work.runs == 1
 
 
+def test_a_rest_ends_for_what_is_in_a_hurry(start):
+    work = start(1000.0, 1000.0)
+    work.worker.hurry()
+    work.worker.wake()
+    assert work.wait(1)
+    work.worker.hurry()
+    assert work.wait(2)
+    work.worker.hurry()
+    assert work.wait(3)
+    # Nothing is left to hurry.
+    work.worker.stop()
+    assert work.runs == 3
+
+
 @pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
 def test_what_fails_is_logged_and_tried_again(start, monkeypatch, caplog, error):
     monkeypatch.setattr(workers, "AFTER_FAILURE", 0.0)

@@ -6,7 +6,9 @@ import os
 import socket
 from contextlib import suppress
 
+import httpx2
 import pytest
+import uvicorn
 from django.test import override_settings
 
 from mcp_django.transports.http import connection
@@ -56,6 +58,28 @@ async def test_V4_a_write_that_nobody_reads_is_given_up(monkeypatch):
 
     with pytest.raises(ClientGone):
         await Connection(None, send).send_event(b"data")
+
+
+async def test_answers_are_sent_at_once_through_the_socket_that_uvicorn_makes_for_its_workers():
+    delays = []
+
+    async def application(scope, receive, send):
+        Connection(receive, send)
+        accepted = send.__self__.transport.get_extra_info("socket")
+        delays.append(not accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    config = uvicorn.Config(application, port=0, lifespan="off", log_level="warning")
+    server, listener = uvicorn.Server(config), config.bind_socket()
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        async with httpx2.AsyncClient() as client:
+            assert (await client.get("http://{}:{}".format(*listener.getsockname()))).status_code == 204
+    finally:
+        server.should_exit = True
+        await serving
+    assert delays == [False]
 
 
 async def test_the_head_of_a_stream_is_sent_once():
