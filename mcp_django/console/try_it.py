@@ -149,10 +149,16 @@ class TryIt:
     @cached_property
     def client(self) -> LocalClient:
         """The caller: the person in front of the page."""
-        chosen, user = self.form.cleaned_data, self.request.user
-        site = known_sites()[chosen["site"]]
-        facts = keep(self.request)
-        return LocalClient(site, user, chosen["scope"], facts, name=NAME, capabilities=CAPABILITIES)  # type: ignore[arg-type]
+        chosen = self.form.cleaned_data
+        return LocalClient(
+            known_sites()[chosen["site"]],
+            self.request.user,  # type: ignore[arg-type]
+            chosen["scope"],
+            keep(self.request),
+            name=NAME,
+            capabilities=CAPABILITIES,
+            is_signed_in=True,
+        )
 
     def _page(self, **more: Any) -> HttpResponseBase:
         tool = more.get("tool")

@@ -94,7 +94,7 @@ def describe_caller(request: MCPRequest, record: CallRecord) -> None:
     if record.client_id.startswith("https://"):
         record.client_host = urlsplit(record.client_id).hostname or ""
     is_local = context.resource == "stdio:"
-    if is_local or user is not None:
+    if not record.kind and (is_local or user is not None):
         record.kind = "stdio" if is_local else "service" if SERVICE_ACCOUNT in context.facts else "person"
     # Enough to find the token again, and nothing that could stand for it.
     record.token = getattr(auth, "checksum", "")[:16]

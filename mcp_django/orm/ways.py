@@ -1,6 +1,6 @@
 """Ways to other models, as far as the caller could follow them by reading row after row.
 
-A path such as ``customer__city__name`` goes through foreign keys: each hop is a relation that the caller reads, to a
+A path such as ``customer__city__name`` goes through relations to one row: each hop is one that the caller reads, to a
 model that they may view, and the column at the end is one that they may read there. A related row that is hidden from
 them has no values: what it holds is NULL. Of the rows that point to a row, or are linked with it, only those count that
 the caller may view (:class:`Link`).
@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any, Final
 
-from django.db.models import Case, CompositePrimaryKey, F, Field, Model, OuterRef, Q, QuerySet, When
+from django.db.models import Case, CompositePrimaryKey, F, Field, Model, OneToOneRel, OuterRef, Q, QuerySet, When
 
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
@@ -55,7 +55,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way through foreign keys: the fields, the exposure it leads to, and the rows on it that have to be visible."""
+    """A way through relations to one row: their names, where it leads, and the rows on it that have to be visible."""
 
     exposure: Exposure
     names: tuple[str, ...] = ()
@@ -238,19 +238,31 @@ def follow(request: MCPRequest, exposure: Exposure, hops: Sequence[str]) -> Way:
     """Return the way as far as the caller can follow it."""
     way = Way(exposure)
     for hop in hops[:MAX_HOPS]:
-        column = resolve_column(way.exposure, hop) if hop in visible_fields(request, way.exposure) else None
-        if column is None or column.kind != "relation" or not (column.is_plain and is_joinable(column.field)):
-            break
-        related = related_exposure(request, column.field)
+        relation = _to_one(request, way.exposure, hop)
+        related = related_exposure(request, relation) if relation is not None else None
         if related is None:
             break
-        names, visible, narrowed = (*way.names, column.field.name), way.visible, way.narrowed
+        names, visible, narrowed = (*way.names, relation.name), way.visible, way.narrowed
         if not sees_every_row(request, related):
-            keys = related.get_queryset(request).order_by().values(column.field.target_field.attname)
-            visible = (*visible, Q(("__".join(names) + "__in", keys)))
+            own = not isinstance(relation, OneToOneRel)
+            key = relation.target_field.attname if own else related.opts.pk.attname
+            keys = related.get_queryset(request).order_by().values(key)
+            visible = (*visible, Q(("__".join(names if own else [*names, "pk"]) + "__in", keys)))
             narrowed = (*narrowed, related.label)
         way = Way(related, names, visible, narrowed)
     return way
+
+
+def _to_one(request: MCPRequest, exposure: Exposure, name: str) -> Any:
+    """Return the relation to one row that has this name here: a foreign key, or the other end of a one-to-one field."""
+    column = resolve_column(exposure, name) if name in visible_fields(request, exposure) else None
+    if column is not None and column.kind == "relation":
+        return column.field if column.is_plain and is_joinable(column.field) else None
+    link = link_of(request, exposure, name)
+    # Instances and queries have to know it by one name.
+    if link is None or not isinstance(link.field, OneToOneRel) or link.field.name != link.field.get_accessor_name():
+        return None
+    return link.field if not link.exposure.opts.is_composite_pk else None
 
 
 def _target(way: Way, column: Column) -> Target:

@@ -34,6 +34,7 @@ class LocalClient:
 
     ``facts`` is what a sign-in left, as :func:`~mcp_django.signin.keep` gives it. ``name`` is what the client calls
     itself, ``capabilities`` what it can be asked: without any, what would ask gives a confirmation token instead.
+    ``is_signed_in`` says that the user is in front of a page, and not whoever calls from this machine.
     """
 
     def __init__(
@@ -45,9 +46,11 @@ class LocalClient:
         *,
         name: str = NAME,
         capabilities: Mapping[str, Any] | None = None,
+        is_signed_in: bool = False,
     ) -> None:
         self._server = StdioServer(site, user, scopes, (-1, -1))
         self._facts = facts or {}
+        self._kind = "person" if is_signed_in else ""
         self._meta = client_meta(name, capabilities=capabilities)
 
     def new_request(self) -> MCPRequest:
@@ -57,7 +60,7 @@ class LocalClient:
             Refused: the user is not active any more.
         """
         request = self._server.new_request()
-        request.mcp.facts = self._facts
+        request.mcp.facts, request.mcp.record.kind = self._facts, self._kind
         try:
             self._server.authorize(request)
         except AuthenticationFailed:

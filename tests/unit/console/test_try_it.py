@@ -188,6 +188,7 @@ def test_calls_are_in_the_log_and_looking_is_not(admin, call_log):
     entry = call_log()[-1]
     assert CallEntry.objects.count() == 1
     assert (entry.username, entry.client_name, entry.tool) == ("root", "console", "query_records")
+    assert entry.kind == "person"
 
 
 def test_a_site_that_is_none_is_an_error_of_the_form(admin):

@@ -8,7 +8,7 @@ from django.db import connection
 from django.db.models import Count, QuerySet
 from django.test.utils import CaptureQueriesContext
 
-from mcp_django import MCPSite, ModelExposure, ToolError
+from mcp_django import MCPSite, ModelExposure, ToolError, site
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.ways import is_comparable, is_groupable, is_period, is_summable, target_of
 from mcp_django.tools.aggregate import AggregateRecords
@@ -16,7 +16,7 @@ from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import make_library, reader, site_with
-from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Section, Shelf
+from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf
 from tests.writing import call, refusal
 
 QUERY, RECORD = QueryRecords(), GetRecord()
@@ -334,3 +334,89 @@ class TestRowsThatAreHidden:
         loan = Loan.objects.get(borrower="hidden")
         found = call(RECORD, narrowed_request, model="testapp.loan", pk=str(loan.pk), fields=["book.title"])
         assert found["fields"]["book__title"] is None
+
+
+# The other end of a one-to-one field
+
+
+class Ours(ModelExposure):
+    """Only profiles on our own site are the caller's."""
+
+    fields = ("author", "website")
+
+    def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).filter(website__contains="ours")
+
+
+def make_profiles() -> None:
+    for name, website in (("Ada", "https://ours.example/"), ("Bob", "https://theirs.example/"), ("Cyd", "")):
+        author = make_author(name)
+        make_book(f"of {name}", author=author)
+        if website:
+            Profile.objects.create(author=author, website=website)
+
+
+ASKED_OF_PROFILES: list[tuple[Any, dict[str, Any], Any, Any]] = [
+    (
+        QUERY,
+        {"model": "testapp.author", "fields": ["name", "profile.website"], "ordering": ["name"]},
+        [["Ada", "https://ours.example/"], ["Bob", "https://theirs.example/"], ["Cyd", None]],
+        [["Ada", "https://ours.example/"], ["Bob", None], ["Cyd", None]],
+    ),
+    (
+        QUERY,
+        {"model": "testapp.book", "fields": ["title", "author.profile.website"], "ordering": ["title"]},
+        [["of Ada", "https://ours.example/"], ["of Bob", "https://theirs.example/"], ["of Cyd", None]],
+        [["of Ada", "https://ours.example/"], ["of Bob", None], ["of Cyd", None]],
+    ),
+    (
+        QUERY,
+        {"model": "testapp.author", "fields": ["name"], "filters": {"profile.website__contains": "theirs"}},
+        [["Bob"]],
+        [],
+    ),
+    (
+        QUERY,
+        {"model": "testapp.author", "fields": ["name"], "ordering": ["-profile.website", "name"]},
+        [["Bob"], ["Ada"], ["Cyd"]],
+        [["Ada"], ["Bob"], ["Cyd"]],
+    ),
+    (
+        AGGREGATE,
+        {"model": "testapp.book", "group_by": ["author.profile.website"], "ordering": ["-count"]},
+        [["https://ours.example/", 1], ["https://theirs.example/", 1], [None, 1]],
+        [[None, 2], ["https://ours.example/", 1]],
+    ),
+]
+
+
+@pytest.mark.parametrize(("tool", "asked", "seen", "narrowed"), ASKED_OF_PROFILES)
+def test_the_other_end_of_a_one_to_one_field_is_a_hop(
+    tool: Any, asked: dict[str, Any], seen: Any, narrowed: Any
+) -> None:
+    make_profiles()
+    user, some = make_superuser(), site_with(Author, Book)
+    some.register(Profile, Ours)
+    for each, rows in ((site_with(Author, Book, Profile), seen), (some, narrowed)):
+        found = call(tool, reader(user, each), **asked)["rows"]
+        assert [row[-len(rows[0]) :] for row in found] == rows if rows else found == []
+
+
+def test_rows_without_the_other_end_cost_no_query_each(django_assert_max_num_queries: Any) -> None:
+    make_profiles()
+    request = reader(make_superuser(), site)
+    # A column that is computed takes the instances.
+    asked: dict[str, Any] = {"model": "testapp.book", "fields": ["is_long", "author.profile.website"]}
+    call(QUERY, request, **asked)
+    with django_assert_max_num_queries(2):
+        assert len(call(QUERY, request, **asked)["rows"]) == 3
+
+
+def test_the_other_end_is_no_hop_for_who_may_not_read_the_field_or_its_model() -> None:
+    make_profiles()
+    asked = {"model": "testapp.author", "fields": ["name", "profile.website"]}
+    without = site_with(Author)
+    without.register(Profile, ModelExposure, fields=["website"])
+    assert "no field" in str(refusal(QUERY, reader(make_superuser(), without), **asked))
+    some = make_user("u", "testapp.view_author")
+    assert "no field" in str(refusal(QUERY, reader(some, site_with(Author, Profile)), **asked))
