@@ -19,12 +19,12 @@ import contextvars
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from asgiref.sync import _restore_context, sync_to_async
+from asgiref.sync import SyncToAsync, _restore_context, sync_to_async
 from django.core.signals import request_finished, request_started
 from django.db import connections
 
@@ -36,6 +36,7 @@ LaneName = Literal["door", "reads", "queries", "slow", "streams"]
 EXTRA_THREADS: Final = 3
 # Threads that store messages.
 STREAM_THREADS: Final = 2
+POOLS: Final[tuple[Literal["reads", "slow", "streams"], ...]] = ("reads", "slow", "streams")
 
 # What the client is told.
 BUSY: Final = "The server is busy. Nothing was done. Repeat the call in some seconds."
@@ -150,6 +151,7 @@ class Pool:
     def __init__(self, name: str, lanes: dict[LaneName, Lane], threads: int, spare: int = 0) -> None:
         self.lanes, self.free = lanes, threads - spare
         self.lock = threading.Lock()
+        self.threads = threads
         self.executor = ThreadPoolExecutor(threads, thread_name_prefix=f"mcp-{name}")
 
     def submit(self, job: Job) -> None:
@@ -259,6 +261,26 @@ def renew_connections() -> bool:
     for connection in dead:
         connection.close()
     return bool(dead)
+
+
+def close_connections(timeout: float) -> None:
+    """Have the threads that do no work now, or end it within ``timeout`` seconds, close their database connections.
+
+    Each thread closes its own: a connection of SQLite that another thread closes while it is used ends the process.
+    """
+    pools = [(pool.executor, pool.threads) for pool in map(_pool, POOLS)]
+    closings: list[Future[None]] = []
+    for executor, threads in [*pools, (SyncToAsync.single_thread_executor, 1)]:
+        # Who has closed its own waits for the others: so each thread does it, and none of them twice.
+        met = threading.Barrier(threads)
+        closings += [executor.submit(_close, met, timeout) for _ in range(threads)]
+    wait(closings, timeout)
+
+
+def _close(met: threading.Barrier, timeout: float) -> None:
+    connections.close_all()
+    with contextlib.suppress(threading.BrokenBarrierError):
+        met.wait(timeout)
 
 
 def run_through(work: Callable[[], Any]) -> Any:

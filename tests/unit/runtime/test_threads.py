@@ -3,6 +3,7 @@ import contextlib
 import contextvars
 import json
 import threading
+import time
 
 import pytest
 from asgiref.local import Local
@@ -471,3 +472,58 @@ async def test_a_subscription_that_found_no_place_is_told_to_come_back(callers, 
             await each.disconnect()
             answer.cancel()
             await each.communicator.wait(20)
+
+
+@pytest.fixture
+def closed(monkeypatch):
+    """The threads that close their connections, which are none here."""
+    found = []
+
+    class Connections:
+        def all(self, **kwargs):
+            return []
+
+        def close_all(self):
+            found.append(threading.get_ident())
+
+    monkeypatch.setattr(threads, "connections", Connections())
+    return found
+
+
+@pytest.mark.parametrize("lane", ["reads", "slow"])
+async def test_each_thread_closes_its_own_connections(closed, lane):
+    used = {await in_thread(lane, threading.get_ident), await sync_to_async(threading.get_ident)()}
+    threads.close_connections(SOON)
+    assert used <= set(closed)
+    assert len(closed) == len(set(closed))
+
+
+async def test_no_connection_is_closed_that_a_thread_works_with(closed):
+    works, goes_on = threading.Event(), threading.Event()
+
+    def work():
+        works.set()
+        goes_on.wait(SOON)
+        return threading.get_ident()
+
+    idle, busy = await in_thread("reads", threading.get_ident), in_thread("slow", work)
+    assert await asyncio.to_thread(works.wait, SOON)
+    threads.close_connections(0.2)
+    at_once = list(closed)
+    goes_on.set()
+    assert await busy not in at_once
+    assert idle in at_once
+
+
+async def test_who_ends_its_work_in_time_closes_them_too(closed):
+    works = threading.Event()
+
+    def work():
+        works.set()
+        time.sleep(0.1)
+        return threading.get_ident()
+
+    busy = in_thread("slow", work)
+    assert await asyncio.to_thread(works.wait, SOON)
+    threads.close_connections(SOON)
+    assert await busy in closed

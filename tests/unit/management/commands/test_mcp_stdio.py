@@ -194,7 +194,6 @@ def test_a_tool_that_hangs_does_not_keep_the_process(environment, how):
 def test_mistakes_are_told(arguments, reason, django_user_model, monkeypatch):
     django_user_model.objects.create_user("ada")
     monkeypatch.setattr(mcp_stdio, "claim", lambda: (-1, -1))
-    monkeypatch.setattr(mcp_stdio, "closing_connections", lambda: pytest.MonkeyPatch.context())
     with pytest.raises(CommandError, match=reason):
         call_command("mcp_stdio", *arguments)
 
