@@ -4,9 +4,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from mcp_django.console.call_filters import OutcomeFilter, outcomes
 from mcp_django.context.record import CallRecord
 from mcp_django.operating.log import entry_of, store
 from tests.factories import make_superuser
@@ -83,3 +86,24 @@ def test_all_filters_look_at_the_newest_calls_once(browser: Client, django_asser
 
 def test_a_value_that_no_call_has_is_no_error(browser: Client) -> None:
     assert listed(browser, by_tool="<script>", by_user="x' OR 1=1 --") == []
+
+
+OUTCOMES = ["error:-32603", "error:404", "ok", "refused:rate", "refused:scope", "tool_error"]
+
+
+def test_every_outcome_is_found_in_as_many_steps(django_assert_num_queries: Any) -> None:
+    assert outcomes("default") == []
+    for outcome in OUTCOMES * 2:
+        log(outcome=outcome)
+    with django_assert_num_queries(len(OUTCOMES) + 1):
+        assert sorted(outcomes("default")) == OUTCOMES
+
+
+@pytest.mark.parametrize("group", ["refused", "failed"])
+def test_groups_of_outcomes_are_found_by_the_index(group: str, browser: Client) -> None:
+    for outcome in OUTCOMES:
+        log(outcome=outcome, tool=outcome)
+    with CaptureQueriesContext(connection) as queries:
+        found = listed(browser, ended=group)
+    assert set(found) == {name for name in OUTCOMES if name.startswith(OutcomeFilter.groups[group])}
+    assert not [query["sql"] for query in queries if "LIKE" in query["sql"]]
