@@ -1,4 +1,11 @@
-from mcp_django.context.record import MAX_DETAIL, CallRecord
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from mcp_django.context.record import IDS, MAX_DETAIL, CallRecord
 
 
 def test_the_first_outcome_stands_as_who_knows_more_says_it_first():
@@ -13,4 +20,16 @@ def test_tokens_are_four_bytes_each():
 
 
 def test_each_record_has_an_id_of_its_own():
-    assert CallRecord().id != CallRecord().id
+    ids = [CallRecord().id for _ in range(3 * IDS)]
+    assert len(set(ids)) == len(ids)
+    assert {(found.version, found.variant) for found in ids} == {(4, uuid.RFC_4122)}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_process_has_other_ids():
+    # In a process of its own, which has no threads: this one may have some.
+    program = (
+        "import os, sys; from mcp_django.context.record import new_id; new_id(); child = os.fork(); print(new_id())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert len(set(done.stdout.split())) == 2
