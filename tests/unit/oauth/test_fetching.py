@@ -16,6 +16,8 @@ from tests.tls_server import PUBLIC, Authority, Redirected, TLSServer, answer, d
 HOST = "client.example"
 URL = f"https://{HOST}/client.json"
 DOCUMENT = {"client_id": URL, "client_name": "Robot"}
+# Seconds that what is slow here takes, or more: twice as many as the test does on a busy machine.
+LONG = 60
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +80,10 @@ def test_a_document_of_64_kib_is_taken(server: TLSServer, fetcher: Redirected) -
 def test_all_of_it_has_five_seconds_however_it_drips(
     server: TLSServer, fetcher: Redirected, sent: bytes, seconds: float
 ) -> None:
-    server.answers[f"{HOST}/client.json"] = dripping(sent, seconds) if sent else lambda connection: time.sleep(8)
+    server.answers[f"{HOST}/client.json"] = dripping(sent, seconds) if sent else lambda connection: time.sleep(LONG)
     began = time.monotonic()
     failure = refused(fetcher)
-    assert 4.5 < time.monotonic() - began < 6
+    assert 4.5 < time.monotonic() - began < LONG / 2
     assert failure.is_passing
     assert "5 seconds" in failure.seen
 
@@ -91,15 +93,15 @@ def test_a_server_that_does_not_finish_the_handshake_has_five_seconds(authority:
         fetcher = Fetcher(is_private_or_public, str(authority.path))
         began = time.monotonic()
         failure = refused(fetcher, f"https://localhost:{silent.getsockname()[1]}/x")
-    assert 4.5 < time.monotonic() - began < 6
+    assert 4.5 < time.monotonic() - began < LONG / 2
     assert failure.is_passing
 
 
 def test_a_name_server_that_does_not_answer_has_five_seconds(fetcher: Redirected) -> None:
-    fetcher.resolve = lambda host, port: time.sleep(8) or []  # type: ignore[method-assign, func-returns-value]
+    fetcher.resolve = lambda host, port: time.sleep(LONG) or []  # type: ignore[method-assign, func-returns-value]
     began = time.monotonic()
     assert refused(fetcher).is_passing
-    assert 4.5 < time.monotonic() - began < 6
+    assert 4.5 < time.monotonic() - began < LONG / 2
 
 
 @pytest.mark.parametrize("location", ["https://other.example/x", "http://169.254.169.254/latest", "/elsewhere"])
@@ -190,9 +192,10 @@ def endless_continue(connection: socket.socket) -> None:
 )
 def test_what_is_huge_is_left_at_64_kib(server: TLSServer, fetcher: Redirected, sent: Any) -> None:
     server.answers[f"{HOST}/client.json"] = sent
-    began = time.monotonic()
-    assert refused(fetcher).seen
-    assert time.monotonic() - began < 3
+    failure = refused(fetcher)
+    assert failure.seen
+    # It was not the time that ended it.
+    assert "5 seconds" not in failure.seen
 
 
 @pytest.mark.parametrize(
