@@ -23,6 +23,7 @@ MODULES = {
     "unit": "sites",
     "unit/actions": "calls redirects",
     "unit/completions": "arguments fields rows templates",
+    "unit/console": "as_user call_filters calls connections figures overview try_it",
     "unit/context": "admin_page languages narrowing",
     "unit/exposures": "actions admin admin_filters filtersets history history_rows model",
     "unit/forms": "constraints files filling formsets inline_forms inline_reading inlines requests uploads",

@@ -60,9 +60,10 @@ class AsUserForm(forms.Form):
     @cached_property
     def person(self) -> Any:
         """The user who is named, None without one."""
-        model = get_user_model()
+        model, name = get_user_model(), self.data.get("user", "").strip()
         try:
-            return model._default_manager.get_by_natural_key(self.data.get("user", "").strip())
+            # PostgreSQL fails on a NUL, where others find nobody.
+            return model._default_manager.get_by_natural_key(name) if "\0" not in name else None
         except (model.DoesNotExist, ValueError):
             return None
 
