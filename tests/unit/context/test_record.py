@@ -28,8 +28,10 @@ def test_each_record_has_an_id_of_its_own():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_forked_process_has_other_ids():
     # In a process of its own, which has no threads: this one may have some.
+    # Each writes its line at once: in pieces, those of both could mix.
     program = (
-        "import os, sys; from mcp_django.context.record import new_id; new_id(); child = os.fork(); print(new_id())"
+        "import os; from mcp_django.context.record import new_id; new_id(); os.fork(); "
+        "os.write(1, f'{new_id()}\\n'.encode())"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert len(set(done.stdout.split())) == 2
