@@ -21,6 +21,7 @@ from oauth2_provider.oauth2_validators import OAuth2Validator, validate_resource
 from oauth2_provider.settings import oauth2_settings
 
 from ..models import TokenFacts
+from ..orm.permissions import FOUND, permission_columns
 from ..orm.plans import Bind, Plan, Slot, compile_plan
 from .facts import beside_tokens, facts_of
 from .validator import MCPValidator
@@ -52,7 +53,8 @@ class TokenRow:
 class TokenPlan:
     """The compiled query for one database, the user's model, its columns in it, and which of them is the primary key.
 
-    ``has_facts`` says that what is kept with the token is in that database, and its last column.
+    Behind them are those of the user's permissions, ``permissions`` of them. ``has_facts`` says that what is kept with
+    the token is in that database, and its last column.
     """
 
     plan: Plan
@@ -60,6 +62,7 @@ class TokenPlan:
     user_model: Any
     user_fields: tuple[str, ...]
     user_pk: int
+    permissions: int
 
 
 _plans: dict[str, TokenPlan] = {}
@@ -77,7 +80,12 @@ def find_token(checksum: str) -> TokenRow | None:
         return None
     expires, scope, resource, client_id, *user = rows[0]
     facts = user.pop() if found.has_facts else facts_of(checksum)
-    person = None if user[found.user_pk] is None else found.user_model.from_db(using, found.user_fields, user)
+    person = None
+    if user[found.user_pk] is not None:
+        count = len(found.user_fields)
+        person = found.user_model.from_db(using, found.user_fields, user[:count])
+        if found.permissions:
+            person.__dict__[FOUND] = user[count:]
     return TokenRow(
         user=person, expires=expires, scope=scope, resource=resource, client_id=client_id or "", facts=facts
     )
@@ -112,14 +120,18 @@ def _compile(using: str) -> TokenPlan:
     fields = tuple(field.attname for field in model._meta.concrete_fields)
     facts = Subquery(TokenFacts._default_manager.filter(Q(Exact(F("token"), Bind(Slot(0))))).values("facts"))
     has_facts = beside_tokens()
+    permissions = permission_columns(using, "user_id")
     queryset = (
         _token_model()
         .objects.using(using)
         .filter(Q(Exact(F("token_checksum"), Bind(Slot(0)))))
         .order_by()
-        .values_list(*TOKEN_FIELDS, *(f"user__{name}" for name in fields), *([facts] if has_facts else []))
+        .values_list(
+            *TOKEN_FIELDS, *(f"user__{name}" for name in fields), *permissions, *([facts] if has_facts else [])
+        )
     )
-    return TokenPlan(compile_plan(queryset, using), has_facts, model, fields, fields.index(model._meta.pk.attname))
+    key = fields.index(model._meta.pk.attname)
+    return TokenPlan(compile_plan(queryset, using), has_facts, model, fields, key, len(permissions))
 
 
 def _forget(**kwargs: Any) -> None:

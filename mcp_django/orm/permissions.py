@@ -1,18 +1,20 @@
 """A user's permissions in one query, for the backend that most projects have.
 
 ``ModelBackend`` asks for a user's own permissions and for those of the groups by two queries of the ORM, for each
-request anew. Where it is the only backend, its answer is had from one compiled query and left where it looks first.
+request anew. Where it is the only backend, its answer is had from one compiled query, of the user's token where there
+is one, and left where it looks first.
 """
 
 from collections.abc import Set as AbstractSet
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+import orjson
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.signals import setting_changed
-from django.db import router
-from django.db.models import F, Q
+from django.db import connections, router
+from django.db.models import F, Func, OuterRef, Q, Subquery, TextField
 from django.db.models.lookups import Exact
 
 if TYPE_CHECKING:
@@ -20,7 +22,37 @@ if TYPE_CHECKING:
 
 STOCK = ["django.contrib.auth.backends.ModelBackend"]
 LOOKUP = ("has_perm", "get_all_permissions", "get_group_permissions", "get_user_permissions", "_get_permissions")
+# What makes one JSON text of many names, and no rows none of it, by the vendor of the database.
+AS_ONE: Final = {"postgresql": "JSON_AGG(%(expressions)s)::text", "sqlite": "JSON_GROUP_ARRAY(%(expressions)s)"}
+# Under which a user who was read with :func:`permission_columns` has their values, until they are needed.
+FOUND: Final = "_mcp_permissions"
 _plans: "dict[str, Plan]" = {}
+
+
+class Names(Func):
+    """The names of permissions, ``app_label.codename``, as one JSON text."""
+
+    arg_joiner = " || '.' || "
+    output_field = TextField()
+
+
+def permission_columns(using: str, user: str) -> list[Subquery]:
+    """Return columns with a user's permissions, for a query that reads the user anyway: theirs and their groups'.
+
+    ``user`` is the path to the user's key. There are none where the database cannot, or where
+    :func:`load_permissions` would not ask it.
+    """
+    template = AS_ONE.get(connections[using].vendor)
+    if template is None or not _asks(get_user_model()) or router.db_for_read(get_user_model()) != using:
+        return []
+
+    def names(links: Any, to: str) -> Subquery:
+        columns = F(f"{to}__content_type__app_label"), F(f"{to}__codename")
+        return Subquery(links.values_list(Names(*columns, template=template)))
+
+    # Which groups there are is asked within the query of their permissions.
+    own, by_groups = _links(using, OuterRef(user), OuterRef(OuterRef(user)))
+    return [names(*own), names(*by_groups)]
 
 
 def load_permissions(user: Any) -> None:
@@ -29,18 +61,28 @@ def load_permissions(user: Any) -> None:
     Nothing is done for a superuser, who has every permission, for a user model without Django's permissions, and where
     a project has other backends, which are asked as always.
     """
-    if settings.AUTHENTICATION_BACKENDS != STOCK or not user.is_active or hasattr(user, "_perm_cache"):
+    found = user.__dict__.pop(FOUND, None)
+    if not user.is_active or getattr(user, "is_superuser", True) or not _asks(type(user)):
         return
-    if getattr(user, "is_superuser", True) or not hasattr(type(user), "user_permissions"):
-        return
+    if not hasattr(user, "_perm_cache"):
+        names = _ask(user) if found is None else (name for text in found for name in orjson.loads(text or "[]"))
+        user._perm_cache = set(names)
+        model: Any = type(user)
+        # A user who was narrowed answers by methods of its own.
+        user._mcp_decides_alone = _is_djangos(model) and "has_perm" not in vars(user)
+
+
+def _asks(model: Any) -> bool:
+    """Return whether the permissions of such users are those in the tables of Django's backend."""
+    return settings.AUTHENTICATION_BACKENDS == STOCK and hasattr(model, "user_permissions")
+
+
+def _ask(user: Any) -> set[str]:
     using = router.db_for_read(type(user))
     if using not in _plans:
         _plans[using] = _compile(using)
     names = _plans[using].columns(using, [user.pk])
-    user._perm_cache = {f"{app_label}.{codename}" for app_label, codename in zip(*names, strict=True)}
-    model: Any = type(user)
-    # A user who was narrowed answers by methods of its own.
-    user._mcp_decides_alone = _is_djangos(model) and "has_perm" not in vars(user)
+    return {f"{app_label}.{codename}" for app_label, codename in zip(*names, strict=True)}
 
 
 def known_permissions(user: Any) -> AbstractSet[str] | None:
@@ -65,10 +107,12 @@ def _is_djangos(model: Any) -> bool:
     return all(method.__module__.startswith("django.contrib.auth.") for method in methods)
 
 
-def _compile(using: str) -> "Plan":
-    # Every exposure imports this module, and most commands read nothing.
-    from .plans import Bind, Slot, compile_plan
+def _links(using: str, user: Any, member: Any) -> list[tuple[Any, str]]:
+    """Return the rows that give a user permissions, own ones and those of groups, and how each leads to them.
 
+    ``user`` and ``member`` are the key of the user, and the same as the groups are compared with. The rows are those
+    of the tables between: by way of the permissions themselves SQLite looks at each that there is.
+    """
     model = get_user_model()
     own, groups = model._meta.get_field("user_permissions"), model._meta.get_field("groups")
     granted: Any = groups.related_model._meta.get_field("permissions")
@@ -76,16 +120,24 @@ def _compile(using: str) -> "Plan":
     def links(field: Any) -> Any:
         return field.remote_field.through._base_manager.using(using).order_by()
 
-    def of_user(field: Any) -> Any:
-        return links(field).filter(Q(Exact(F(field.m2m_field_name()), Bind(Slot(0)))))
+    def of(field: Any, key: Any) -> Any:
+        return links(field).filter(Q(Exact(F(field.m2m_field_name()), key)))
 
-    # From the tables between: by way of the permissions themselves SQLite looks at each that there is.
-    member = of_user(groups).values(groups.m2m_reverse_field_name())
-    by_groups = links(granted).filter(**{f"{granted.m2m_field_name()}__in": member})
-    names = [f"{own.m2m_reverse_field_name()}__{name}" for name in ("content_type__app_label", "codename")]
+    joined = of(groups, member).values(groups.m2m_reverse_field_name())
+    by_groups = links(granted).filter(**{f"{granted.m2m_field_name()}__in": joined})
+    return [(of(own, user), own.m2m_reverse_field_name()), (by_groups, granted.m2m_reverse_field_name())]
+
+
+def _compile(using: str) -> "Plan":
+    # Every exposure imports this module, and most commands read nothing.
+    from .plans import Bind, Slot, compile_plan
+
+    own, by_groups = (
+        links.values_list(f"{to}__content_type__app_label", f"{to}__codename")
+        for links, to in _links(using, Bind(Slot(0)), Bind(Slot(0)))
+    )
     # What is there twice is once in the set: the database need not sort it out.
-    both = of_user(own).values_list(*names).union(by_groups.values_list(*names), all=True)
-    return compile_plan(both.order_by(), using)
+    return compile_plan(own.union(by_groups, all=True).order_by(), using)
 
 
 def _forget(**kwargs: Any) -> None:

@@ -265,12 +265,12 @@ def test_L206_an_outage_is_answered_in_json_with_an_opaque_id(error, status, cli
     ("method", "params", "most"),
     [
         ("ping", {}, 1),
-        ("tools/list", {}, 2),
-        ("tools/call", {"name": "query_records", "arguments": {"model": "testapp.loan", "fields": ["borrower"]}}, 3),
-        ("resources/read", {"uri": "django://testapp/tag"}, 3),
+        ("tools/list", {}, 1),
+        ("tools/call", {"name": "query_records", "arguments": {"model": "testapp.loan", "fields": ["borrower"]}}, 2),
+        ("resources/read", {"uri": "django://testapp/tag"}, 2),
     ],
 )
-def test_token_and_permissions_take_two_queries_beside_the_work_itself(method, params, most):
+def test_token_and_permissions_take_one_query_beside_the_work_itself(method, params, most):
     client = MCPClient(make_user("viewer", "testapp.view_loan", "testapp.view_tag"), version="2025-11-25")
     client.send(method, params)
     with CaptureQueriesContext(connection) as queries:
