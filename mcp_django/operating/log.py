@@ -49,13 +49,15 @@ BATCH: Final = 500
 MAX_WAITING: Final = 20_000
 # A row is one that the database cannot hold.
 UNFIT: Final = (DataError, IntegrityError, ValueError, TypeError, OverflowError)
-# What the row has from the record, in the order of its columns; the last two are the record's bodies.
+# The values of a row, in the order of the fields that the database does not make. An instance of the model would take
+# longer than all else that a call does for the log.
+Row = tuple[Any, ...]
+FIELDS: Final = CallEntry._meta.concrete_fields[1:]
+COLUMNS: Final = tuple(str(field.column) for field in FIELDS)
+# What a row has from the record; the last two are the record's bodies.
 NAMED: Final = {"call_id": "id.hex", "time": "started"}
-OF_RECORD: Final = attrgetter(*(NAMED.get(field.name, field.name) for field in CallEntry._meta.concrete_fields[1:-2]))
-# The columns of a row that the database does not make, and its values in their order.
-FIELDS: Final = tuple(field.column for field in CallEntry._meta.concrete_fields if field.name != "id")
-VALUES: Final = attrgetter(*(field.attname for field in CallEntry._meta.concrete_fields if field.name != "id"))
-Waiting = tuple[float, CallEntry]
+OF_RECORD: Final = attrgetter(*(NAMED.get(field.name, field.name) for field in FIELDS[:-2]))
+Waiting = tuple[float, Row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Writer:
         self.wake: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def put(self, row: CallEntry) -> None:
+    def put(self, row: Row) -> None:
         """Have a row stored soon."""
         with self._lock:
             if len(self.waiting) >= MAX_WAITING:
@@ -146,7 +148,7 @@ class Writer:
         self.succeeded()
         return True
 
-    def _store_one(self, row: CallEntry) -> None:
+    def _store_one(self, row: Row) -> None:
         try:
             store([row])
         except UNFIT:
@@ -191,7 +193,7 @@ class Writer:
             logger.error("%s calls are not in the log of calls: its database did not take them", more)
 
 
-def store(rows: Sequence[CallEntry]) -> None:
+def store(rows: Sequence[Row]) -> None:
     """Store rows, those that are there already left as they are.
 
     Raises:
@@ -202,7 +204,9 @@ def store(rows: Sequence[CallEntry]) -> None:
     insert = INSERTS.get(connection.vendor)
     with transaction.atomic(using=alias):
         if insert is None:
-            CallEntry._default_manager.using(alias).bulk_create(rows, ignore_conflicts=True)
+            made: Any = CallEntry
+            entries = [made(None, *row) for row in rows]
+            CallEntry._default_manager.using(alias).bulk_create(entries, ignore_conflicts=True)
         else:
             with connection.cursor() as cursor:
                 insert(connection, cursor, rows)
@@ -211,48 +215,40 @@ def store(rows: Sequence[CallEntry]) -> None:
 # Django prepares each value of each row by itself, which takes several times as long as all else that is done for one.
 
 
-def _insert_sqlite(connection: Any, cursor: Any, rows: Sequence[CallEntry]) -> None:
+def _insert_sqlite(connection: Any, cursor: Any, rows: Sequence[Row]) -> None:
     table, columns = _quoted(connection)
-    sql = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({', '.join(['%s'] * len(FIELDS))})"
-    adapt = connection.ops.adapt_datetimefield_value
-    places = FIELDS.index("time"), FIELDS.index("history")
-    cursor.executemany(sql, [_with(places, VALUES(row), adapt(row.time), json.dumps(row.history)) for row in rows])
+    sql = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
+    adapt = {COLUMNS.index("time"): connection.ops.adapt_datetimefield_value, COLUMNS.index("history"): json.dumps}
+    adapted = ([adapt[place](value) if place in adapt else value for place, value in enumerate(row)] for row in rows)
+    cursor.executemany(sql, adapted)
 
 
-def _insert_postgresql(connection: Any, cursor: Any, rows: Sequence[CallEntry]) -> None:
+def _insert_postgresql(connection: Any, cursor: Any, rows: Sequence[Row]) -> None:
     table, columns = _quoted(connection)
     sql = (
         f"INSERT INTO {table} ({columns}) SELECT {columns} FROM json_populate_recordset(NULL::{table}, %s::json) "
         "ON CONFLICT DO NOTHING"
     )
-    cursor.execute(sql, [orjson.dumps([dict(zip(FIELDS, VALUES(row), strict=True)) for row in rows]).decode()])
+    cursor.execute(sql, [orjson.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows]).decode()])
 
 
 def _quoted(connection: Any) -> tuple[str, str]:
     quote = connection.ops.quote_name
-    return quote(CallEntry._meta.db_table), ", ".join(map(quote, FIELDS))
+    return quote(CallEntry._meta.db_table), ", ".join(map(quote, COLUMNS))
 
 
-def _with(places: tuple[int, int], values: tuple[Any, ...], *others: Any) -> list[Any]:
-    found = list(values)
-    for place, value in zip(places, others, strict=True):
-        found[place] = value
-    return found
-
-
-INSERTS: Final[Mapping[str, Callable[[Any, Any, Sequence[CallEntry]], None]]] = {
+INSERTS: Final[Mapping[str, Callable[[Any, Any, Sequence[Row]], None]]] = {
     "sqlite": _insert_sqlite,
     "postgresql": _insert_postgresql,
 }
 
 
-def fitting(row: CallEntry) -> CallEntry:
+def fitting(row: Row) -> Row:
     """Return a row whose texts are as long as the columns at most, without the character NUL."""
-    for field in CallEntry._meta.concrete_fields:
-        value = getattr(row, field.attname)
-        if isinstance(value, str):
-            setattr(row, field.attname, value.replace("\0", "")[: field.max_length])
-    return row
+    return tuple(
+        value.replace("\0", "")[: getattr(field, "max_length", None)] if isinstance(value, str) else value
+        for field, value in zip(FIELDS, row, strict=True)
+    )
 
 
 def _alias() -> str:
@@ -262,10 +258,9 @@ def _alias() -> str:
 _writer = Writer()
 
 
-def entry_of(record: CallRecord) -> CallEntry:
+def row_of(record: CallRecord) -> Row:
     """Return the row of a record, with what it was about where that is captured."""
-    values: Any = (*OF_RECORD(record), *record.bodies)
-    return CallEntry(None, *values)
+    return (*OF_RECORD(record), *record.bodies)
 
 
 def put(record: CallRecord) -> None:
@@ -273,12 +268,12 @@ def put(record: CallRecord) -> None:
     if not is_on_loop() and connections[_alias()].in_atomic_block:
         write(record)
     else:
-        _writer.put(entry_of(record))
+        _writer.put(row_of(record))
 
 
 def write(record: CallRecord) -> None:
     """Log a call before this returns; where the database does not take it now, it is tried again."""
-    row, writer = entry_of(record), _writer
+    row, writer = row_of(record), _writer
     if is_on_loop() or (writer.failed is not None and time.monotonic() - writer.failed < EVERY):
         writer.put(row)
         return

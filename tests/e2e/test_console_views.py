@@ -17,7 +17,7 @@ from datetime import timedelta
 from django.utils import timezone
 from mcp_django.context.record import CallRecord
 from mcp_django.models import CallEntry
-from mcp_django.operating.log import entry_of, store
+from mcp_django.operating.log import row_of, store
 
 OUTCOMES = ["ok"] * 12 + ["refused:scope", "refused:rate", "tool_error", "error:-32602", "asked"]
 CLIENTS = ["Claude", "Codex", "<b>" + "LongestNameOfAll" * 5]
@@ -28,7 +28,7 @@ for n in range(600):
     values |= {"method": "tools/call", "model": ["shop.order", "shop.product"][n % 2], "kind": "person", "size": n * 9}
     values |= {"duration": 4 + n * 7 % 90 + (400 if n % 50 == 0 else 0), "rows_read": n % 25, "session": f"s-{n % 9}"}
     ago = timedelta(minutes=(n * n * 7) % 1400)
-    rows.append(entry_of(CallRecord(started=timezone.now() - ago, version="2025-11-25", site="mcp", **values)))
+    rows.append(row_of(CallRecord(started=timezone.now() - ago, version="2025-11-25", site="mcp", **values)))
 CallEntry.objects.all().delete()
 store(rows)
 CallEntry.objects.filter(call_id=rows[0].call_id).update(arguments='{"model": "shop.order"}')

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from mcp_django.console.call_filters import OutcomeFilter, outcomes
 from mcp_django.context.record import CallRecord
-from mcp_django.operating.log import entry_of, store
+from mcp_django.operating.log import row_of, store
 from tests.factories import make_superuser
 
 pytestmark = pytest.mark.django_db
@@ -19,7 +19,7 @@ CALLS = "/admin/mcp_django/callentry/"
 
 
 def log(ago: timedelta = timedelta(0), **values: Any) -> None:
-    store([entry_of(CallRecord(started=timezone.now() - ago, **{"outcome": "ok", "tool": "query_records", **values}))])
+    store([row_of(CallRecord(started=timezone.now() - ago, **{"outcome": "ok", "tool": "query_records", **values}))])
 
 
 @pytest.fixture

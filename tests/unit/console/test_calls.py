@@ -16,7 +16,7 @@ from mcp_django.console import calls as module
 from mcp_django.console.calls import around, estimated
 from mcp_django.context.record import CallRecord
 from mcp_django.models import CallEntry
-from mcp_django.operating.log import entry_of, store
+from mcp_django.operating.log import row_of, store
 from tests.factories import make_book, make_superuser, make_user
 
 pytestmark = pytest.mark.django_db
@@ -26,7 +26,7 @@ EVIL = '<img src=x onerror="alert(1)">\u202eevil'
 
 def log(ago: timedelta = timedelta(0), **values: Any) -> CallEntry:
     record = CallRecord(started=timezone.now() - ago, **{"outcome": "ok", "tool": "query_records", **values})
-    store([entry_of(record)])
+    store([row_of(record)])
     return CallEntry.objects.get(call_id=record.id.hex)
 
 

@@ -6,7 +6,7 @@ from oauth2_provider.models import AccessToken, Application
 
 from mcp_django.context.record import CallRecord
 from mcp_django.models import Session, Stream
-from mcp_django.operating.log import entry_of, store
+from mcp_django.operating.log import row_of, store
 from tests.factories import make_user
 from tests.oauth_flow import Flow
 from tests.unit.console.conftest import url
@@ -27,7 +27,7 @@ def make_stream(session, number=1, **values):
 def test_sessions_are_shown_with_user_client_and_calls(admin):
     session = make_session(user=make_user("ada"), uris=["django://testapp/book"])
     make_stream(session)
-    store([entry_of(CallRecord(outcome="ok", session=session.pk, client_name="Robot")) for _ in range(3)])
+    store([row_of(CallRecord(outcome="ok", session=session.pk, client_name="Robot")) for _ in range(3)])
     answer = admin.get(url("connections"))
     (row,) = answer.context["sessions"]
     assert (row.client, row.calls, row.subscriptions, row.open_streams) == ("Robot", 3, 1, 1)
@@ -89,7 +89,7 @@ def test_what_clients_call_themselves_is_inert(admin):
     Flow().tokens()
     Application.objects.update(name="<script>alert(1)</script>")
     session = make_session()
-    store([entry_of(CallRecord(outcome="ok", session=session.pk, client_name="<script>alert(2)</script>"))])
+    store([row_of(CallRecord(outcome="ok", session=session.pk, client_name="<script>alert(2)</script>"))])
     text = admin.get(url("connections")).text
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(2)" in text

@@ -1,6 +1,7 @@
 """What the log says about a stretch of time."""
 
 from datetime import timedelta
+from uuid import UUID, uuid4
 
 import pytest
 from django.db import connection
@@ -10,7 +11,7 @@ from django.utils import timezone
 from mcp_django.console import figures as module
 from mcp_django.console.figures import SPANS, figures, group_of, percentile
 from mcp_django.context.record import CallRecord
-from mcp_django.operating.log import entry_of, store
+from mcp_django.operating.log import row_of, store
 
 pytestmark = pytest.mark.django_db
 NOW = timezone.now()
@@ -18,7 +19,7 @@ NOW = timezone.now()
 
 def log(*, ago: timedelta = timedelta(minutes=5), **values: object) -> None:
     values = {"outcome": "ok", "tool": "query_records", **values}
-    store([entry_of(CallRecord(started=NOW - ago, **values))])
+    store([row_of(CallRecord(started=NOW - ago, **values))])
 
 
 def test_calls_are_counted_by_outcome_and_step() -> None:
@@ -55,10 +56,8 @@ def test_those_who_call_most_come_first() -> None:
 
 def test_many_calls_are_estimated_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 100)
-    rows = [entry_of(CallRecord(started=NOW - timedelta(minutes=5), outcome="ok")) for _ in range(1000)]
-    for number, row in enumerate(rows):
-        row.call_id = f"{number * 65536 // 1000:04x}{row.call_id[4:]}"
-    store(rows)
+    ids = [UUID(f"{number * 65536 // 1000:04x}{uuid4().hex[4:]}") for number in range(1000)]
+    store([row_of(CallRecord(id=found, started=NOW - timedelta(minutes=5), outcome="ok")) for found in ids])
     found = figures(SPANS["hour"], NOW)
     assert found.part == 16
     assert 900 <= found.calls <= 1100

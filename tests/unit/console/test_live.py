@@ -8,7 +8,7 @@ from django.utils import timezone
 from mcp_django.console.live import counted
 from mcp_django.context.record import CallRecord
 from mcp_django.models import Session, Stream
-from mcp_django.operating.log import entry_of, store
+from mcp_django.operating.log import row_of, store
 
 pytestmark = pytest.mark.django_db
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 def test_sessions_and_calls_of_now_are_counted() -> None:
     now = timezone.now()
     for session, ago in (("a", 1), ("a", 2), ("b", 3), ("", 1), ("old", 20)):
-        store([entry_of(CallRecord(started=now - timedelta(minutes=ago), session=session, outcome="ok"))])
+        store([row_of(CallRecord(started=now - timedelta(minutes=ago), session=session, outcome="ok"))])
     session = Session.objects.create(id="a", created=now, seen=now)
     for number, (state, age) in enumerate([("running", 1), ("running", 60), ("asking", 60), ("done", 0)]):
         Stream.objects.create(id=str(number), session=session, state=state, alive=now - timedelta(seconds=age))

@@ -10,7 +10,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from mcp_django.context.record import CallRecord
-from mcp_django.operating.log import entry_of, store
+from mcp_django.operating.log import row_of, store
 from tests.factories import make_superuser
 
 pytestmark = pytest.mark.django_db
@@ -26,7 +26,7 @@ def browser() -> Client:
 
 
 def log(ago: timedelta = timedelta(minutes=5), **values: object) -> None:
-    store([entry_of(CallRecord(started=timezone.now() - ago, **{"outcome": "ok", "tool": "query_records", **values}))])
+    store([row_of(CallRecord(started=timezone.now() - ago, **{"outcome": "ok", "tool": "query_records", **values}))])
 
 
 def number_of(text: str, title: str) -> tuple[str, str]:
