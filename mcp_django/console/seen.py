@@ -305,7 +305,8 @@ def _models(request: MCPRequest, models: Iterable[type[Model]]) -> tuple[tuple[S
 
 def _model(request: MCPRequest, exposure: Exposure) -> SeenModel:
     fields = visible_fields(request, exposure)
-    actions = caller_actions(request, exposure)
+    permitted, may_write = caller_actions(request, exposure), not _read_only_reason(request)
+    actions = [name for name, action in permitted.items() if may_write or action.read_only]
     return SeenModel(
         label=exposure.label,
         name=str(exposure.opts.verbose_name_plural),

@@ -62,6 +62,18 @@ def test_a_narrowed_access_is_the_reason_for_what_it_leaves_out(admin):
     assert reasons(view.missing_tools)["publish_testapp_book"] == "the access is for reading alone"
 
 
+@pytest.mark.parametrize("facts", [{}, {NARROWED_TO: {**kept_narrowing(["testapp.book"]), READ_ONLY: True}}])
+def test_where_nothing_can_be_changed_actions_are_missing_for_that_reason(admin, settings, facts):
+    if not facts:
+        settings.MCP_DJANGO = settings.MCP_DJANGO | {"READ_ONLY": True}
+    view = look(site, admin, [READ, WRITE], facts=facts)
+    book = next(model for model in view.models if model.label == "testapp.book")
+    told = "the access is for reading alone" if facts else "READ_ONLY is on"
+    assert "publish" not in book.actions
+    assert reasons(book.missing_actions)["publish"] == told
+    assert reasons(view.missing_tools)["publish_testapp_book"] == told
+
+
 def test_a_prompt_that_is_not_there_has_a_reason(admin):
     own = MCPSite("own")
     own.add_prompt(lambda request: "", name="guarded", permission=lambda request: False)
