@@ -5,6 +5,7 @@ request anew. Where it is the only backend, its answer is had from one compiled 
 is one, and left where it looks first.
 """
 
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -55,26 +56,44 @@ def permission_columns(using: str, user: str) -> list[Subquery]:
     return [names(*own), names(*by_groups)]
 
 
+class Everything(frozenset[str]):
+    """The permissions of a superuser, whom Django gives each that it is asked for."""
+
+    def __contains__(self, name: object) -> bool:
+        """Return that it is among them."""
+        return True
+
+    def isdisjoint(self, names: Iterable[object]) -> bool:
+        """Return that some of the names are among them."""
+        return False
+
+
 def load_permissions(user: Any) -> None:
     """Let ``user.has_perm`` answer without a query of its own.
 
-    Nothing is done for a superuser, who has every permission, for a user model without Django's permissions, and where
-    a project has other backends, which are asked as always.
+    Nothing is done for a user model without Django's permissions, and where a project has other backends, which are
+    asked as always.
     """
     found = user.__dict__.pop(FOUND, None)
-    if not user.is_active or getattr(user, "is_superuser", True) or not _asks(type(user)):
+    if not user.is_active or not _asks(type(user)):
         return
-    if not hasattr(user, "_perm_cache"):
-        names = _ask(user) if found is None else (name for text in found for name in orjson.loads(text or "[]"))
-        user._perm_cache = set(names)
-        model: Any = type(user)
-        # A user who was narrowed answers by methods of its own.
-        user._mcp_decides_alone = _is_djangos(model) and "has_perm" not in vars(user)
+    granted: AbstractSet[str] = Everything()
+    if not user.is_superuser:
+        if not hasattr(user, "_perm_cache"):
+            names = _ask(user) if found is None else (name for text in found for name in orjson.loads(text or "[]"))
+            user._perm_cache = set(names)
+        granted = user._perm_cache
+    model: Any = type(user)
+    user._mcp_known = granted if _is_djangos(model) else None
 
 
 def _asks(model: Any) -> bool:
     """Return whether the permissions of such users are those in the tables of Django's backend."""
-    return settings.AUTHENTICATION_BACKENDS == STOCK and hasattr(model, "user_permissions")
+    return (
+        settings.AUTHENTICATION_BACKENDS == STOCK
+        and hasattr(model, "user_permissions")
+        and hasattr(model, "is_superuser")
+    )
 
 
 def _ask(user: Any) -> set[str]:
@@ -88,7 +107,9 @@ def _ask(user: Any) -> set[str]:
 def known_permissions(user: Any) -> AbstractSet[str] | None:
     """Return the permissions that the user has, where nothing else decides on ``user.has_perm``; None elsewhere."""
     kept = user.__dict__
-    return kept.get("_perm_cache") if kept.get("_mcp_decides_alone") and kept["is_active"] else None
+    known: AbstractSet[str] | None = kept.get("_mcp_known")
+    # A user who was narrowed answers by methods of its own.
+    return known if known is not None and kept["is_active"] and "has_perm" not in kept else None
 
 
 def has_perm(user: Any, perm: str) -> bool:

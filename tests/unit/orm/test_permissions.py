@@ -3,7 +3,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from mcp_django.orm.permissions import load_permissions
+from mcp_django.orm.permissions import known_permissions, load_permissions
 from tests.factories import make_superuser, make_user
 
 pytestmark = pytest.mark.django_db
@@ -52,14 +52,33 @@ def test_the_query_begins_with_what_the_user_has():
     assert '"auth_group"' not in sql
 
 
-def test_a_superuser_and_an_inactive_user_are_left_to_django(django_assert_num_queries):
-    root, gone = make_superuser(), make_member()
-    gone.is_active = False
+def test_a_superuser_has_every_permission_without_a_query(django_assert_num_queries):
+    root = make_superuser()
     with django_assert_num_queries(0):
         load_permissions(root)
+        known = known_permissions(root)
+        assert "testapp.delete_book" in known
+        assert not known.isdisjoint({"nowhere.at_all"})
+        assert root.has_perm("nowhere.at_all")
+
+
+def test_nothing_is_known_of_a_user_who_is_not_active(django_assert_num_queries):
+    root, gone = make_superuser(), make_member()
+    load_permissions(root)
+    root.is_active = gone.is_active = False
+    with django_assert_num_queries(0):
         load_permissions(gone)
-    assert root.has_perm("testapp.delete_book")
+    assert known_permissions(root) is known_permissions(gone) is None
     assert not gone.has_perm("testapp.view_book")
+    assert not root.has_perm("testapp.view_book")
+
+
+@pytest.mark.parametrize("make", [make_superuser, make_member])
+def test_nothing_is_known_of_a_user_who_answers_by_a_method_of_its_own(make):
+    user = make()
+    load_permissions(user)
+    user.has_perm = lambda name: False
+    assert known_permissions(user) is None
 
 
 def test_other_backends_are_asked_as_always(settings, django_assert_num_queries):
