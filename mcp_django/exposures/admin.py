@@ -183,9 +183,12 @@ class AdminExposure(ModelExposure):
 
     def _is_read(self, name: str) -> bool:
         """Whether a name of the change page is more than a field of its form."""
-        known = {field.name for field in self.opts.get_fields()}
-        found = (getattr_static(owner, name, None) for owner in (self.model, self.model_admin))
-        return name in known or any(item is not None for item in found)
+        owners = self.model, self.model_admin
+        return name in self._field_names or any(getattr_static(owner, name, None) is not None for owner in owners)
+
+    @cached_property
+    def _field_names(self) -> frozenset[str]:
+        return frozenset(field.name for field in self.opts.get_fields())
 
     @cached_property
     def has_allow_list(self) -> bool:
@@ -395,9 +398,8 @@ class AdminExposure(ModelExposure):
             return not known.isdisjoint(needed)
         hook = f"has_{action}_permission"
         about = (request,) if action == "add" else (request, obj)
-        if not self.permits_by_place or is_placed(request):
-            return bool(asked(self.label, hook, getattr(admin, hook), *about, default=False))
-        with at_page(request, self, "changelist"):
+        is_where = not self.permits_by_place or is_placed(request)
+        with nullcontext() if is_where else at_page(request, self, "changelist"):
             return bool(asked(self.label, hook, getattr(admin, hook), *about, default=False))
 
     @cached_property
