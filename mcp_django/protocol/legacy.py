@@ -1,14 +1,28 @@
-"""2024-11-05 to 2025-11-25: ``initialize`` first, the version in a header afterwards (or nowhere)."""
+"""2024-11-05 to 2025-11-25: ``initialize`` first, the version in a header afterwards (or nowhere).
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+Results are without what a revision does not know, or with what it does know in its place.
+"""
 
-from .downgrades import downgraded
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final
+
 from .eras import Call, Era, Headers, SessionFacts, progress_token, trace_context, validate
 from .errors import InvalidRequest, ParseError, ProtocolError, UnsupportedVersion
 from .messages import ClientResponse, Message
 from .modern import VERSION_HEADER
-from .versions import ASSUMED, LEGACY, SUPPORTED, negotiate
+from .versions import ASSUMED, LEGACY, STRUCTURED, SUPPORTED, is_at_least, negotiate
+
+AUDIO_SINCE: Final = "2025-03-26"
+MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
+# Capabilities of servers, by the first revision that knows them; those of the modern era alone are in none.
+CAPABILITIES: Final[Mapping[str, str]] = {
+    "experimental": "2024-11-05",
+    "logging": "2024-11-05",
+    "prompts": "2024-11-05",
+    "resources": "2024-11-05",
+    "tools": "2024-11-05",
+    "completions": "2025-03-26",
+}
 
 
 class LegacyEra(Era):
@@ -83,3 +97,48 @@ class LegacyEra(Era):
     def status(self, error: ProtocolError) -> int:
         """Return 400 for what is not a message of this era; a method's own errors are answers, 200."""
         return 400 if isinstance(error, (ParseError, InvalidRequest, UnsupportedVersion)) else 200
+
+
+# Results
+
+
+def downgraded(method: str, version: str, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of a method, as handlers give it, for a revision of the legacy era."""
+    wire = {name: value for name, value in result.items() if name not in MODERN_MEMBERS}
+    downgrade = DOWNGRADES.get(method)
+    return downgrade(wire, version) if downgrade else wire
+
+
+def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
+    kind = block.get("type")
+    if kind == "resource_link" and version not in STRUCTURED:
+        return {"type": "text", "text": f"{block['name']}: {block['uri']}"}
+    if kind == "audio" and not is_at_least(version, AUDIO_SINCE):
+        return {"type": "text", "text": f"[audio, {block['mimeType']}]"}
+    return block
+
+
+def _call_result(wire: dict[str, Any], version: str) -> dict[str, Any]:
+    if version not in STRUCTURED:
+        wire.pop("structuredContent", None)
+        wire["content"] = [_block(block, version) for block in wire["content"]]
+    return wire
+
+
+def _prompt(wire: dict[str, Any], version: str) -> dict[str, Any]:
+    if version not in STRUCTURED:
+        wire["messages"] = [{**item, "content": _block(item["content"], version)} for item in wire["messages"]]
+    return wire
+
+
+def _initialize(wire: dict[str, Any], version: str) -> dict[str, Any]:
+    known = {name for name, since in CAPABILITIES.items() if is_at_least(version, since)}
+    wire["capabilities"] = {name: value for name, value in wire["capabilities"].items() if name in known}
+    return wire
+
+
+DOWNGRADES: Final[Mapping[str, Callable[[dict[str, Any], str], dict[str, Any]]]] = {
+    "initialize": _initialize,
+    "prompts/get": _prompt,
+    "tools/call": _call_result,
+}
