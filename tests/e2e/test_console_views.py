@@ -21,18 +21,18 @@ from mcp_django.operating.log import row_of, store
 
 OUTCOMES = ["ok"] * 12 + ["refused:scope", "refused:rate", "tool_error", "error:-32602", "asked"]
 CLIENTS = ["Claude", "Codex", "<b>" + "LongestNameOfAll" * 5]
-rows = []
+records = []
 for n in range(600):
     values = {"outcome": OUTCOMES[n % 17], "tool": ["query_records", "aggregate", "update_record"][n * n % 3]}
     values |= {"client_name": CLIENTS[n % 3], "client_id": f"client-{n % 3}", "username": "warehouse", "user": "3"}
     values |= {"method": "tools/call", "model": ["shop.order", "shop.product"][n % 2], "kind": "person", "size": n * 9}
     values |= {"duration": 4 + n * 7 % 90 + (400 if n % 50 == 0 else 0), "rows_read": n % 25, "session": f"s-{n % 9}"}
     ago = timedelta(minutes=(n * n * 7) % 1400)
-    rows.append(row_of(CallRecord(started=timezone.now() - ago, version="2025-11-25", site="mcp", **values)))
+    records.append(CallRecord(started=timezone.now() - ago, version="2025-11-25", site="mcp", **values))
 CallEntry.objects.all().delete()
-store(rows)
-CallEntry.objects.filter(call_id=rows[0].call_id).update(arguments='{"model": "shop.order"}')
-print("call", CallEntry.objects.get(call_id=rows[0].call_id).pk)
+store(list(map(row_of, records)))
+CallEntry.objects.filter(call_id=records[0].id.hex).update(arguments='{"model": "shop.order"}')
+print("call", CallEntry.objects.get(call_id=records[0].id.hex).pk)
 """
 PAGES = {
     "overview": ("overview/", "Calls by outcome"),
