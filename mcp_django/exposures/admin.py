@@ -398,8 +398,8 @@ class AdminExposure(ModelExposure):
             return not known.isdisjoint(needed)
         hook = f"has_{action}_permission"
         about = (request,) if action == "add" else (request, obj)
-        is_where = not self.permits_by_place or is_placed(request)
-        with nullcontext() if is_where else at_page(request, self, "changelist"):
+        is_there = not self.permits_by_place or is_placed(request)
+        with nullcontext() if is_there else at_page(request, self, "changelist"):
             return bool(asked(self.label, hook, getattr(admin, hook), *about, default=False))
 
     @cached_property

@@ -53,8 +53,8 @@ class TokenRow:
 class TokenPlan:
     """The compiled query for one database, the user's model, its columns in it, and which of them is the primary key.
 
-    Behind them are those of the user's permissions, ``permissions`` of them. ``has_facts`` says that what is kept with
-    the token is in that database, and its last column.
+    Behind them are those of the user's permissions, if there are any. ``has_facts`` says that what is kept with the
+    token is in that database, and its last column.
     """
 
     plan: Plan
@@ -62,7 +62,6 @@ class TokenPlan:
     user_model: Any
     user_fields: tuple[str, ...]
     user_pk: int
-    permissions: int
 
 
 _plans: dict[str, TokenPlan] = {}
@@ -84,8 +83,8 @@ def find_token(checksum: str) -> TokenRow | None:
     if user[found.user_pk] is not None:
         count = len(found.user_fields)
         person = found.user_model.from_db(using, found.user_fields, user[:count])
-        if found.permissions:
-            person.__dict__[FOUND] = user[count:]
+        if permissions := user[count:]:
+            person.__dict__[FOUND] = permissions
     return TokenRow(
         user=person, expires=expires, scope=scope, resource=resource, client_id=client_id or "", facts=facts
     )
@@ -130,8 +129,7 @@ def _compile(using: str) -> TokenPlan:
             *TOKEN_FIELDS, *(f"user__{name}" for name in fields), *permissions, *([facts] if has_facts else [])
         )
     )
-    key = fields.index(model._meta.pk.attname)
-    return TokenPlan(compile_plan(queryset, using), has_facts, model, fields, key, len(permissions))
+    return TokenPlan(compile_plan(queryset, using), has_facts, model, fields, fields.index(model._meta.pk.attname))
 
 
 def _forget(**kwargs: Any) -> None:

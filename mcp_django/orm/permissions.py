@@ -44,16 +44,11 @@ def permission_columns(using: str, user: str) -> list[Subquery]:
     :func:`load_permissions` would not ask it.
     """
     template = AS_ONE.get(connections[using].vendor)
-    if template is None or not _asks(get_user_model()) or router.db_for_read(get_user_model()) != using:
+    if template is None or not _is_in_tables(get_user_model()) or router.db_for_read(get_user_model()) != using:
         return []
-
-    def names(links: Any, to: str) -> Subquery:
-        columns = F(f"{to}__content_type__app_label"), F(f"{to}__codename")
-        return Subquery(links.values_list(Names(*columns, template=template)))
-
     # Which groups there are is asked within the query of their permissions.
-    own, by_groups = _links(using, OuterRef(user), OuterRef(OuterRef(user)))
-    return [names(*own), names(*by_groups)]
+    both = _links(using, OuterRef(user), OuterRef(OuterRef(user)))
+    return [Subquery(links.values_list(Names(*names, template=template))) for links, names in both]
 
 
 class Everything(frozenset[str]):
@@ -68,6 +63,9 @@ class Everything(frozenset[str]):
         return False
 
 
+EVERYTHING: Final = Everything()
+
+
 def load_permissions(user: Any) -> None:
     """Let ``user.has_perm`` answer without a query of its own.
 
@@ -75,9 +73,9 @@ def load_permissions(user: Any) -> None:
     asked as always.
     """
     found = user.__dict__.pop(FOUND, None)
-    if not user.is_active or not _asks(type(user)):
+    if not user.is_active or not _is_in_tables(type(user)):
         return
-    granted: AbstractSet[str] = Everything()
+    granted: AbstractSet[str] = EVERYTHING
     if not user.is_superuser:
         if not hasattr(user, "_perm_cache"):
             names = _ask(user) if found is None else (name for text in found for name in orjson.loads(text or "[]"))
@@ -87,7 +85,7 @@ def load_permissions(user: Any) -> None:
     user._mcp_known = granted if _is_djangos(model) else None
 
 
-def _asks(model: Any) -> bool:
+def _is_in_tables(model: Any) -> bool:
     """Return whether the permissions of such users are those in the tables of Django's backend."""
     return (
         settings.AUTHENTICATION_BACKENDS == STOCK
@@ -128,8 +126,8 @@ def _is_djangos(model: Any) -> bool:
     return all(method.__module__.startswith("django.contrib.auth.") for method in methods)
 
 
-def _links(using: str, user: Any, member: Any) -> list[tuple[Any, str]]:
-    """Return the rows that give a user permissions, own ones and those of groups, and how each leads to them.
+def _links(using: str, user: Any, member: Any) -> list[tuple[Any, list[str]]]:
+    """Return the rows that give a user permissions, own ones and those of groups, each with the paths of their names.
 
     ``user`` and ``member`` are the key of the user, and the same as the groups are compared with. The rows are those
     of the tables between: by way of the permissions themselves SQLite looks at each that there is.
@@ -146,17 +144,17 @@ def _links(using: str, user: Any, member: Any) -> list[tuple[Any, str]]:
 
     joined = of(groups, member).values(groups.m2m_reverse_field_name())
     by_groups = links(granted).filter(**{f"{granted.m2m_field_name()}__in": joined})
-    return [(of(own, user), own.m2m_reverse_field_name()), (by_groups, granted.m2m_reverse_field_name())]
+    return [
+        (rows, [f"{field.m2m_reverse_field_name()}__{name}" for name in ("content_type__app_label", "codename")])
+        for rows, field in ((of(own, user), own), (by_groups, granted))
+    ]
 
 
 def _compile(using: str) -> "Plan":
     # Every exposure imports this module, and most commands read nothing.
     from .plans import Bind, Slot, compile_plan
 
-    own, by_groups = (
-        links.values_list(f"{to}__content_type__app_label", f"{to}__codename")
-        for links, to in _links(using, Bind(Slot(0)), Bind(Slot(0)))
-    )
+    own, by_groups = (links.values_list(*names) for links, names in _links(using, Bind(Slot(0)), Bind(Slot(0))))
     # What is there twice is once in the set: the database need not sort it out.
     return compile_plan(own.union(by_groups, all=True).order_by(), using)
 

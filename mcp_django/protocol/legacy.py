@@ -92,7 +92,9 @@ class LegacyEra(Era):
 
     def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
         """Turn what the revision does not know into what it does."""
-        return downgraded(call.method, call.version, result)
+        wire = {name: value for name, value in result.items() if name not in MODERN_MEMBERS}
+        downgrade = DOWNGRADES.get(call.method)
+        return downgrade(wire, call.version) if downgrade else wire
 
     def status(self, error: ProtocolError) -> int:
         """Return 400 for what is not a message of this era; a method's own errors are answers, 200."""
@@ -100,13 +102,6 @@ class LegacyEra(Era):
 
 
 # Results
-
-
-def downgraded(method: str, version: str, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result of a method, as handlers give it, for a revision of the legacy era."""
-    wire = {name: value for name, value in result.items() if name not in MODERN_MEMBERS}
-    downgrade = DOWNGRADES.get(method)
-    return downgrade(wire, version) if downgrade else wire
 
 
 def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:

@@ -45,17 +45,16 @@ def test_values_go_through_djangos_converters() -> None:
     assert found.user.date_joined == user.date_joined  # type: ignore[union-attr]
 
 
-def user_of_a_token() -> Any:
-    """A user as a call finds them, with permissions of their own and of two of three groups."""
-    tokenplan._forget()
-    token = AccessToken.objects.create(user=make_member(), token="x", scope="a", expires=timezone.now())
+def user_of_a_token(owner: Any) -> Any:
+    """The user as a call finds them."""
+    token = AccessToken.objects.create(user=owner, token="x", scope="a", expires=timezone.now())
     found = tokenplan.find_token(token.token_checksum)
     assert found is not None
     return found.user
 
 
 def test_the_permissions_come_with_the_token(django_assert_num_queries: Any) -> None:
-    user = user_of_a_token()
+    user = user_of_a_token(make_member())
     with django_assert_num_queries(0):
         permissions.load_permissions(user)
         assert user.has_perm("testapp.change_book")
@@ -64,30 +63,26 @@ def test_the_permissions_come_with_the_token(django_assert_num_queries: Any) -> 
 
 
 def test_a_user_without_permissions_has_none(django_assert_num_queries: Any) -> None:
-    tokenplan._forget()
-    user = get_user_model().objects.create_user("ada")
-    AccessToken.objects.create(user=user, token="y", scope="a", expires=timezone.now())
-    found = tokenplan.find_token(AccessToken.objects.get(token="y").token_checksum)
-    assert found is not None
+    user = user_of_a_token(get_user_model().objects.create_user("ada"))
     with django_assert_num_queries(0):
-        permissions.load_permissions(found.user)
-        assert not found.user.has_perm("testapp.view_book")  # type: ignore[union-attr]
+        permissions.load_permissions(user)
+        assert not user.has_perm("testapp.view_book")
 
 
 def test_where_the_database_makes_no_json_of_many_rows_they_are_asked_for(
     django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(permissions, "AS_ONE", {})
-    user = user_of_a_token()
+    monkeypatch.setattr(tokenplan, "_plans", {})
+    user = user_of_a_token(make_member())
     with django_assert_num_queries(1):
         permissions.load_permissions(user)
         assert user.has_perm("testapp.change_book")
-    tokenplan._forget()
 
 
 def test_other_backends_are_asked_as_always(settings: Any) -> None:
     settings.AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.AllowAllUsersModelBackend"]
-    user = user_of_a_token()
+    user = user_of_a_token(make_member())
     permissions.load_permissions(user)
     assert not hasattr(user, "_perm_cache")
     assert user.has_perm("testapp.change_book")
