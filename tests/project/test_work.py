@@ -1,0 +1,86 @@
+"""How much work one warm call is: the calls of Python functions that it makes, in whatever thread.
+
+The same on every machine, unlike seconds, so that no feature makes a call slower unseen. As in ``test_trips``, the
+shortest of a few calls after the first counts, and the bounds are only ever lowered. Python 3.12 and later call no
+function for a comprehension: the bounds are those of Python 3.11.
+"""
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.project.test_trips import (  # noqa: F401
+    ROUNDS,
+    call,
+    client,
+    forget_pools,
+    make_rows,
+    no_stranger_is_listened_to,
+    settled,
+)
+from tests.session_client import SessionClient
+
+BOUNDS = {
+    "a ping": 1_310,
+    "a page": 2_370,
+    "one row": 2_970,
+    "the tools": 1_800,
+    "an update": 13_850,
+}
+
+
+@contextmanager
+def counting() -> Iterator[Counter[int]]:
+    """Yield the number of calls of Python functions made meanwhile, by thread."""
+    calls: Counter[int] = Counter()
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        if event == "call":
+            calls[threading.get_ident()] += 1
+
+    threading.setprofile(count)
+    # Only threads that start now are watched.
+    forget_pools()
+    sys.setprofile(count)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+        forget_pools()
+
+
+async def work(act: Callable[[], Awaitable[Any]]) -> int:
+    """Return the calls of the shortest of a few, once it has been done."""
+    with counting() as calls:
+        await act()
+        await settled()
+        rounds = []
+        for _ in range(ROUNDS):
+            calls.clear()
+            await act()
+            await settled()
+            rounds.append(calls.total())
+    return min(rounds)
+
+
+async def test_calls_of_python_functions(client: SessionClient) -> None:  # noqa: F811
+    author = await make_rows()
+    names = iter(range(100))
+
+    async def update() -> Any:
+        values = {"name": f"Ada {next(names)}"}
+        return await call(client, "update_record", model="testapp.author", pk=str(author.pk), values=values)()
+
+    for name, act in {
+        "a ping": lambda: client.result("ping"),
+        "a page": call(client, "query_records", model="testapp.section", filters={"name__contains": "1"}),
+        "one row": call(client, "get_record", model="testapp.author", pk=str(author.pk)),
+        "the tools": lambda: client.result("tools/list"),
+        "an update": update,
+    }.items():
+        made = await work(act)
+        assert made <= BOUNDS[name], (name, made)
