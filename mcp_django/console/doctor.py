@@ -229,7 +229,8 @@ class Doctor:
     def public_steps(self) -> Iterator[tuple[str, Callable[[], str]]]:
         """Yield the steps that read what is public, and leave nothing behind."""
         yield "Endpoint", self.reach
-        yield "Clock", self.compare_clocks
+        if self.date:
+            yield "Clock", self.compare_clocks
         if self.origins:
             yield "Browsers", self.ask_as_browser
         if self.challenge:
@@ -260,7 +261,7 @@ class Doctor:
         try:
             apart = parsedate_to_datetime(self.date).timestamp() - time.time()
         except ValueError:
-            return "the server does not tell its time"
+            return f"not compared: the server sends {self.date!r} as its Date"
         if abs(apart) > MOST_APART:
             raise Failed(
                 f"The server's clock is {abs(apart):.0f} s {'ahead of' if apart > 0 else 'behind'} this machine's.",

@@ -4,11 +4,15 @@ Nothing is checked before it is asked for, and nothing that is checked leaves a 
 registers a client and signs in, is ``manage.py mcp_doctor``.
 """
 
+import asyncio
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from asgiref.sync import async_to_sync
+from channels.layers import channel_layers
 from django.apps import apps
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
@@ -22,6 +26,7 @@ from ..models import CallEntry
 from ..oauth.resource import resource_url
 from ..routing import mounted_endpoints
 from ..runtime.cache import cache
+from ..sensitive import without_secrets
 from ..subscriptions.hub import shared_layer
 from .doctor import Doctor, Failed
 from .pages import Page
@@ -29,6 +34,8 @@ from .pages import Page
 # Those whose tables calls need.
 APPS: Final = ("mcp_django", "oauth2_provider")
 OURS: Final = "mcp_django."
+# Seconds in which a message has to come back from the channel layer.
+LAYER_TIMEOUT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +83,7 @@ def of_parts() -> Iterator[Finding]:
     """Yield what is found of tables, cache and channel layer."""
     yield from (_of_tables(label) for label in APPS if apps.is_installed(label))
     yield _of_cache()
-    if shared_layer() is None:
-        remedy = _("With several workers, set CHANNEL_LAYERS to a layer that they share, such as channels_redis.")
-        yield Finding(_("Channel layer"), "info", _("It is in the memory of each process."), remedy)
-    else:
-        yield Finding(_("Channel layer"), "ok", _("It is shared between workers."))
+    yield _of_channel_layer()
 
 
 def _of_tables(label: str) -> Finding:
@@ -112,6 +115,34 @@ def _of_cache() -> Finding:
             text, "error", _("It does not keep what it is given."), _("Without it no call can be confirmed.")
         )
     return Finding(text, "ok", _("It answers."))
+
+
+def _of_channel_layer() -> Finding:
+    """Send a message to a channel of its own and receive it, as the workers do."""
+    title = _("Channel layer")
+    if (layer := shared_layer()) is None:
+        remedy = _("With several workers, set CHANNEL_LAYERS to a layer that they share, such as channels_redis.")
+        return Finding(title, "info", _("It is in the memory of each process."), remedy)
+    try:
+        # In an event loop of its own, which ends the layer's connections as it is closed.
+        async_to_sync(_round_trip, force_new_loop=True)(layer[0])
+    except Exception as error:
+        remedy = _("Subscribers in other workers learn of no change until it answers. See CHANNEL_LAYERS.")
+        return Finding(title, "error", f"{type(error).__name__}: {without_secrets(str(error))}".rstrip(": "), remedy)
+    return Finding(title, "ok", _("It is shared between workers."))
+
+
+async def _round_trip(alias: str) -> None:
+    layer = channel_layers.make_backend(alias)
+    async with asyncio.timeout(LAYER_TIMEOUT):
+        channel = await layer.new_channel()
+        while True:
+            await layer.send(channel, {"type": "mcp.health"})
+            # A layer of Redis' pub/sub loses what is sent before its subscription has begun.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAYER_TIMEOUT / 10):
+                    await layer.receive(channel)
+                    return
 
 
 def of_settings(*, deployed: bool = True) -> Iterator[Finding]:

@@ -8,9 +8,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from oauth2_provider.settings import oauth2_settings
 
 from ...conf import nearest
+from ...console.seen import look
 from ...oauth.scopes import HIERARCHY
 from ...transports.local import LocalClient, Refused
-from ..accounts import find_scopes, find_site, find_user
+from ..accounts import find_scopes, find_site, find_superuser, find_user
 
 
 class Command(BaseCommand):
@@ -23,27 +24,32 @@ class Command(BaseCommand):
         """Declare the tool, its arguments and the caller."""
         parser.add_argument("tool", nargs="?", help="name of the tool, such as query_records")
         parser.add_argument("arguments", nargs="*", metavar="KEY=VALUE", help="JSON, or plain text where it is none")
-        parser.add_argument("--user", required=True, help="the name with which the user signs in")
+        parser.add_argument("--user", default=None, help="the name with which the user signs in; default: a superuser")
         parser.add_argument("--scope", nargs="+", default=None, help="default: what clients are asked to request")
         parser.add_argument("--site", default=None, help="name of an MCPSite that urls.py mounts")
 
-    def handle(self, *args: Any, tool: str | None, arguments: list[str], user: str, **options: Any) -> None:
+    def handle(self, *args: Any, tool: str | None, arguments: list[str], user: str | None, **options: Any) -> None:
         """Call the tool, or list the tools.
 
         Raises:
             CommandError: the user, an argument or the tool is not acceptable, or the tool answers with an error.
         """
         scopes = find_scopes(options["scope"], {*oauth2_settings.SCOPES, *HIERARCHY})
-        client = LocalClient(find_site(options["site"]), find_user(user), scopes)
+        site = find_site(options["site"])
+        person = find_superuser() if user is None else find_user(user)
+        client = LocalClient(site, person, scopes)
         try:
             tools = {item["name"]: item for item in client.request("tools/list")["tools"]}
             if tool is None:
                 lines = (f"{name:<40} {first_line(item.get('description', ''))}" for name, item in tools.items())
-                self.stdout.write("\n".join(lines) or f"{user} has no tools.")
+                self.stdout.write("\n".join(lines) or f"{person} has no tools.")
                 return
             if tool not in tools:
-                more = f"{nearest(tool, tools)} manage.py mcp_inspect --user {user} gives the reason."
-                raise CommandError(f"{user} has no tool {tool!r}. There are: {', '.join(tools) or 'none'}.{more}")
+                hidden = {item.name: item.reason for item in look(site, person, scopes).missing_tools}
+                if tool in hidden:
+                    raise CommandError(f"{person} has no tool {tool!r}: {hidden[tool]}")
+                there = ", ".join(tools) or "none"
+                raise CommandError(f"There is no tool {tool!r}. There are: {there}.{nearest(tool, tools)}")
             given = read_arguments(arguments, tools[tool]["inputSchema"].get("properties", {}))
             result = client.request("tools/call", name=tool, arguments=given)
         except Refused as refused:

@@ -28,7 +28,9 @@ class Command(BaseCommand):
         parser.add_argument("client", choices=sorted(CLIENTS), help="the client to set up")
         parser.add_argument("--name", help='what the client calls the server (default: MCP_DJANGO["SERVER_NAME"])')
         parser.add_argument("--url", help="URL of the endpoint (default: the one that urls.py mounts)")
-        parser.add_argument("--token", help="a bearer token of mcp_token, for a client that cannot open a browser")
+        parser.add_argument(
+            "--token", help="for clients without a browser: a token of mcp_token, - reads standard input"
+        )
         parser.add_argument("--stdio", metavar="USER", help="let the client start the server itself, as USER")
         parser.add_argument("--write", action="store_true", help="add it to the client's file, and keep all else there")
 
@@ -43,6 +45,12 @@ class Command(BaseCommand):
             raise CommandError("A server's name has 1 to 40 letters, digits, - and _: choose one with --name.")
         if options["stdio"] and (token or options["url"]):
             raise CommandError("--stdio goes without --url and --token: the client starts the server itself.")
+        if token == "-":
+            token = sys.stdin.readline().strip()
+            if not token:
+                raise CommandError("Standard input holds no token: pipe it, as in manage.py mcp_token ada | ...")
+        elif token:
+            self.warn("The token is in the history of your shell now. Pipe it instead, with --token -.")
         known = CLIENTS[client]
         if options["stdio"]:
             connection = Connection(name, command=_command(find_user(options["stdio"]).get_username(), options))
@@ -82,17 +90,23 @@ class Command(BaseCommand):
             if after == before:
                 self.stdout.write(f"{path} has it already.")
                 return
-            _replace(path, after)
+            _replace(path, after, is_secret=bool(connection.token))
         except (SetupError, OSError, UnicodeDecodeError) as error:
             self.show(client, connection)
             raise CommandError(f"{path} was not changed. {error}") from None
         self.stdout.write(self.style.SUCCESS(f"Written to {path}."))
+        if connection.token and any((parent / ".git").exists() for parent in path.resolve().parents):
+            self.warn(f"{path} holds the token and is in a git work tree: keep it out of your commits.")
+
+    def warn(self, text: str) -> None:
+        """Print a warning."""
+        self.stderr.write(self.style.WARNING(text))
 
 
-def _replace(path: Path, text: str) -> None:
-    """Write the file anew, whole or not at all; it may hold a token, and is its owner's alone where it is new."""
+def _replace(path: Path, text: str, *, is_secret: bool) -> None:
+    """Write the file anew, whole or not at all. A new file, and one with a token in it, is for its owner alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+    mode = path.stat().st_mode & 0o777 if path.exists() and not is_secret else 0o600
     # A link stays a link.
     target = path.resolve()
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
@@ -116,7 +130,9 @@ def _afterwards(client: Client, connection: Connection) -> str:
 def _command(user: str, options: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the command that serves ``user`` over standard input and output, with absolute paths.
 
-    The client starts it with an environment of its own: what this command was told of the settings goes along.
+    The client starts it with an environment of its own: the settings that this command runs with go along.
     """
-    given = [part for name in ("settings", "pythonpath") if options.get(name) for part in (f"--{name}", options[name])]
+    settings_module = options.get("settings") or os.environ.get("DJANGO_SETTINGS_MODULE")
+    known = {"--settings": settings_module, "--pythonpath": options.get("pythonpath")}
+    given = [part for option, value in known.items() if value for part in (option, value)]
     return (sys.executable, str(Path(sys.argv[0]).resolve()), "mcp_stdio", "--user", user, *given)

@@ -3,10 +3,12 @@
 import json
 import re
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from ...oauth.addresses import is_public
 from ...routing import mounted_endpoints
 from ...server.card import registry_entry
 
@@ -43,4 +45,12 @@ class Command(BaseCommand):
             entry = registry_entry(wanted, name)
         except ImproperlyConfigured as error:
             raise CommandError(f"{error} The registry wants the public address.") from None
+        host = urlsplit(entry["remotes"][0]["url"]).hostname or ""
+        is_address = host.replace(".", "").isdigit() or ":" in host
+        if (
+            host == "localhost"
+            or host.endswith((".localhost", ".local", ".internal"))
+            or (is_address and not is_public(host))
+        ):
+            raise CommandError(f"{host} is not an address that the internet reaches. The registry wants a public one.")
         self.stdout.write(json.dumps(entry, indent=2, ensure_ascii=False))

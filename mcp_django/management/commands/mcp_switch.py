@@ -1,6 +1,7 @@
 """``manage.py mcp_switch``: switch something off for clients at once, or on again."""
 
 import getpass
+import json
 import re
 from collections.abc import Iterable
 from datetime import timedelta
@@ -8,6 +9,7 @@ from typing import Any, Final
 
 from django.apps import apps
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import DatabaseError
 from django.db.models import Q
 from django.utils import timezone
@@ -46,6 +48,7 @@ class Command(BaseCommand):
         parser.add_argument("--for", dest="lasts", metavar="TIME", help="on again after 30m, 2h, 3d, 1w")
         parser.add_argument("--user", help="who does it, for the history in the admin")
         parser.add_argument("--list", action="store_true", dest="lists", help="show what is off")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print the list as JSON")
 
     def handle(self, *args: Any, state: str | None, kind: str | None, target: str, **options: Any) -> None:
         """Do what is asked.
@@ -57,7 +60,7 @@ class Command(BaseCommand):
             raise CommandError('Say what to switch, such as "mcp_switch off tool delete_record", or use --list.')
         try:
             if options["lists"]:
-                self.show()
+                self.show(as_json=options["as_json"])
             elif state == "off":
                 self.switch_off(str(kind), target, **options)
             else:
@@ -67,8 +70,13 @@ class Command(BaseCommand):
         except DatabaseError as error:
             raise no_tables(error) from None
 
-    def show(self) -> None:
+    def show(self, *, as_json: bool) -> None:
         """Print the switches, the oldest first."""
+        if as_json:
+            fields = ("id", "kind", "target", "name", "begins", "until", "by", "reason")
+            rows = list(active().order_by("begins", "pk").values(*fields))
+            self.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False, cls=DjangoJSONEncoder))
+            return
         for switch in active().order_by("begins", "pk"):
             when = "off" if switch.begins <= timezone.now() else f"off from {switch.begins:%Y-%m-%d %H:%M %Z}"
             until = f"until {switch.until:%Y-%m-%d %H:%M %Z}" if switch.until is not None else ""

@@ -1,5 +1,6 @@
 """``manage.py mcp_token``: a bearer token for clients that cannot open a browser."""
 
+import json
 from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
@@ -29,6 +30,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--list", action="store_true", dest="lists", help="show the tokens of USER, or of everybody"
         )
+        parser.add_argument("--json", action="store_true", dest="as_json", help="print the list as JSON")
         parser.add_argument("--revoke", type=int, metavar="ID", help="end the token with the id that --list shows")
         parser.add_argument("--scope", nargs="+", default=None, help="default: what clients are asked to request")
         parser.add_argument("--days", type=int, default=30, help="days until the token expires (default 30)")
@@ -48,16 +50,33 @@ class Command(BaseCommand):
         if options["revoke"] is not None:
             self.revoke(options["revoke"])
         elif options["lists"]:
-            self.show(own_tokens().filter(user=find_user(user)) if user else own_tokens())
+            tokens = own_tokens().filter(user=find_user(user)) if user else own_tokens()
+            self.show(tokens, as_json=options["as_json"])
         elif user is None:
             raise CommandError("Name the user that the token acts as.")
         else:
             self.create(user, **options)
 
-    def show(self, tokens: QuerySet[Any]) -> None:
+    def show(self, tokens: QuerySet[Any], *, as_json: bool) -> None:
         """Print the tokens, those that expire last first."""
         found = list(tokens.select_related("user").order_by("-expires", "-pk"))
         kept = facts_of_many(token.token_checksum for token in found)
+        if as_json:
+            rows = [
+                {
+                    "id": token.pk,
+                    "user": str(token.user),
+                    "scopes": token.scope.split(),
+                    "resources": token.resource,
+                    "expires": token.expires.isoformat(),
+                    "name": kept.get(token.token_checksum, {}).get(NAME, ""),
+                }
+                for token in found
+            ]
+            self.stdout.write(json.dumps(rows, indent=1, ensure_ascii=False))
+            return
+        if not found:
+            self.stderr.write("There are no tokens that this command made.")
         for token in found:
             name = kept.get(token.token_checksum, {}).get(NAME, "")
             until = "expired" if token.is_expired() else f"until {token.expires:%Y-%m-%d %H:%M %Z}".rstrip()

@@ -1,3 +1,5 @@
+import uuid
+
 import pytest
 
 from mcp_django.console import health
@@ -35,6 +37,24 @@ def test_tables_cache_and_channel_layer_are_looked_at(admin):
     assert [findings[title].verdict for title in ("Tables of mcp_django", "Tables of oauth2_provider")] == ["ok", "ok"]
     assert findings["Cache"].verdict == "ok"
     assert findings["Channel layer"].verdict in ("ok", "info")
+
+
+@pytest.mark.parametrize("layer", ["core.RedisChannelLayer", "pubsub.RedisPubSubChannelLayer"])
+def test_a_channel_layer_that_does_not_answer_is_told_with_the_cause(admin, settings, layer):
+    config = {"hosts": [{"address": "redis://:word@127.0.0.1:1"}]}
+    settings.CHANNEL_LAYERS = {"default": {"BACKEND": f"channels_redis.{layer}", "CONFIG": config}}
+    finding = found(admin)["Channel layer"]
+    assert finding.verdict == "error"
+    assert "127.0.0.1:1" in finding.seen
+    assert "word" not in finding.seen
+    assert "CHANNEL_LAYERS" in finding.remedy
+
+
+@pytest.mark.parametrize("layer", ["core.RedisChannelLayer", "pubsub.RedisPubSubChannelLayer"])
+def test_a_message_goes_through_the_channel_layer_and_comes_back(admin, settings, layer, redis):
+    config = {"hosts": [redis], "prefix": uuid.uuid4().hex}
+    settings.CHANNEL_LAYERS = {"default": {"BACKEND": f"channels_redis.{layer}", "CONFIG": config}}
+    assert found(admin)["Channel layer"].verdict == "ok"
 
 
 def test_a_cache_that_keeps_nothing_is_told(admin, settings):

@@ -3,6 +3,8 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
+from mcp_django.models import Switch
+from mcp_django.operating.switches import set_switch
 from tests.factories import make_author, make_superuser, make_user
 
 pytestmark = pytest.mark.django_db
@@ -50,7 +52,7 @@ def test_mistakes_are_said(capsys, args, reason):
 
 
 def test_a_user_without_permissions_has_no_tools(capsys):
-    with pytest.raises(CommandError, match=r"stranger has no tool 'query_records'\. There are: none"):
+    with pytest.raises(CommandError, match="stranger has no tool 'query_records': the user sees no model"):
         run(capsys, "query_records", "model=testapp.author", user="stranger")
 
 
@@ -67,5 +69,16 @@ def test_without_a_tool_those_of_the_user_are_listed(capsys):
 
 
 def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(capsys):
-    with pytest.raises(CommandError, match=r"Did you mean 'query_records'\? manage\.py mcp_inspect --user admin gives"):
+    with pytest.raises(CommandError, match=r"There is no tool 'query_record'\. .*Did you mean 'query_records'\?"):
         run(capsys, "query_record")
+
+
+def test_without_a_user_the_first_superuser_calls(capsys):
+    make_author(name="Ada")
+    assert "Ada" in run(capsys, "query_records", "model=testapp.author", user=None)
+
+
+def test_the_reason_of_a_tool_that_is_off_is_given(capsys):
+    set_switch(Switch.Kind.TOOL, "delete_record", reason="audit", by="ops")
+    with pytest.raises(CommandError, match=r"admin has no tool 'delete_record': .*audit"):
+        run(capsys, "delete_record", "model=testapp.author", "pk=1")

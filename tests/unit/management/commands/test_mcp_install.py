@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import stat
@@ -77,7 +78,7 @@ def test_a_client_can_start_the_server_itself(capsys):
     entry = json.loads(out[out.index("{") : out.rindex("}") + 1])["mcpServers"]["django"]
     assert entry["command"] == sys.executable
     assert Path(entry["args"][0]).is_absolute()
-    assert entry["args"][1:] == ["mcp_stdio", "--user", "ada"]
+    assert entry["args"][1:] == ["mcp_stdio", "--user", "ada", "--settings", os.environ["DJANGO_SETTINGS_MODULE"]]
     assert "Restart Claude Desktop." in out
 
 
@@ -150,6 +151,43 @@ def test_the_settings_that_were_named_are_those_that_the_client_starts(capsys):
     assert entry["args"][1:] == [
         *["mcp_stdio", "--user", "ada", "--settings", "shop.settings", "--pythonpath", "/srv/shop"]
     ]
+
+
+@pytest.mark.django_db
+def test_a_client_that_starts_the_server_gets_the_settings_of_the_environment(capsys, monkeypatch):
+    get_user_model().objects.create_user("ada")
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "shop.settings_live")
+    out = run(capsys, "cursor", "--stdio", "ada")
+    assert json.loads(out[out.index("{") :])["mcpServers"]["django"]["args"][-2:] == [
+        "--settings",
+        "shop.settings_live",
+    ]
+
+
+def test_a_file_with_a_token_is_its_owners_alone_also_where_it_was_not(capsys):
+    path = Path(".mcp.json")
+    path.write_text("{}")
+    path.chmod(0o644)
+    run(capsys, "claude-code", "--write", "--token", "tok-1")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_token_in_a_git_work_tree_is_warned_of(capsys, home):
+    (home / "project" / ".git").mkdir()
+    call_command("mcp_install", "claude-code", "--write")
+    assert capsys.readouterr().err == ""
+    call_command("mcp_install", "cursor", "--write", "--token", "tok-1")
+    assert "git work tree" in capsys.readouterr().err
+
+
+def test_a_token_is_read_from_standard_input(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("tok-2\n"))
+    call_command("mcp_install", "cursor", "--write", "--token", "-")
+    assert capsys.readouterr().err == ""
+    assert "Bearer tok-2" in Path(".cursor/mcp.json").read_text()
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    with pytest.raises(CommandError, match="holds no token"):
+        run(capsys, "cursor", "--token", "-")
 
 
 @pytest.mark.parametrize("client", sorted(set(CLIENTS) - {"claude-desktop", "inspector"}))

@@ -39,6 +39,12 @@ def test_the_registry_wants_a_public_address() -> None:
         printed(path="mcp")
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "[::1]", "10.0.0.4", "shop.internal"])
+def test_an_address_that_only_some_reach_is_refused(host: str) -> None:
+    with override_settings(MCP_DJANGO={"BASE_URL": f"http://{host}"}), pytest.raises(CommandError, match="public one"):
+        printed(path="mcp")
+
+
 @pytest.mark.urls("tests.two_sites")
 def test_one_of_several_endpoints_has_to_be_named() -> None:
     with override_settings(MCP_DJANGO=PUBLIC), pytest.raises(CommandError, match="--path"):

@@ -1,3 +1,4 @@
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -78,6 +79,10 @@ def test_the_list_says_what_who_until_when_and_why(run: Any) -> None:
     assert "user ada  off  until 2" in first
     assert first.endswith("by ada  On leave")
     assert "writes  off from 2" in second
+    assert [(item["kind"], item["by"]) for item in json.loads(run("--list", "--json"))] == [
+        ("user", "ada"),
+        ("writes", "ops"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -137,11 +138,18 @@ def test_tokens_are_listed_by_name_and_one_is_revoked(capsys: pytest.CaptureFixt
     (line,) = (line for line in lines if "nightly report" in line)
     assert line.split()[1:4] == ["ada", "mcp:read", RESOURCE]
     assert not any(raw in "".join(lines) for raw in (nightly, other, theirs))
+    (known,) = (item for item in json.loads("".join(listed(capsys, "--json"))) if item["name"] == "nightly report")
+    assert (known["id"], known["scopes"], known["resources"]) == (int(line.split()[0]), ["mcp:read"], [RESOURCE])
     call_command("mcp_token", "--revoke", line.split()[0])
     with pytest.raises(AuthenticationFailed):
         verify(nightly, RESOURCE)
     assert verify(other, RESOURCE)
     assert len(listed(capsys)) == 2
+
+
+def test_that_there_are_no_tokens_is_said_apart_from_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("mcp_token", "--list")
+    assert capsys.readouterr() == ("", "There are no tokens that this command made.\n")
 
 
 def test_expired_tokens_are_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
