@@ -17,10 +17,12 @@ PYTHON_DEMO ?= $(or $(PYTHON_DJANGO6),$(PYTHON))
 PYTHON_DJANGO6 ?= $(call find_python,(3,12),python3.14 python3.13 python3.12 python3)
 
 # What the environments of the tests have; the exact versions are in requirements/.
-DJANGO5 = ".[dev,docs,example,packages,packages-django5]" "django~=5.2.0"
-DJANGO6 = ".[dev,example,packages]" "django>=6,<7"
+DJANGO5 = . --group dev --group docs --group example --group packages --group packages-django5 "django~=5.2.0"
+DJANGO6 = . --group dev --group example --group packages "django>=6,<7"
 LOWEST = ".[daphne,redis]" django-filter hypothesis jsonschema pillow pytest pytest-asyncio pytest-django uvicorn
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
+# The first that knows dependency groups.
+PIP = "pip>=25.1"
 # The protocol, each kind of method through the endpoint, the check of tokens, the system checks.
 LOWEST_TESTS = tests/unit/protocol tests/unit/server/test_dispatch.py tests/unit/tools/test_query.py \
 	tests/unit/tools/test_functions.py tests/unit/resources/test_base.py tests/unit/resources/test_models.py \
@@ -64,8 +66,10 @@ coverage: .venv/.installed
 
 # In bare environments: those of the tests may refuse what is new in pyproject.toml until this is done.
 lock:
-	@"$(PYTHON)" -m venv --clear .venv-lock && .venv-lock/bin/python -m tests.lock django5.txt $(DJANGO5)
-	@"$(PYTHON_DJANGO6)" -m venv --clear .venv-lock && .venv-lock/bin/python -m tests.lock django6.txt $(DJANGO6)
+	@"$(PYTHON)" -m venv --clear .venv-lock && .venv-lock/bin/python $(PIP_INSTALL) $(PIP)
+	@.venv-lock/bin/python -m tests.lock django5.txt $(DJANGO5)
+	@"$(PYTHON_DJANGO6)" -m venv --clear .venv-lock && .venv-lock/bin/python $(PIP_INSTALL) $(PIP)
+	@.venv-lock/bin/python -m tests.lock django6.txt $(DJANGO6)
 	@.venv-lock/bin/python -m tests.lock lowest.txt
 	@rm -rf .venv-lock
 
@@ -108,19 +112,22 @@ fixture-server: .venv/.installed
 	@test -n "$(PYTHON_DEMO)" || { echo "No Python 3.11 or newer was found; name one with PYTHON=..." >&2; exit 1; }
 	@echo "== Installing Django and the packages of the demo into .venv-demo (about half a minute)"
 	@"$(PYTHON_DEMO)" -m venv --clear .venv-demo
-	@.venv-demo/bin/python $(PIP_INSTALL) -e ".[example]"
+	@.venv-demo/bin/python $(PIP_INSTALL) $(PIP)
+	@.venv-demo/bin/python $(PIP_INSTALL) -e . --group example
 	@touch $@
 
 .venv/.installed: pyproject.toml requirements/django5.txt
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer was found; name one with PYTHON=..." >&2; exit 1; }
 	@echo "== Making .venv with $(PYTHON)"
 	"$(PYTHON)" -m venv --clear .venv
+	.venv/bin/python $(PIP_INSTALL) $(PIP)
 	.venv/bin/python $(PIP_INSTALL) -c requirements/django5.txt -e $(DJANGO5)
 	@touch $@
 
 .venv-django6/.installed: pyproject.toml requirements/django6.txt
 	@echo "== Making .venv-django6 with $(PYTHON_DJANGO6)"
 	"$(PYTHON_DJANGO6)" -m venv --clear .venv-django6
+	.venv-django6/bin/python $(PIP_INSTALL) $(PIP)
 	.venv-django6/bin/python $(PIP_INSTALL) -c requirements/django6.txt -e $(DJANGO6)
 	@touch $@
 

@@ -15,8 +15,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements"
-PROJECT: Mapping[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-# What is installed with the package, as far as it is asked for. The other extras are for developers.
+PYPROJECT: Mapping[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT: Mapping[str, Any] = PYPROJECT["project"]
+# The extras whose lowest versions are tested.
 RUNTIME = ("daphne", "uvicorn", "redis")
 HEAD = "# Written by `make lock`."
 

@@ -67,7 +67,8 @@ def estimated() -> int:
 class CallEntryAdmin(Home):
     """The calls of clients, which nobody can add or change. Who may view them sees the console."""
 
-    list_display = ("when", "username", "client", "called", "model", "outcome", "rows", "tokens", "duration_ms")
+    # What a laptop has no room for stands last.
+    list_display = ("when", "outcome", "called", "model", "username", "duration_ms", "client", "rows", "tokens")
     list_per_page = 50
     list_max_show_all = 0
     show_full_result_count = False

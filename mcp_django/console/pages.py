@@ -7,6 +7,7 @@ django-oauth-toolkit is not installed. The console lives at the list of calls in
 
 from typing import Any, ClassVar, Final
 
+import django
 from django.apps import apps
 from django.contrib.admin import ModelAdmin
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
@@ -59,7 +60,13 @@ class Page:
         request.current_app = self.home.admin_site.name
         shared = self.home.admin_site.each_context(request)
         tabs = self.home.get_tabs(request, self.name)
-        own = {"title": self.title, "opts": self.home.opts, "tabs": tabs, "calls_url": self.home.calls_url}
+        own = {
+            "title": self.title,
+            "opts": self.home.opts,
+            "tabs": tabs,
+            "calls_url": self.home.calls_url,
+            "has_breadcrumb_list": django.VERSION >= (6, 1),
+        }
         return TemplateResponse(request, f"mcp_django/console/{template or self.name}.html", shared | own | context)
 
     def view(self, request: HttpRequest) -> HttpResponseBase:

@@ -22,7 +22,7 @@ logger = logging.getLogger("mcp_django")
 
 DAY: Final = 24 * 3600
 # What does the work; lists and the handshake are free, so that a client can connect and be told.
-COUNTED: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
+COUNTED: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
 FREE_TOOL: Final = "connection_info"
 WORDS: Final[Mapping[str, str]] = {
     "user": "this account",

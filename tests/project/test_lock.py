@@ -9,11 +9,12 @@ from tests import lock
 
 LOCKED = ("django5.txt", "django6.txt")
 EXTRAS = lock.PROJECT["optional-dependencies"]
+GROUPS = lock.PYPROJECT["dependency-groups"]
 
 
 def asked(*extras: str) -> list[Requirement]:
-    """What the package needs, with these extras."""
-    found = [*lock.PROJECT["dependencies"], *(item for extra in extras for item in EXTRAS[extra])]
+    """What the package needs, with these extras and groups."""
+    found = [*lock.PROJECT["dependencies"], *(item for extra in extras for item in (EXTRAS | GROUPS)[extra])]
     return [Requirement(item) for item in found]
 
 
@@ -30,6 +31,10 @@ def test_each_version_is_one_that_pyproject_allows(file: str) -> None:
 @pytest.mark.parametrize(("file", "series"), [("django5.txt", "5.2."), ("django6.txt", "6."), ("lowest.txt", "5.2.")])
 def test_each_file_is_of_its_django(file: str, series: str) -> None:
     assert lock.read(lock.REQUIREMENTS / file)["django"].startswith(series)
+
+
+def test_what_is_for_developers_is_not_published() -> None:
+    assert set(EXTRAS) == {"daphne", "uvicorn", "redis", "telemetry", "prometheus"}
 
 
 def test_the_lowest_versions_are_the_bounds_of_pyproject() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -129,6 +130,17 @@ def test_the_wheel_holds_the_package_and_its_data(wheel: Path) -> None:
     for part in ("py.typed", "templates/", "migrations/", "locale/ar/LC_MESSAGES/django.mo"):
         assert any(name.startswith(f"mcp_django/{part}") for name in names), part
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_the_readme_of_the_index_has_no_link_that_leads_nowhere(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode()
+    assert "# django-mcp-orm" in metadata
+    links = re.findall(r"\]\(([^)]*)\)", metadata)
+    assert links
+    assert [link for link in links if not link.startswith("https://")] == []
+    assert "Provides-Extra: dev" not in metadata
 
 
 def test_a_project_of_three_files_lists_its_tools(python: Path, tmp_path: Path) -> None:
