@@ -100,12 +100,15 @@ def _check_host(host: str) -> Iterator[CheckMessage]:
 
 
 def check_proxy(**kwargs: Any) -> list[CheckMessage]:
-    """Check, for a deployment, that requests behind a proxy that ends TLS are known to be secure."""
+    """Check that requests behind a proxy that ends TLS are known to be secure, where this is no machine of a developer."""
     is_https = str(settings.BASE_URL or "").startswith("https://")
-    if not is_https or django_settings.SECURE_PROXY_SSL_HEADER or not uses_oauth():
+    is_developers = django_settings.DEBUG and not django_settings.SECURE_SSL_REDIRECT
+    if not is_https or is_developers or django_settings.SECURE_PROXY_SSL_HEADER or not uses_oauth():
         return []
     text = "BASE_URL is https and SECURE_PROXY_SSL_HEADER is not set: behind a proxy requests look like http, and the "
     text += "consent page refuses its own form (CSRF)."
+    if django_settings.SECURE_SSL_REDIRECT:
+        text += " SECURE_SSL_REDIRECT then redirects every request to itself for ever."
     hint = 'If a proxy ends TLS, set it, such as to ("HTTP_X_FORWARDED_PROTO", "https"). If the server itself does, or '
     hint += "takes it from the proxy (uvicorn --proxy-headers), silence this check."
     return [Warning(text, hint=hint, id="mcp_django.W128")]
@@ -471,9 +474,10 @@ def check_audience(**kwargs: Any) -> list[CheckMessage]:
     return [Info(text, hint=hint, id="mcp_django.I135")]
 
 
-DEPLOYMENT_CHECKS: Final = (check_proxy, check_audience)
+DEPLOYMENT_CHECKS: Final = (check_audience,)
 CHECKS: Final = (
     check_base_url,
+    check_proxy,
     check_toolkit,
     check_toolkit_settings,
     check_registration,

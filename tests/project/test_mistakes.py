@@ -154,8 +154,7 @@ MISTAKES = [
     setting(
         "https behind a proxy that is not trusted",
         r"W128.*SECURE_PROXY_SSL_HEADER",
-        'MCP_DJANGO = {"BASE_URL": "https://shop.example"}',
-        command=("check", "--deploy"),
+        'MCP_DJANGO = {"BASE_URL": "https://shop.example"}\nDEBUG = False\nALLOWED_HOSTS = ["shop.example"]',
     ),
     setting(
         "another issuer than BASE_URL",

@@ -10,7 +10,7 @@ from django.urls import clear_script_prefix, get_urlconf, include, path, re_path
 from mcp_django import MCPSite, ModelExposure, site
 from mcp_django.oauth import checks as oauth_checks
 from mcp_django.oauth.bearer import BearerAuthentication
-from mcp_django.oauth.checks import CHECKS, DEPLOYMENT_CHECKS, RULES
+from mcp_django.oauth.checks import CHECKS, DEPLOYMENT_CHECKS, RULES, check_proxy
 from mcp_django.oauth.settings import provider_settings
 from mcp_django.signin import SignInFact
 from mcp_django.sites import HISTORY
@@ -40,6 +40,7 @@ def production(settings: Any) -> None:
     settings.DEBUG = False
     settings.CACHES = CACHES
     settings.ALLOWED_HOSTS = ["shop.example"]
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     configure(settings)
 
 
@@ -312,13 +313,16 @@ def deployment() -> list[str]:
 
 
 def test_https_behind_a_proxy_needs_its_header(settings: Any) -> None:
-    assert "mcp_django.W128" in deployment()
     assert "mcp_django.W128" not in found()
-    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-    assert "mcp_django.W128" not in deployment()
     settings.SECURE_PROXY_SSL_HEADER = None
+    assert "mcp_django.W128" in found()
+    settings.DEBUG = True
+    assert "mcp_django.W128" not in found()
+    settings.SECURE_SSL_REDIRECT = True
+    (message,) = check_proxy()
+    assert "for ever" in message.msg
     configure(settings, mcp={"BASE_URL": "http://shop.example"})
-    assert "mcp_django.W128" not in deployment()
+    assert "mcp_django.W128" not in found()
 
 
 def test_a_page_for_staff_alone_is_named_where_others_are_meant(settings: Any) -> None:
