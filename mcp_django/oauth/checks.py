@@ -100,7 +100,7 @@ def _check_host(host: str) -> Iterator[CheckMessage]:
 
 
 def check_proxy(**kwargs: Any) -> list[CheckMessage]:
-    """Check that requests behind a proxy that ends TLS are known to be secure, where this is no machine of a developer."""
+    """Check that requests behind a proxy that ends TLS are known to be secure, where nobody develops."""
     is_https = str(settings.BASE_URL or "").startswith("https://")
     is_developers = django_settings.DEBUG and not django_settings.SECURE_SSL_REDIRECT
     if not is_https or is_developers or django_settings.SECURE_PROXY_SSL_HEADER or not uses_oauth():
