@@ -49,7 +49,10 @@ PACKAGES = (
     "--ds=tests.packages_project.settings --nomigrations "
     "tests/behaviour/test_packages.py tests/behaviour/test_packages_databases.py"
 )
-DATABASES = "--ds=tests.databases_project.settings --nomigrations tests/behaviour/test_many_databases.py"
+DATABASES = (
+    "--ds=tests.databases_project.settings --nomigrations "
+    "tests/behaviour/test_many_databases.py tests/behaviour/test_replicas.py"
+)
 FILES = [f"tests/{room}/test_{name}.py" for room, names in MODULES.items() for name in names.split()]
 PARTS = {
     "data": ["-n", "2", "--dist", "loadfile", *FILES],

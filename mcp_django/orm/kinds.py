@@ -21,6 +21,8 @@ from django.forms import MultipleChoiceField
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
 
+from ..context.databases import home_of
+
 MAX_TEXT: Final = 1000
 INTEGER: Final = re.compile(r"-?[0-9]{1,20}")
 MAX_EXPONENT: Final = 300
@@ -259,9 +261,12 @@ def _other(stored: Any) -> Kind:
 
 
 def is_joinable(field: Any) -> bool:
-    """Return whether the rows that a relation leads to are in the same database, so that one query reads both."""
+    """Return whether the rows that a relation leads to are in the same database, so that one query reads both.
+
+    A replica has them as the primary has, as for any join of Django's.
+    """
     alone = len(connections.settings) == 1
-    return alone or router.db_for_read(field.model) == router.db_for_read(field.related_model)
+    return alone or home_of(field.model) == home_of(field.related_model)
 
 
 def key_field(relation: Any) -> Any:

@@ -23,7 +23,7 @@ from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import CreateRecord, DeleteRecord, UpdateRecord
 from tests.databases_project.store.models import Crate, Depot
-from tests.databases_project.store.routers import reads_replica
+from tests.databases_project.store.routers import reads_from
 from tests.factories import make_superuser
 from tests.sitesapp.models import Item, KeptItem
 from tests.writing import call, refusal, request_of, site_with
@@ -239,9 +239,9 @@ def test_the_time_of_queries_is_bounded_in_every_database(request_, settings):
 
 @pytest.fixture
 def replica(transactional_db):
-    token = reads_replica.set(True)
+    token = reads_from.set("replica")
     yield
-    reads_replica.reset(token)
+    reads_from.reset(token)
 
 
 @pytest.mark.django_db(databases=["default", "other", "replica"], transaction=True)
@@ -263,12 +263,12 @@ def test_reads_go_to_the_replica_and_what_is_written_is_read_where_it_was_writte
 def test_a_plan_of_one_alias_is_not_run_on_another(transactional_db, crates):
     request = request_of(make_superuser(), site_with(Item))
     for alias in ("default", "replica", "default"):
-        token = reads_replica.set(alias == "replica")
+        token = reads_from.set(alias)
         try:
             with queries(alias) as asked:
                 assert len(call(QueryRecords(), request, model=ITEM)["rows"]) == 3
         finally:
-            reads_replica.reset(token)
+            reads_from.reset(token)
         assert any("sitesapp_item" in query["sql"] for query in asked)
 
 

@@ -1,10 +1,13 @@
-"""Settings of a project with three databases: its own, one of an app, and a replica that reads may go to.
+"""Settings of a project with its own database, one of an app, and replicas that reads may go to.
+
+Of the replicas one is never behind, and one gets nothing by itself: tests write into it what it knows so far.
 
 Tables are made without migrations, so that each is only where its rows are.
 """
 
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 from tests.settings import *  # noqa: F403
 from tests.settings import DATABASES, INSTALLED_APPS
@@ -13,9 +16,18 @@ from tests.settings import DATABASES, INSTALLED_APPS
 INSTALLED_APPS = [app for app in INSTALLED_APPS if app != "tests.postgresapp"] + ["tests.databases_project.store"]
 
 _default = {**DATABASES["default"]}
-if _default["ENGINE"].endswith("sqlite3"):
-    _other = {**_default, "TEST": {"NAME": str(Path(mkdtemp(prefix="mcp-other-")) / "other.sqlite3")}}
-else:
-    _other = {**_default, "NAME": f"{_default['NAME']}_other"}
-DATABASES = {"default": _default, "other": _other, "replica": {**_default, "TEST": {"MIRROR": "default"}}}
+
+
+def _further(name: str) -> dict[str, Any]:
+    if _default["ENGINE"].endswith("sqlite3"):
+        return {**_default, "TEST": {"NAME": str(Path(mkdtemp(prefix=f"mcp-{name}-")) / f"{name}.sqlite3")}}
+    return {**_default, "NAME": f"{_default['NAME']}_{name}"}
+
+
+DATABASES = {
+    "default": _default,
+    "other": _further("other"),
+    "replica": {**_default, "TEST": {"MIRROR": "default"}},
+    "behind": _further("behind"),
+}
 DATABASE_ROUTERS = ["tests.databases_project.store.routers.StoreRouter"]

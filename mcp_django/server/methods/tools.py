@@ -11,6 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import DataError
 
 from ...conf import settings
+from ...context.databases import heed_writes
 from ...context.questions import untangled
 from ...context.request import MCPRequest
 from ...context.results import ToolResult, error_result
@@ -57,6 +58,8 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
         raise _unknown_tool(request, name, params.get("arguments"))
     record = request.mcp.record
     record.target, record.writes = tool.name, not tool.read_only
+    if record.writes:
+        heed_writes()
     require_scopes(request, tool.scopes)
     if (off := request.mcp.off) and (switched := off.tool(tool.name, read_only=tool.read_only)):
         raise switched.refusal()

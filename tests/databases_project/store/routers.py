@@ -1,19 +1,20 @@
-"""The store has a database of its own; what else is read may be read from the replica."""
+"""The store has a database of its own; rows of two other apps may be read from a replica."""
 
 from contextvars import ContextVar
 from typing import Any
 
 from django.db.models import Model
 
-# Whether reads go to the replica.
-reads_replica: ContextVar[bool] = ContextVar("reads_replica", default=False)
+# Where rows of the replicated apps are read.
+reads_from: ContextVar[str] = ContextVar("reads_from", default="default")
+REPLICATED = ("sitesapp", "testapp")
 
 
 class StoreRouter:
     def db_for_read(self, model: type[Model], **hints: Any) -> str:
         if model._meta.app_label == "store":
             return "other"
-        return "replica" if reads_replica.get() and model._meta.app_label == "sitesapp" else "default"
+        return reads_from.get() if model._meta.app_label in REPLICATED else "default"
 
     def db_for_write(self, model: type[Model], **hints: Any) -> str:
         return "other" if model._meta.app_label == "store" else "default"

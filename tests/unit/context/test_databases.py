@@ -1,0 +1,105 @@
+from itertools import cycle
+
+import pytest
+from django.conf import settings as django_settings
+from django.db import router
+
+from mcp_django.context.databases import heed_writes, home_of
+from mcp_django.context.record import CURRENT, CallRecord
+from tests.sitesapp.models import KindTotal
+from tests.testapp.models import Author, Book
+
+
+class Reading:
+    """Names where authors are read, and not where they are written."""
+
+    def db_for_read(self, model, **hints):
+        return "replica" if model is Author else None
+
+
+class Writing(Reading):
+    def db_for_write(self, model, **hints):
+        return "primary" if model is Author else None
+
+
+class Refusing(Reading):
+    def db_for_write(self, model, **hints):
+        if model is Author:
+            raise RuntimeError("Authors are another application's")
+
+
+class Elsewhere(Reading):
+    def allow_migrate(self, db, app_label, model_name=None, **hints):
+        return db != "default" or model_name != "author"
+
+
+@pytest.fixture
+def calling():
+    """Say whether the call that runs writes."""
+
+    def begin(*, writes):
+        CURRENT.set(CallRecord(writes=writes))
+        heed_writes()
+
+    token = CURRENT.set(None)
+    yield begin
+    CURRENT.reset(token)
+
+
+@pytest.mark.parametrize(
+    ("kind", "alias"), [(Reading, "default"), (Writing, "primary"), (Refusing, "replica"), (Elsewhere, "replica")]
+)
+def test_a_call_that_writes_reads_where_the_model_is_written_if_it_is(settings, calling, kind, alias):
+    settings.DATABASE_ROUTERS = [kind()]
+    calling(writes=True)
+    assert router.db_for_read(Author) == alias
+    assert router.db_for_read(Book) == "default"
+    calling(writes=False)
+    assert router.db_for_read(Author) == "replica"
+
+
+def test_a_table_that_no_migration_makes_stays_where_it_is_read(settings, calling):
+    class Views:
+        def db_for_read(self, model, **hints):
+            return "views"
+
+    settings.DATABASE_ROUTERS = [Views()]
+    calling(writes=True)
+    assert router.db_for_read(KindTotal) == "views"
+
+
+def test_routers_are_asked_once_for_each_query_however_many_calls_write(settings, calling):
+    asked = []
+
+    class Counting:
+        def db_for_write(self, model, **hints):
+            asked.append(model)
+            return "primary"
+
+    settings.DATABASE_ROUTERS = [Counting()]
+    for _ in range(3):
+        calling(writes=True)
+    assert router.db_for_read(Author) == "primary"
+    assert asked == [Author]
+
+
+def test_a_project_without_routers_gets_none(settings, calling):
+    settings.DATABASE_ROUTERS = []
+    calling(writes=True)
+    assert router.routers == []
+    assert django_settings.DATABASE_ROUTERS == []
+
+
+def test_where_a_model_is_does_not_depend_on_the_replica_that_is_drawn(settings):
+    class Drawing:
+        replicas = cycle(["first", "second"])
+
+        def db_for_read(self, model, **hints):
+            return next(self.replicas)
+
+    settings.DATABASE_ROUTERS = [Drawing()]
+    assert home_of(Author) == home_of(Book) == "default"
+    settings.DATABASE_ROUTERS = [Writing()]
+    assert (home_of(Author), home_of(Book)) == ("primary", "default")
+    settings.DATABASE_ROUTERS = [Refusing()]
+    assert home_of(Author) == "replica"
