@@ -22,7 +22,7 @@ from django.utils.inspect import func_supports_parameter
 
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
-from ..orm.filters import is_offered_path
+from ..orm.filters import find_filter, is_offered_path
 from ..orm.lookups import MAX_CHOICES, NamedFilter, Offer
 from ..runtime.hooks import asked, reading
 
@@ -78,6 +78,20 @@ class SidebarFilter(NamedFilter):
     def names(self) -> Sequence[str]:
         """See :meth:`NamedFilter.names`."""
         return self._names if self.name is None else (self.name,)
+
+    def comes_first(self, name: str, value: Any) -> bool:
+        """See :meth:`NamedFilter.comes_first`: a text that is one of its choices is, as in the admin's address."""
+        if name != self.name or not isinstance(value, str) or find_filter(self.request, self.exposure, name) is None:
+            return False
+        rows = self.exposure.get_queryset(self.request)
+        try:
+            offers = self._offers(
+                lambda name, pairs: [pair for pair in pairs if value in pair and self._finds(rows, name, pair[0])]
+            )
+        except Exception:
+            logger.warning("A filter of the admin of %s failed", self.exposure.label, exc_info=True)
+            return False
+        return any(offer.choices and offer.value_of(value) is not None for offer in offers)
 
     @cached_property
     def _names(self) -> tuple[str, ...]:

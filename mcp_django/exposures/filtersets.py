@@ -19,8 +19,6 @@ from ..orm.lookups import MAX_CHOICES, NamedFilter, Offer
 class FilterSetFilter(NamedFilter):
     """All filters of a ``FilterSet``: its form reads the values of one object of the expression together."""
 
-    comes_first = True
-
     def __init__(self, request: MCPRequest, exposure: Exposure, filterset_class: Any) -> None:
         self.request = request
         self.exposure = exposure
@@ -29,6 +27,10 @@ class FilterSetFilter(NamedFilter):
     def names(self) -> Sequence[str]:
         """See :meth:`NamedFilter.names`."""
         return self._names
+
+    def comes_first(self, name: str, value: Any) -> bool:
+        """See :meth:`NamedFilter.comes_first`."""
+        return name in self.names()
 
     @cached_property
     def _names(self) -> tuple[str, ...]:

@@ -267,14 +267,16 @@ class HistoryRows(ModelExposure):
 class ChangedFilter(NamedFilter):
     """The entries that say that a field was changed, which the caller sees."""
 
-    comes_first = True
-
     def __init__(self, request: MCPRequest, exposure: HistoryRows) -> None:
         self.request, self.exposure = request, exposure
 
     def names(self) -> Sequence[str]:
         """See :meth:`NamedFilter.names`."""
         return ("changed",)
+
+    def comes_first(self, name: str, value: Any) -> bool:
+        """See :meth:`NamedFilter.comes_first`."""
+        return name in self.names()
 
     def offers(self) -> Sequence[Offer]:
         """See :meth:`NamedFilter.offers`."""

@@ -344,14 +344,16 @@ class Offer:
 class NamedFilter(ABC):
     """A filter that the project wrote: some names, each of which takes values, and what it makes of a queryset."""
 
-    # Whether it stands before a field of the same name.
-    comes_first = False
     # Whether a name takes more than one value.
     takes_lists = True
 
     @abstractmethod
     def names(self) -> Sequence[str]:
         """Return the names that the filter may have, without asking the database."""
+
+    def comes_first(self, name: str, value: Any) -> bool:
+        """Return whether this filter is meant by the name with the value, though a field may have the name too."""
+        return False
 
     @abstractmethod
     def offers(self) -> Sequence[Offer]:

@@ -101,7 +101,7 @@ class _Reader:
             if connector is not None and find_filter(self.request, self.exposure, name) is None:
                 found.append(self._junction(connector, value, depth))
                 continue
-            source = next((source for source in self.sources if source.comes_first and name in source.names()), None)
+            source = next((source for source in self.sources if source.comes_first(name, value)), None)
             is_object = isinstance(value, dict) and not self._is_other(value)
             if source is None and is_object and (link := self._link(name, value)) is not None:
                 found.append(self._related(link, value, depth))

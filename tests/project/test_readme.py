@@ -200,7 +200,15 @@ def test_each_recipe_of_the_cookbook_does_what_it_promises(project: Project) -> 
 def test_every_python_block_has_a_test_here() -> None:
     tested = {"", "settings.py", "urls.py", "asgi.py", "client.py", "shop/mcp.py", "shop/signin.py", "shop/tests.py"}
     # The page of metrics is tested with what it shows: tests/unit/operating/test_metrics.py.
-    tested |= {"shop/receivers.py", "metrics_urls.py", "shop/sinks.py", "shop/privacy.py", "shop/stocktaking.py"}
+    # The router of replicas with what it routes: tests/unit/context/test_databases.py.
+    tested |= {
+        "shop/routers.py",
+        "shop/receivers.py",
+        "metrics_urls.py",
+        "shop/sinks.py",
+        "shop/privacy.py",
+        "shop/stocktaking.py",
+    }
     assert {block.file for block in snippets("python")} <= tested
     assert {block.text for block in snippets("python") if block.file == "asgi.py"} == {readme_file("asgi.py")}
     assert {block.language for block in BLOCKS} <= {"python", "console", "json", "nginx", "sh", "toml"}

@@ -2,10 +2,14 @@ from itertools import cycle
 
 import pytest
 from django.conf import settings as django_settings
+from django.contrib.auth import get_user_model
 from django.db import router
+from oauth2_provider.models import get_access_token_model
 
 from mcp_django.context.databases import heed_writes, home_of
 from mcp_django.context.record import CURRENT, CallRecord
+from mcp_django.models import CallEntry
+from tests.documentation import DOCS, blocks_of
 from tests.sitesapp.models import KindTotal
 from tests.testapp.models import Author, Book
 
@@ -103,3 +107,15 @@ def test_where_a_model_is_does_not_depend_on_the_replica_that_is_drawn(settings)
     assert (home_of(Author), home_of(Book)) == ("primary", "default")
     settings.DATABASE_ROUTERS = [Refusing()]
     assert home_of(Author) == "replica"
+
+
+def test_the_router_of_the_documentation_reads_rows_in_the_replica_and_tokens_in_the_primary(settings, calling):
+    (block,) = [block for block in blocks_of(DOCS / "deployment.md") if block.file == "shop/routers.py"]
+    names = {}
+    exec(block.text, names)
+    settings.DATABASE_ROUTERS = [names["ReplicaRouter"]()]
+    models = [Author, get_access_token_model(), get_user_model(), CallEntry]
+    assert [router.db_for_read(model) for model in models] == ["replica", "default", "default", "default"]
+    calling(writes=True)
+    assert {router.db_for_read(model) for model in models} == {"default"}
+    assert router.allow_relation(Author(), Author())

@@ -123,6 +123,53 @@ def test_a_field_wins_where_it_takes_the_value(root: Any) -> None:
     assert titles(root, {"year": "old", "year__gte": 1986}) == "ef"
 
 
+class NoteFilter(admin.SimpleListFilter):
+    """Bears the name of a text field, and has choices that are not what the field holds."""
+
+    title = parameter_name = "note"
+
+    def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
+        return [("1", "Has a note"), ("0", "Has none")]
+
+    def queryset(self, request: Any, queryset: QuerySet[Film]) -> QuerySet[Film]:
+        found = {"1": queryset.exclude(note=""), "0": queryset.filter(note="")}
+        return found.get(self.value() or "", queryset)
+
+
+class NotesFilter(NoteFilter):
+    """Makes its choices of rows."""
+
+    def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
+        return [("1", f"Has one of {len(Film.objects.all())}")]
+
+
+class AnyNoteFilter(NoteFilter):
+    """Has an input field of its own: any text."""
+
+    def lookups(self, request: Any, model_admin: Any) -> Any:
+        return ((),)
+
+
+class FailingNoteFilter(NoteFilter):
+    def lookups(self, request: Any, model_admin: Any) -> Any:
+        raise RuntimeError("SELECT secret")
+
+
+def test_a_text_that_is_a_choice_is_the_filters_though_a_field_has_its_name(films: Any) -> None:
+    request, _ = opened(NoteFilter, fields=["title", "note"])
+    assert titles(request, {"note": "1"}) == titles(request, {"note": "Has a note"}) == "adg"
+    assert titles(request, {"not": {"note": "1"}}) == "bcefh"
+    assert titles(request, {"note": "root"}) == titles(request, {"note__startswith": "ro"}) == "adg"
+    assert titles(request, {"note": {"exact": "1"}}) == titles(request, {"note": ["1", "0"]}) == ""
+
+
+@pytest.mark.parametrize(("entry", "found"), [(NotesFilter, "adg"), (AnyNoteFilter, ""), (FailingNoteFilter, "")])
+def test_a_filter_with_a_fields_name_has_its_choices_and_no_other_text(films: Any, entry: Any, found: str) -> None:
+    request, _ = opened(entry, fields=["title", "note"])
+    assert titles(request, {"note": "1"}) == found
+    assert titles(request, {"note": "root"}) == "adg"
+
+
 def test_row_121_no_filter_reaches_beyond_the_callers_rows(member: Any) -> None:
     assert titles(member, {"every": "row"}) == "abcdefg"
     assert titles(member, {"not": {"every": "row"}}) == ""
