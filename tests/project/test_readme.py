@@ -199,8 +199,8 @@ def test_each_recipe_of_the_cookbook_does_what_it_promises(project: Project) -> 
 
 def test_every_python_block_has_a_test_here() -> None:
     tested = {"", "settings.py", "urls.py", "asgi.py", "client.py", "shop/mcp.py", "shop/signin.py", "shop/tests.py"}
-    # The page of metrics is tested with what it shows: tests/unit/operating/test_metrics.py.
-    # The router of replicas with what it routes: tests/unit/context/test_databases.py.
+    # The page of metrics is tested with what it shows: tests/unit/operating/test_metrics.py. So is the router of
+    # replicas: tests/unit/context/test_databases.py.
     tested |= {
         "shop/routers.py",
         "shop/receivers.py",
