@@ -186,7 +186,9 @@ def _sees_path(request: MCPRequest, exposure: Exposure, path: str) -> bool:
             return False
         relation = _relation(request, seen, name)
         seen = related_exposure(request, relation) if relation is not None else None
-    return seen is not None and visible_name(request, seen, last) is not None
+    if seen is None:
+        return False
+    return visible_name(request, seen, last) is not None or _is_shown_by_admin(request, seen, last)
 
 
 def _relation(request: MCPRequest, exposure: Exposure, name: str) -> Any:

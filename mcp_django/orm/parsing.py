@@ -319,7 +319,7 @@ class _Reader:
             raise _Unknown
         wanted = "isnull" if value is None and lookup == "exact" else lookup
         if wanted not in lookups:
-            raise self._other_lookup(name, lookups, lookup, value)
+            raise self._other_lookup(name, path, lookups, lookup, value)
         condition = self._parsed(name, path, lookup, value)
         if condition.lookup == "in" and lookup == "exact" and "in" not in lookups:
             raise ToolError(f"The filter {name[:60]!r} takes one value.")
@@ -412,12 +412,14 @@ class _Reader:
         days = days_meant(value) if is_dated(path.field) and isinstance(value, str) else []
         return ToolError(f"{message} Did you mean {' or '.join(days)}?" if days else message)
 
-    def _other_lookup(self, name: str, lookups: Sequence[str], lookup: str, value: Any) -> ToolError:
+    def _other_lookup(self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Any) -> ToolError:
         """Return the error of a lookup that the field does not take."""
         message, root = f"The filter {name[:60]!r} takes other lookups.", self._root(name)
         is_null = lookup == "isnull" or value is None
         if is_null and "isnull" not in lookups:
             message = f"{message} {root} is never null."
+        elif path.field.is_relation and related_exposure(self.request, path.field) is None:
+            return self._unknown(f"{root}__{lookup}")
         return misnamed(
             message,
             lookup,
@@ -467,7 +469,8 @@ class _Reader:
         if target is None or not target[0].field.is_relation:
             return ""
         related = related_exposure(self.request, target[0].field)
-        return f" {root} takes primary keys: find them with query_records on {related.label}." if related else ""
+        found = f"{root} takes primary keys: find them with query_records on {related.label}." if related else ""
+        return f" {found or f'You cannot see the rows that {root} leads to: filter by their keys.'}"
 
     # Named filters
 
@@ -514,7 +517,7 @@ def _keys(request: MCPRequest, related: Exposure, value: Any, missing: str, repa
     """
     if not isinstance(value, list):
         return key_meant(request, related, value, missing, repair)
-    if len(value) > MAX_VALUES:
+    if not 0 < len(value) <= MAX_VALUES:
         raise ToolError(missing)
     return [pk_text(row.pk) for row in named_rows(request, related, value, missing)]
 

@@ -200,6 +200,8 @@ def test_row_112_a_filter_without_output_for_the_caller_is_not_there(root: Any, 
         ({"decade": []}, "takes one value"),
         ({"decade": {"exact": "80s"}}, "takes a text"),
         ({"decade": None}, "takes a text"),
+        ({"studio": []}, "with in needs a list of 1 to 100 values"),
+        ({"studio__in": []}, "with in needs a list of 1 to 100 values"),
         ({"decade__in": ["80s"]}, "has no filter"),
         ({"genre_like": "x" * 201}, "at most 200 characters"),
         ({"genre_like": "a\0b"}, "at most 200 characters"),
@@ -288,6 +290,32 @@ def test_an_exposure_that_names_its_fields_has_only_filters_that_it_names(films:
 def test_fields_of_the_sidebar_are_filters_though_they_are_no_columns(root: Any) -> None:
     assert titles(root, {"color": False, "studio__country": ""}) == ""
     assert "has no filter" in refusal(QUERY, root, model="filterapp.film", filters={"archived": True})
+
+
+def test_a_path_of_the_sidebar_leads_to_a_field_that_is_on_no_page_of_its_model(films: Any) -> None:
+    class StudioAdmin(admin.ModelAdmin):
+        fields = ["name"]
+
+    studio = Studio.objects.create(name="S", country="NL", budget=3)
+    Film.objects.filter(title="b").update(studio=studio)
+    user = make_superuser()
+    for entry in ("studio__country", ("studio__country", admin.AllValuesFieldListFilter)):
+        admin_site = admin.AdminSite("paths")
+        options = {"list_display": ["title"], "list_filter": [entry]}
+        admin_site.register(Film, type("PathAdmin", (admin.ModelAdmin,), options))
+        admin_site.register(Studio, StudioAdmin)
+        request = reader(user, MCPSite(admin_site=admin_site))
+        assert titles(request, {"studio__country": "NL"}) == "b"
+        assert "has no filter" in refusal(QUERY, request, model="filterapp.film", filters={"studio__budget": 3})
+
+
+@pytest.mark.parametrize("name", ["studio__country", "studio__nothing", "studio__owner__name", "studio__budget__gt"])
+def test_a_relation_to_rows_that_the_caller_cannot_see_says_so_whatever_is_asked(films: Any, name: str) -> None:
+    request = reader(make_user("viewer", "filterapp.view_film"), MCPSite(admin_site=sidebar))
+    message = refusal(QUERY, request, model="filterapp.film", filters={name: "NL"})
+    assert f"has no filter '{name}'" in message
+    assert message.endswith("You cannot see the rows that studio leads to: filter by their keys.")
+    assert titles(request, {"studio__isnull": True}) == "abcdefg"
 
 
 def test_row_121_a_path_of_the_sidebar_does_not_tell_of_hidden_studios(member: Any, root: Any) -> None:
