@@ -139,11 +139,12 @@ def is_placed(request: MCPRequest) -> bool:
 
 
 def asks_where(*items: Any, permissions: bool = False) -> bool:
-    """Return whether the objects have code of the project's own, which could ask: Django's does not.
+    """Return whether the objects or classes have code of the project's own, which could ask: Django's does not.
 
     With ``permissions`` only code counts that takes part in what a caller may do.
     """
-    classes = (owner for item in items for owner in type(item).__mro__ if owner.__module__.split(".")[0] != "django")
+    kinds = (item if isinstance(item, type) else type(item) for item in items)
+    classes = (owner for kind in kinds for owner in kind.__mro__ if owner.__module__.split(".")[0] != "django")
     owned = (named for item in (*items, *classes) for named in vars(item).items())
     return any(isfunction(getattr(value, "__func__", value)) for name, value in owned if _counts(name, permissions))
 

@@ -110,7 +110,7 @@ class AdminExposure(ModelExposure):
     @cached_property
     def asks_where(self) -> bool:
         """See :attr:`ModelExposure.asks_where`."""
-        return asks_where(self.model_admin, self.model_admin.admin_site)
+        return asks_where(self.model_admin, self.model_admin.admin_site, *self.declared_inlines)
 
     @cached_property
     def permits_by_place(self) -> bool:

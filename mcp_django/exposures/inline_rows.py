@@ -4,9 +4,12 @@ No registration is needed. A caller reads what the pages show them: the inline's
 they may view. Rows are written on the page of their parent alone.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, reduce
+from inspect import isfunction, unwrap
 from operator import or_
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
 from django.db.models import Model, Q, QuerySet
@@ -21,10 +24,14 @@ from .model import ModelExposure
 if TYPE_CHECKING:
     from django.contrib.admin.options import InlineModelAdmin
 
+logger = logging.getLogger("mcp_django")
+
 # By these an inline could decide for each row of a page what is shown there; then no other rows than a page's are read.
 ROW_HOOKS: Final = ("get_formset", "has_view_permission", "has_change_permission", "has_view_or_change_permission")
 PAGE_HOOKS: Final = ("get_inlines", "get_inline_instances", "get_formsets_with_inlines")
 FORMSET_HOOKS: Final = ("__init__", "get_queryset", "queryset")
+# Names in code that asks a request for the row on whose page it is: any of these sets of them.
+PAGE_OF_ROW: Final = ({"resolver_match", "object_id"}, {"resolver_match", "args"}, {"path"}, {"path_info"})
 
 
 def is_readable(inline: "type[InlineModelAdmin[Any, Any]]") -> bool:
@@ -40,13 +47,47 @@ def is_readable(inline: "type[InlineModelAdmin[Any, Any]]") -> bool:
     return not is_generic(inline) and all(map(is_djangos, hooks))
 
 
+def _asks_for_page(inline: "type[InlineModelAdmin[Any, Any]]") -> bool:
+    """Return whether the inline's ``get_queryset``, or what it calls, seems to ask on which row's page it is.
+
+    It is read, not run. Rows that are read without their page would be none, or those of all pages and more.
+    """
+    waiting, known = ["get_queryset"], set[str]()
+    for name in waiting:
+        for owner in inline.__mro__:
+            function = getattr(found := vars(owner).get(name), "__func__", found)
+            if isfunction(function) and not is_djangos(function):
+                names = {*_names(unwrap(function).__code__)}
+                waiting += names - known
+                known |= names
+    return any(names <= known for names in PAGE_OF_ROW)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+        elif constant == "object_id":
+            yield constant
+
+
 def inlines_to_read(exposures: Iterable[ModelExposure]) -> dict[type[Model], list[tuple[ModelExposure, type[Any]]]]:
     """Return the models of inlines with the exposures on whose pages they are, and their classes."""
     found: dict[type[Model], list[tuple[ModelExposure, type[Any]]]] = {}
     for exposure in exposures:
         for inline in exposure.declared_inlines:
             # What joins two models alone is no model that anybody would ask about.
-            if is_readable(inline) and not inline.model._meta.auto_created:
+            if not is_readable(inline) or inline.model._meta.auto_created:
+                continue
+            if _asks_for_page(inline):
+                logger.warning(
+                    "%s is not read as a model: get_queryset of %s asks on which page it is. Set mcp_readable = False "
+                    "on the inline to say so.",
+                    inline.model._meta.label,
+                    inline.__name__,
+                )
+            else:
                 found.setdefault(inline.model, []).append((exposure, inline))
     return found
 

@@ -13,7 +13,7 @@ from mcp_django.oauth.tokens import issue_token
 from mcp_django.testing import MCPClient
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_author, make_book, make_superuser
-from tests.testapp.models import Author, Book, Tag
+from tests.testapp.models import Author, Book, Loan, Tag
 from tests.writing import request_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -73,10 +73,21 @@ class LogAdmin(admin.ModelAdmin):
         self.message_user(request, "stamped", messages.SUCCESS)
 
 
+class LoanInline(admin.TabularInline):
+    """Asks on whose page it is, which nothing else of its page does."""
+
+    model = Loan
+    fields = ["borrower", "due"]
+
+    def get_queryset(self, request):
+        return super().get_queryset(request).filter(book=request.resolver_match.kwargs["object_id"])
+
+
 class BookAdmin(admin.ModelAdmin):
     """What log rows belong to: an author here, so that deleting one deletes the other."""
 
     list_display = ["title"]
+    inlines = [LoanInline]
 
 
 office = admin.AdminSite("office")
@@ -118,6 +129,18 @@ def token(transactional_db):
 
 def notes(*hooks):
     return {note for note in seen if note[0] in hooks}
+
+
+def test_an_inline_of_a_plain_admin_is_asked_on_the_page_of_its_row(client):
+    book, _ = (make_book(title) for title in ("one", "two"))
+    loan = Loan.objects.create(book=book, borrower="Ann", due="2026-01-01T00:00:00Z")
+    Loan.objects.create(book=make_book("three"), borrower="Bob", due="2026-01-01T00:00:00Z")
+    shown = client.call("get_record", model="testapp.book", pk=book.pk)
+    assert [row["borrower"] for row in shown.structured["inlines"]["loans"]] == ["Ann"]
+    values = {"loans": [{"pk": loan.pk, "borrower": "Cleo"}]}
+    changed = client.call("update_record", model="testapp.book", pk=book.pk, values=values)
+    assert not changed.is_error, changed.text
+    assert [loan.borrower for loan in Loan.objects.order_by("pk")] == ["Cleo", "Bob"]
 
 
 def test_a_log_is_not_deleted_where_its_page_refuses(client):

@@ -6,6 +6,7 @@ import pytest
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import resolve
 
 from mcp_django import MCPSite
 from mcp_django.context.request import MCPRequest
@@ -208,3 +209,60 @@ def test_resources_have_them_too(root: MCPRequest) -> None:
     nobody = reader(make_user("nobody"), root.mcp.site)
     with pytest.raises(NotFound):
         site.read_resource(nobody, f"django://inlineapp/line/{line.pk}")
+
+
+class OfItsPage(LineInline):
+    """A known idiom: the rows depend on the row whose page it is."""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Line]:
+        lines = super().get_queryset(request)
+        return lines.filter(order=request.resolver_match.kwargs["object_id"])
+
+
+class OfItsPageOrAll(LineInline):
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Line]:
+        pk = self.page_of(request)
+        lines = super().get_queryset(request)
+        return lines.filter(order=pk, quantity__gt=2) if pk else lines
+
+    def page_of(self, request: HttpRequest) -> Any:
+        return request.resolver_match.kwargs.get("object_id")
+
+
+class BelowItsPage(OfItsPageOrAll):
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Line]:
+        return super().get_queryset(request).exclude(quantity=7)
+
+
+class ByPath(LineInline):
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Line]:
+        return super().get_queryset(request).filter(order=resolve(request.path_info).kwargs["object_id"])
+
+
+class OfTenant(LineInline):
+    """Asks for what the URL of the endpoint names."""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Line]:
+        match = request.resolver_match
+        return super().get_queryset(request).filter(quantity__gt=int(match.kwargs.get("least", 2)) if match else 2)
+
+
+@pytest.mark.parametrize("inline", [OfItsPage, OfItsPageOrAll, BelowItsPage, ByPath])
+def test_rows_that_depend_on_their_page_are_on_their_page_alone(
+    inline: type[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    request = reader(make_superuser(), site_of(inline))
+    assert Line not in request.mcp.site.exposures
+    [told] = [record.message for record in caplog.records if "is not read as a model" in record.message]
+    assert told.startswith(f"inlineapp.Line is not read as a model: get_queryset of {inline.__name__} asks")
+    assert "inlineapp.line" not in str(call(ListModels(), request))
+    assert "No such model" in refusal(QUERY, request, **LINES)
+    quiet = type("Quiet", (inline,), {"mcp_readable": False})
+    caplog.clear()
+    assert Line not in site_of(quiet).exposures
+    assert not caplog.records
+
+
+def test_rows_that_depend_on_the_url_of_the_endpoint_are_a_model() -> None:
+    make_order("1", 2, 3)
+    assert call(QUERY, reader(make_superuser(), site_of(OfTenant)), **LINES, fields=["quantity"])["rows"][0][1:] == [3]
