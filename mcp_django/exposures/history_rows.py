@@ -122,13 +122,6 @@ class Source:
     exposure: Any
     model_admin: Any
 
-    @property
-    def type_id(self) -> Any:
-        """The key of its content type."""
-        from django.contrib.admin.options import get_content_type_for_model
-
-        return get_content_type_for_model(self.exposure.model).pk
-
     def rows(self, request: MCPRequest) -> list[QuerySet[Any]]:
         """Return the querysets that a row has to be in: the exposure's, and the admin's if that is another one."""
         own = self.exposure.get_queryset(request)
@@ -204,18 +197,23 @@ class HistoryRows(ModelExposure):
     ) -> QuerySet[Any]:
         """Return the columns of the entries of those rows that ``narrow`` leaves of the rows of a model."""
         from django.contrib.admin.models import LogEntry as Stored
+        from django.contrib.contenttypes.models import ContentType
 
         entries: QuerySet[Any] = Stored.objects.order_by()
         keys, shown, labels = _keys_in(entries.db), Q(pk__in=[]), []
-        for source in self.sources(request):
+        sources = list(self.sources(request))
+        known_models = (source.exposure.model for source in sources)
+        types = ContentType.objects.get_for_models(*known_models, for_concrete_models=False)
+        for source in sources:
             kind = _kind_of_key(source.exposure)
             rows = [narrow(source, rows) for rows in source.rows(request)] if kind in keys else [None]
             if all(found is not None and found.db == entries.db for found in rows):
-                labels.append(When(content_type_id=source.type_id, then=Value(source.exposure.label)))
+                type_id = types[source.exposure.model].pk
+                labels.append(When(content_type_id=type_id, then=Value(source.exposure.label)))
                 known = [
                     Exists(found.order_by().filter(pk=OuterRef(f"mcp_{kind}"))) for found in rows if found is not None
                 ]
-                shown |= Q(*known, content_type_id=source.type_id)
+                shown |= Q(*known, content_type_id=type_id)
         entries = entries.alias(**{f"mcp_{kind}": key for kind, key in keys.items()}).filter(shown)
         return entries.values("id", "change_message", **_columns(labels))
 

@@ -319,6 +319,14 @@ def test_reading_costs_no_query_for_each_entry(root: MCPRequest, django_assert_m
         assert len(rows(root)) == 5
 
 
+def test_the_content_types_of_all_models_are_read_at_once(root: MCPRequest) -> None:
+    entry(root.user, make_author("Ada"), changed("Name"))
+    ContentType.objects.clear_cache()
+    with CaptureQueriesContext(connection) as asked:
+        assert len(rows(root)) == 1
+    assert len([query for query in asked if 'FROM "django_content_type"' in query["sql"]]) == 1
+
+
 def test_messages_are_taken_apart_for_the_entries_of_the_page_alone(root: MCPRequest) -> None:
     row = make_author("Ada")
     made = [entry(root.user, row, changed("Name"), days=number).pk for number in range(5)]
