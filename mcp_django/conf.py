@@ -24,6 +24,7 @@ ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECASE)
 HOST: Final = re.compile(r"\.?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 YES: Final = ("true", "yes", "on", "1")
 NO: Final = ("false", "no", "off", "0")
+PROXY_URL: Final = re.compile(r"http://([^\s/?#@:]+(:[^\s/?#@]*)?@)?[A-Za-z0-9.-]+:[0-9]{1,5}/?")
 HTTPS_URL: Final = re.compile(r"https://[a-z0-9][a-z0-9.:-]*(/[\x21-\x22\x24-\x7e]*)?", re.IGNORECASE)
 # What is meant by it is not known.
 UNKNOWN: Final = object()
@@ -175,6 +176,17 @@ def https_url() -> Kind:
     """An https URL without a user and a fragment."""
     words = "an https URL, such as https://login.example"
     return Kind(words, lambda value: isinstance(value, str) and len(value) < 256 and bool(HTTPS_URL.fullmatch(value)))
+
+
+def proxy_url() -> Kind:
+    """The URL of an HTTP proxy, with user and password where it asks for them."""
+    words = "the URL of an HTTP proxy, such as http://proxy.intranet:3128"
+
+    def meant(value: Any) -> Any:
+        found = f"http://{value}".rstrip("/")
+        return found if PROXY_URL.fullmatch(found) else UNKNOWN
+
+    return Kind(words, lambda value: isinstance(value, str) and PROXY_URL.fullmatch(value) is not None, meant)
 
 
 def names_by_name() -> Kind:
@@ -379,10 +391,12 @@ SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
         ),
     ),
     "BLOCKED_CLIENT_HOSTS": ((), items("hosts, such as claude.ai, or .example.com for all of a domain", host())),
-    # Hosts of the project's own network that documents are fetched from too, and a file of the authorities of their
-    # certificates (PEM), beside those of the system.
+    # Hosts of the project's own network that documents and keys are fetched from too, and a file of authorities that
+    # sign certificates (PEM), beside those of the system.
     "PRIVATE_CLIENT_HOSTS": ((), items("hosts, such as login.intranet or localhost:8443", own_host())),
     "CLIENT_DOCUMENT_CA": (None, text().or_none("the system's authorities alone")),
+    # The HTTP proxy by which this server reaches the internet; hosts of PRIVATE_CLIENT_HOSTS are reached without it.
+    "CLIENT_DOCUMENT_PROXY": (None, proxy_url().or_none("no proxy")),
     # Documents that are fetched for one address; five times as many of one host.
     "CLIENT_DOCUMENT_RATE": ("60/h", rate().or_none("no limit")),
     # Tell users by e-mail when an application gets access in their name for the first time.

@@ -96,13 +96,14 @@ class NotFound(Exception):
 class Reason:
     """Why credentials are refused: ``seen`` and ``remedy`` are for the log, ``told`` is for who presented them.
 
-    ``told`` is "" where the caller may not know. ``remedy`` is one fixed text for each cause; ``seen`` has the details,
-    and never the credentials.
+    ``told`` is "" where the caller may not know. ``seen`` has the details, and never the credentials. ``remedy`` is one
+    fixed text for each cause; where it mends several, ``cause`` tells them apart by another fixed text.
     """
 
     seen: str
     remedy: str
     told: str = ""
+    cause: str = ""
 
 
 class AuthenticationFailed(Exception):

@@ -87,6 +87,17 @@ def calls_are_not_logged() -> Iterator[dict[str, Any]]:
         yield originals
 
 
+@pytest.fixture(scope="session", autouse=True)
+def documents_can_be_fetched() -> Iterator[Callable[[], str]]:
+    """Whether this machine reaches the internet changes nothing; gives the look that was taken away."""
+    from mcp_django.oauth import outgoing
+
+    original = outgoing.look
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outgoing, "look", lambda: "")
+        yield original
+
+
 @pytest.fixture
 def call_log(
     db: None, calls_are_not_logged: dict[str, Any], monkeypatch: pytest.MonkeyPatch

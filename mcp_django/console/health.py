@@ -23,6 +23,9 @@ from django.utils.translation import gettext as _
 
 from ..conf import settings
 from ..models import CallEntry
+from ..oauth import outgoing
+from ..oauth.checks import uses_oauth
+from ..oauth.hosts import takes_documents
 from ..oauth.resource import resource_url
 from ..routing import mounted_endpoints
 from ..runtime.cache import cache
@@ -83,6 +86,8 @@ def of_parts() -> Iterator[Finding]:
     """Yield what is found of tables, cache and channel layer."""
     yield from (_of_tables(label) for label in APPS if apps.is_installed(label))
     yield _of_cache()
+    if uses_oauth() and apps.is_installed("oauth2_provider"):
+        yield from _of_documents()
     yield _of_channel_layer()
 
 
@@ -143,6 +148,21 @@ async def _round_trip(alias: str) -> None:
                 async with asyncio.timeout(LAYER_TIMEOUT / 10):
                     await layer.receive(channel)
                     return
+
+
+def _of_documents() -> Iterator[Finding]:
+    """Look whether the documents by which clients describe themselves can be fetched, where they are taken."""
+    if not takes_documents():
+        return
+    title, cause = _("Documents of clients"), outgoing.look()
+    if not cause:
+        yield Finding(title, "ok", _("They can be fetched."))
+    elif settings.REGISTRATION == "open":
+        seen = _("Clients cannot sign in by them, and register instead: %(cause)s.") % {"cause": cause}
+        yield Finding(title, "warning", seen, outgoing.REMEDY)
+    else:
+        seen = _("Clients that have one cannot sign in: %(cause)s.") % {"cause": cause}
+        yield Finding(title, "error", seen, outgoing.REMEDY)
 
 
 def of_settings(*, deployed: bool = True) -> Iterator[Finding]:

@@ -39,24 +39,24 @@ NO_DOCUMENT: Final = "If clients find no other document either, is the URL in th
 ORDINARY: Final = frozenset({NO_TOKEN.remedy, NO_DOCUMENT})
 
 # By cause: until when it is not logged again, and how many were not.
-_quiet: dict[tuple[int, str], tuple[float, int]] = {}
+_quiet: dict[tuple[int, str, str], tuple[float, int]] = {}
 _lock = threading.Lock()
 
 
-def report(status: int, seen: str, remedy: str) -> None:
+def report(status: int, seen: str, remedy: str, cause: str = "") -> None:
     """Log that a request was refused with ``status``, unless the cause was logged in the last minute.
 
-    ``seen`` can have text of the client's, and no credentials. A cause is known by its status and its ``remedy``, which
-    is one of the package's own texts: a stranger cannot make a new one. What is part of a sign-in is information,
-    all else a warning.
+    ``seen`` can have text of the client's, and no credentials. A cause is known by its status, its ``remedy`` and what
+    else tells it apart, which are the package's own texts: a stranger cannot make a new one. What is part of a sign-in
+    is information, all else a warning.
     """
-    cause, now = (status, remedy), time.monotonic()
+    known, now = (status, remedy, cause), time.monotonic()
     with _lock:
-        until, left_out = _quiet.get(cause, (now, 0))
+        until, left_out = _quiet.get(known, (now, 0))
         if now < until:
-            _quiet[cause] = until, left_out + 1
+            _quiet[known] = until, left_out + 1
             return
-        _quiet[cause] = now + PERIOD, 0
+        _quiet[known] = now + PERIOD, 0
     more = f" ({left_out} more of these were not logged.)" if left_out else ""
     level = logging.INFO if remedy in ORDINARY else logging.WARNING
     text = plain(seen, MAX_CHARS)

@@ -127,5 +127,5 @@ def _check_assertion(request: HttpRequest, account: ServiceAccount, assertion: A
     try:
         check_assertion(request, account.client_id, assertion, keys_of(account))
     except InvalidAssertion as refusal:
-        note(request.META, Reason(str(refusal), WRONG_KEY))
+        note(request.META, refusal.reason(WRONG_KEY), refusal.wait)
         raise invalid_client(refusal) from None

@@ -5,8 +5,11 @@ gives a virtual machine its credentials. So it is the address that is looked at,
 """
 
 import ipaddress
+import re
 from functools import cache
 from typing import Final
+
+from .clients import HOST
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -25,6 +28,31 @@ NEVER: Final = """
 0.0.0.0/8 169.254.0.0/16 100.100.100.200/32 168.63.129.16/32 192.0.0.192/32 224.0.0.0/4 240.0.0.0/4
 ::/96 fd00:ec2::/32 fe80::/10 fec0::/10 ff00::/8 64:ff9b::/96 64:ff9b:1::/48 2001::/32 2002::/16
 """
+MAX_LABEL: Final = 63
+# The last label of what a browser takes for an IPv4 address, in decimal, octal or hexadecimal.
+NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+# Domains that the public network does not have (RFC 6761, 6762 and 8375; ICANN's "internal"; what networks use beside).
+OWN_DOMAINS: Final = frozenset(
+    {"arpa", "corp", "home", "internal", "intranet", "invalid", "lan", "local", "localdomain", "localhost", "onion"}
+    | {"private", "test"}
+)
+
+
+def is_domain(host: str) -> bool:
+    """Return whether it is the name of a host with its domain, and no address in whatever form."""
+    labels = host.split(".")
+    return (
+        HOST.fullmatch(host) is not None
+        and ":" not in host
+        and len(labels) > 1
+        and all(len(label) <= MAX_LABEL for label in labels)
+        and NUMBER.fullmatch(labels[-1]) is None
+    )
+
+
+def is_public_name(host: str) -> bool:
+    """Return whether it is a name that can be one of the public network."""
+    return is_domain(host) and host.rpartition(".")[2] not in OWN_DOMAINS
 
 
 def is_public(text: str) -> bool:

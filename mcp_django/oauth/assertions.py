@@ -21,8 +21,9 @@ from jwcrypto.common import JWException
 from jwcrypto.jwk import JWK
 from jwcrypto.jws import JWS
 
+from ..exceptions import Reason
 from ..models import UsedAssertion
-from .keys import fits
+from .keys import FetchedLately, fits
 
 ALGORITHMS: Final = ("RS256", "ES256", "EdDSA")
 # Characters of an assertion, of one of its names, and keys that are tried.
@@ -41,8 +42,29 @@ PART: Final = re.compile(r"[A-Za-z0-9_-]+")
 KeySource = Callable[[bool], Iterable[JWK]]
 
 
+# What mends it.
+MALFORMED: Final = "The program that signs the assertion makes it in another way than RFC 7523 says."
+CLOCKS: Final = "Do the clocks of this server and of the signer agree? mcp_doctor tells this server's time."
+AUDIENCE: Final = "The signer has to name this server by its issuer alone. Is BASE_URL right?"
+REPEATED: Final = "The signer has to make a new assertion, with another jti, for each request."
+LONG_LIFE: Final = "The signer has to give its assertions a shorter life."
+NO_KEY: Final = "No key of its issuer has signed the assertion."
+
+
 class InvalidAssertion(Exception):
-    """The assertion is not accepted; the text says why, and is for the client that sent it too."""
+    """The assertion is not accepted; the text says why, and is for the client that sent it too.
+
+    It is one of the package's own, as ``remedy`` is: "" where that depends on whose keys they are. ``wait`` are the
+    seconds after which the same could be accepted, 0 for never.
+    """
+
+    def __init__(self, text: str, remedy: str = MALFORMED, *, wait: int = 0) -> None:
+        super().__init__(text)
+        self.remedy, self.wait = remedy, wait
+
+    def reason(self, wrong_key: str) -> Reason:
+        """Return it for the log; ``wrong_key`` is what mends a key that does not fit."""
+        return Reason(str(self), self.remedy or wrong_key, cause=str(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +119,11 @@ def verify(assertion: Assertion, keys: KeySource, rules: Rules) -> None:
     _check_header(assertion.header, rules)
     if assertion.claims.get("iss") != rules.issuer:
         raise InvalidAssertion("The issuer (iss) of the assertion is not the one that was expected.")
-    if not (_is_signed(assertion, keys(False)) or _is_signed(assertion, keys(True))):
-        raise InvalidAssertion("No key of its issuer has signed the assertion.")
+    try:
+        if not (_is_signed(assertion, keys(False)) or _is_signed(assertion, keys(True))):
+            raise InvalidAssertion(NO_KEY, "")
+    except FetchedLately as lately:
+        raise InvalidAssertion(f"{NO_KEY} New keys are looked for in a moment.", "", wait=lately.seconds) from None
     _check_claims(assertion, rules)
 
 
@@ -117,7 +142,7 @@ def use_once(assertion: Assertion) -> None:
         with transaction.atomic(using=router.db_for_write(UsedAssertion)):
             used.save(force_insert=True)
     except IntegrityError:
-        raise InvalidAssertion("The assertion was used before (jti).") from None
+        raise InvalidAssertion("The assertion was used before (jti).", REPEATED) from None
 
 
 def clear_used_assertions() -> int:
@@ -197,7 +222,7 @@ def _check_claims(assertion: Assertion, rules: Rules) -> None:
     if isinstance(audience, list) and len(audience) == 1:
         [audience] = audience
     if not isinstance(audience, str) or audience.removesuffix("/") not in {url.rstrip("/") for url in rules.audiences}:
-        raise InvalidAssertion("The audience (aud) of the assertion must be the issuer of this server alone.")
+        raise InvalidAssertion("The audience (aud) of the assertion must be the issuer of this server alone.", AUDIENCE)
     _check_times(assertion.claims, rules)
 
 
@@ -210,11 +235,11 @@ def _check_times(claims: Mapping[str, Any], rules: Rules) -> None:
     if rules.typ and issued is None:
         raise InvalidAssertion("The assertion needs the time at which it was issued (iat).")
     if expires <= now - LEEWAY:
-        raise InvalidAssertion("The assertion has expired (exp).")
+        raise InvalidAssertion("The assertion has expired (exp).", CLOCKS)
     if any(moment is not None and moment > now + LEEWAY for moment in (issued, begins)):
-        raise InvalidAssertion("The assertion is not good yet (iat, nbf). Do the clocks agree?")
+        raise InvalidAssertion("The assertion is not good yet (iat, nbf). Do the clocks agree?", CLOCKS)
     if expires - (now if issued is None else issued) > rules.max_life + LEEWAY:
-        raise InvalidAssertion(f"The assertion may be good for {rules.max_life} seconds at most.")
+        raise InvalidAssertion(f"The assertion may be good for {rules.max_life} seconds at most.", LONG_LIFE)
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:

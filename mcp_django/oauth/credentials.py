@@ -14,14 +14,15 @@ from jwcrypto.jwk import JWK
 from oauthlib.oauth2.rfc6749 import errors
 
 from .assertions import Assertion, InvalidAssertion, KeySource, Rules, read_assertion, use_once, verify
-from .fetching import Fetcher
-from .keys import PUBLIC_ONLY, InvalidKeys, fetched_keys, read_keys
+from .keys import InvalidKeys, fetched_keys, read_keys
+from .outgoing import fetcher_for
 from .resource import issuer, origin
 
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 MAX_ID: Final = 255
 # Seconds that an assertion of a client may be good for; its own key makes another at any time.
 MAX_LIFE: Final = 600
+NOT_THE_CLIENT: Final = "The subject (sub) of the assertion is not the client."
 # Which may be there several times: a token can be for several endpoints (RFC 8707, section 2).
 REPEATED: Final = frozenset({"resource"})
 
@@ -63,12 +64,12 @@ def read_credentials(request: HttpRequest) -> Credentials:
     return found
 
 
-def keys_of(holder: Any, fetcher: Fetcher = PUBLIC_ONLY) -> KeySource:
+def keys_of(holder: Any) -> KeySource:
     """Return the keys of whoever has a ``jwks_uri``, or else a ``public_key``."""
 
     def keys(again: bool) -> Iterable[JWK]:
         if holder.jwks_uri:
-            return fetched_keys(holder.jwks_uri, again, fetcher=fetcher)
+            return fetched_keys(holder.jwks_uri, again, fetcher_for(holder.jwks_uri))
         with suppress(InvalidKeys):
             return read_keys(holder.public_key)
         return []
@@ -86,7 +87,7 @@ def check_assertion(request: HttpRequest, client_id: str, assertion: Assertion, 
     audiences = [issuer(request), origin(request) + reverse("mcp_oauth:token")]
     verify(assertion, keys, Rules(client_id, audiences, MAX_LIFE))
     if assertion.text("sub") != client_id:
-        raise InvalidAssertion("The subject (sub) of the assertion is not the client.")
+        raise InvalidAssertion(NOT_THE_CLIENT)
     use_once(assertion)
 
 

@@ -2,19 +2,23 @@
 
 A document is fetched when a signed-in user is asked for consent, and what it says is stored as an application of the
 toolkit. It is fetched again when it is out of date; where that fails for reasons that pass, the stored one is good for
-another day. Tokens go on with what was stored: each consent is a new one, with what the document then says.
+another day. Requests for tokens look at it again too, so that keys and the need to sign are those of now; a client that
+needs no proof goes on with what was stored.
 """
 
 import hashlib
 import logging
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from django.db import DatabaseError, router, transaction
 from django.http import HttpRequest
 from django.utils import timezone
+from jwcrypto.jwk import JWK
 from oauth2_provider.models import get_application_model
 from oauth2_provider.settings import oauth2_settings
 
@@ -24,13 +28,15 @@ from ..exceptions import Reason
 from ..models import ClientKeys
 from ..runtime.cache import cache
 from ..runtime.throttling import hit, times_as_many
-from .addresses import is_private_or_public, is_public
 from .assertions import KeySource
 from .clients import ClientMetadata
 from .credentials import keys_of
 from .documents import MAX_ID, SIGNED, InvalidDocument, check_url, read_document
-from .fetching import Fetcher, FetchFailed
-from .hosts import ALLOWED, WAITING, ask_for, decision_on
+from .fetching import FetchFailed
+from .hosts import ALLOWED, WAITING, ask_for, decision_on, takes_documents
+from .keys import PAUSE, FetchedLately
+from .outgoing import REMEDY, fetcher_for, forget
+from .refusals import DOCUMENTS_OFF, NO_CACHE, note
 from .secrets import hashed_secret
 from .unused import unused_clients
 
@@ -48,11 +54,16 @@ SLOTS: Final = threading.BoundedSemaphore(4)
 REFUSALS: Final = {
     "address": (400, "The makers of the client give it another client_id."),
     "document": (400, "The makers of the client mend its metadata document."),
-    "unreachable": (400, "Can this server reach it? CLIENT_DOCUMENTS = 'off' lets clients register instead."),
+    "away": (400, REMEDY),
+    "unreachable": (400, "Its server is in trouble, and the user tries again later."),
     "blocked": (403, "CLIENT_DOCUMENTS, BLOCKED_CLIENT_HOSTS or the admin (hosts of applications) says so."),
+    "off": (403, DOCUMENTS_OFF.remedy),
     "waiting": (403, "An administrator allows or blocks the host in the admin, under hosts of applications."),
     "busy": (429, "CLIENT_DOCUMENT_RATE is the limit."),
+    "uncounted": (503, NO_CACHE.remedy),
 }
+# What may be otherwise in a moment.
+PASSING: Final = frozenset({"away", "unreachable", "uncounted", "busy"})
 
 
 class DocumentRefused(Exception):
@@ -84,13 +95,35 @@ def find_described(url: str, request: HttpRequest) -> Any:
     except InvalidDocument as error:
         raise DocumentRefused("address", url, str(error)) from None
     _require_admitted(host, url, request.user)
+    return _current(stored, url, host, request)
+
+
+def renewed(client: Any, request: HttpRequest) -> Any:
+    """Return a client that is stored and let in as its document describes it now; None where that cannot be known.
+
+    Nobody has to be signed in for it, so it is what was fetched before that is fetched again, when it is out of date.
+    One that needs no proof goes on with what is stored: users take access away, and administrators block hosts.
+    """
+    if client.registration_source != client.RegistrationSource.CIMD or not takes_documents():
+        return client
+    try:
+        return _current(client, client.client_id, urlsplit(client.client_id).hostname or "", request)
+    except DocumentRefused as refused:
+        if client.client_type == client.CLIENT_PUBLIC:
+            return client
+        note(request.META, refused.reason)
+        return None
+
+
+def _current(stored: Any, url: str, host: str, request: HttpRequest) -> Any:
+    """Return what is stored while it is up to date, else what is fetched, or stored for a day more."""
     now = timezone.now()
     if stored is not None and stored.cimd_expires_at is not None and now <= stored.cimd_expires_at:
         return stored
     try:
         return _store(url, *_fetch(url, host, request))
     except DocumentRefused as refused:
-        if stored is None or refused.kind not in ("unreachable", "busy"):
+        if stored is None or refused.kind not in PASSING:
             raise
         if stored.cimd_expires_at is None or now > stored.cimd_expires_at + STALE:
             raise
@@ -98,6 +131,8 @@ def find_described(url: str, request: HttpRequest) -> Any:
 
 
 def _require_admitted(host: str, url: str, user: Any) -> None:
+    if not takes_documents():
+        raise DocumentRefused("off", url, DOCUMENTS_OFF.told)
     decision = decision_on(host)
     if decision == WAITING:
         ask_for(host, url, user)
@@ -116,9 +151,9 @@ def _fetch(url: str, host: str, request: HttpRequest) -> tuple[ClientMetadata, i
         raise DocumentRefused(known[0], url, known[1])
     _count(url, host, request.META.get("REMOTE_ADDR", ""))
     try:
-        return _fetched(url)
+        return _fetched(url, host)
     except DocumentRefused as refused:
-        if refused.kind != "busy":
+        if refused.kind not in ("busy", "uncounted"):
             with suppress(Exception):
                 cache.set(key, (refused.kind, refused.detail), timeout=FAILED)
         raise
@@ -133,23 +168,20 @@ def _count(url: str, host: str, address: str) -> None:
         raise
     except Exception:  # whatever the cache's client library raises
         logger.exception("The cache does not count documents: refused until it does")
-        raise DocumentRefused("busy", url, "The server cannot count requests.") from None
+        raise DocumentRefused("uncounted", url, NO_CACHE.told) from None
     if wait is not None:
         raise DocumentRefused("busy", url, f"Try again in {wait} seconds.")
 
 
-def fetcher_for(url: str) -> Fetcher:
-    """Return what fetches an https URL that a stranger names: from the public network, or a host of the project's."""
-    is_own, authorities = url.split("/")[2] in settings.PRIVATE_CLIENT_HOSTS, settings.CLIENT_DOCUMENT_CA
-    return Fetcher(is_private_or_public if is_own else is_public, authorities and str(authorities))
-
-
-def _fetched(url: str) -> tuple[ClientMetadata, int]:
+def _fetched(url: str, host: str) -> tuple[ClientMetadata, int]:
     if not SLOTS.acquire(blocking=False):
         raise DocumentRefused("busy", url, "Other documents are being fetched.")
     try:
         found = fetcher_for(url).fetch(url)
     except FetchFailed as failure:
+        if failure.is_away:
+            forget()
+            raise DocumentRefused("away", url, f"This server cannot reach {host}: {failure.seen}.") from None
         kind = "unreachable" if failure.is_passing else "document"
         raise DocumentRefused(kind, url, f"The document cannot be used: {failure.seen}.") from None
     finally:
@@ -190,14 +222,33 @@ def _store(url: str, metadata: ClientMetadata, age: int) -> Any:
         return model._default_manager.update_or_create(client_id=url, defaults=values)[0]
 
 
-def keys_of_client(client: Any) -> KeySource | None:
-    """Return the keys that a client may sign with which describes itself, None where its document has none."""
-    if client.registration_source != client.RegistrationSource.CIMD:
+def keys_of_client(client: Any, request: HttpRequest) -> KeySource | None:
+    """Return the keys that a client may sign with which describes itself, None where its document has none.
+
+    Those that stand in the document itself are fetched again as others are: with it, and when none of them fits.
+    """
+    url = client.client_id
+    if client.registration_source != client.RegistrationSource.CIMD or _kept_keys(url) is None:
         return None
-    kept = ClientKeys._default_manager.filter(client_id=client.client_id).first()
-    if kept is None or kept.client_id != client.client_id:
-        return None
-    return keys_of(kept, fetcher_for(kept.jwks_uri)) if kept.jwks_uri else keys_of(kept)
+
+    def keys(again: bool) -> Iterable[JWK]:
+        kept = _kept_keys(url)
+        if again and kept is not None and not kept.jwks_uri:
+            key = f"mcp_django:keys:{hashlib.sha256(url.encode()).hexdigest()}"
+            if not cache.add(key, 1, timeout=PAUSE):
+                raise FetchedLately(PAUSE)
+            with suppress(DocumentRefused):
+                _store(url, *_fetch(url, urlsplit(url).hostname or "", request))
+            kept = _kept_keys(url)
+        return [] if kept is None else keys_of(kept)(again)
+
+    return keys
+
+
+def _kept_keys(url: str) -> ClientKeys | None:
+    kept = ClientKeys._default_manager.filter(client_id=url).first()
+    # A database may take letters of another case for the same.
+    return kept if kept is not None and kept.client_id == url else None
 
 
 def clear_keys() -> None:

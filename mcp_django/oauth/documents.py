@@ -5,22 +5,19 @@ The rules are those of registration (:mod:`.clients`), and those of the specific
 """
 
 import json
-import re
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from ..context.text import plain
-from .clients import HOST, MAX_URI, URI, ClientMetadata, is_acceptable
+from .addresses import is_domain
+from .clients import MAX_URI, URI, ClientMetadata, is_acceptable
 from .keys import InvalidKeys, read_keys
 
 PREFIX: Final = "https://"
 # The column of the toolkit's table.
 MAX_ID: Final = 255
 MAX_URIS: Final = 50
-MAX_LABEL: Final = 63
-# The last label of what a browser takes for an IPv4 address, in decimal, octal or hexadecimal.
-NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 # Ways of proving who one is that need a secret of both sides.
 SHARED_SECRETS: Final = frozenset({"client_secret_basic", "client_secret_post", "client_secret_jwt"})
 # The way that needs none: an assertion that the client signs (RFC 7523).
@@ -62,23 +59,13 @@ def check_url(url: str, named: frozenset[str]) -> SplitResult:
         raise InvalidDocument("The client_id has to be an https URL, with scheme and host in lower case.")
     if "@" in parts.netloc or "#" in url:
         raise InvalidDocument("The client_id must have no user and no fragment.")
-    if parts.netloc not in named and (port is not None or ":" in parts.netloc or not _is_domain(host)):
+    if parts.netloc not in named and (port is not None or ":" in parts.netloc or not is_domain(host)):
         raise InvalidDocument("The host of the client_id has to be a domain name, without a port.")
     if not parts.path.strip("/"):
         raise InvalidDocument("The client_id has to be a URL with a path.")
     if any(unquote(segment) in (".", "..") for segment in parts.path.split("/")):
         raise InvalidDocument("The path of the client_id must have no dot segments.")
     return parts
-
-
-def _is_domain(host: str) -> bool:
-    labels = host.split(".")
-    return (
-        HOST.fullmatch(host) is not None
-        and len(labels) > 1
-        and all(len(label) <= MAX_LABEL for label in labels)
-        and NUMBER.fullmatch(labels[-1]) is None
-    )
 
 
 def read_document(url: str, data: Any, schemes: list[str]) -> ClientMetadata:

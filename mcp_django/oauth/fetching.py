@@ -2,9 +2,11 @@
 
 The name is resolved once, every address that it leads to has to be admitted, and the connection goes to one of these:
 a second look could be answered otherwise. TLS is checked for the name. Nothing is followed, no proxy is taken from the
-environment, and all of it, from the name to the last byte, has one deadline and one size.
+environment, and all of it, from the name to the last byte, has one deadline and one size. A proxy that the project
+names resolves the name itself, so only names of the public network are asked of it.
 """
 
+import base64
 import io
 import json
 import re
@@ -12,14 +14,15 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from typing import Any, Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
-from .addresses import is_public
+from .addresses import is_public, is_public_name
 
 MAX_BYTES: Final = 64 * 1024
 MAX_HEAD: Final = 16 * 1024
@@ -35,12 +38,16 @@ DIRECTIVE: Final = re.compile(r"(?:^|,)\s*(s-maxage|max-age|no-store|no-cache)(?
 
 
 class FetchFailed(Exception):
-    """There is no document that could be read; ``is_passing``: it may be otherwise in a moment."""
+    """There is no document that could be read; ``is_passing``: it may be otherwise in a moment.
 
-    def __init__(self, seen: str, *, is_passing: bool) -> None:
+    ``is_away``: there was no connection to its server, so the cause can be this server's own network.
+    """
+
+    def __init__(self, seen: str, *, is_passing: bool, is_away: bool = False) -> None:
         super().__init__(seen)
         self.seen = seen
         self.is_passing = is_passing
+        self.is_away = is_away
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +61,22 @@ class Fetched:
 class Fetcher:
     """Fetches documents from addresses that ``admits`` says yes to.
 
-    ``authorities`` is a file of certificate authorities that count beside those of the system (PEM).
+    ``authorities`` is a file of certificate authorities that count beside those of the system (PEM), ``proxy`` the URL
+    of an HTTP proxy that makes the connections.
     """
 
-    def __init__(self, admits: Callable[[str], bool] = is_public, authorities: str | None = None) -> None:
+    def __init__(
+        self, admits: Callable[[str], bool] = is_public, authorities: str | None = None, proxy: str | None = None
+    ) -> None:
         self._admits = admits
         self._authorities = authorities
+        self._proxy = proxy
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)
 
     def __hash__(self) -> int:
-        return hash((type(self), self._admits, self._authorities))
+        return hash((type(self), self._admits, self._authorities, self._proxy))
 
     def fetch(self, url: str) -> Fetched:
         """Return the document at an https URL.
@@ -73,21 +84,43 @@ class Fetcher:
         Raises:
             FetchFailed: there is none, or none that is small, quick and JSON.
         """
-        deadline = time.monotonic() + MAX_SECONDS
-        parts = urlsplit(url)
-        try:
-            plain = self._connected(parts, deadline)
-            with plain, self._secured(plain, parts, deadline) as connection:
+        deadline, parts = time.monotonic() + MAX_SECONDS, urlsplit(url)
+        with self._connection(parts, deadline, MAX_SECONDS) as connection:
+            try:
                 connection.settimeout(_left(deadline))
                 connection.sendall(_request(parts))
                 with HTTPResponse(_Bounded(connection, deadline), method="GET") as response:  # type: ignore[arg-type]
                     return _read(response)
+            except TimeoutError:
+                raise FetchFailed(f"it took longer than {MAX_SECONDS:g} seconds", is_passing=True) from None
+            except (OSError, HTTPException, ValueError) as error:
+                raise FetchFailed(f"it could not be read ({type(error).__name__})", is_passing=True) from None
+
+    def reach(self, url: str, seconds: float) -> None:
+        """Connect to the server of an https URL, and ask it for nothing.
+
+        Raises:
+            FetchFailed: there is no connection.
+        """
+        with self._connection(urlsplit(url), time.monotonic() + seconds, seconds):
+            pass
+
+    @contextmanager
+    def _connection(self, parts: SplitResult, deadline: float, seconds: float) -> Iterator[ssl.SSLSocket]:
+        """Give a connection to the server of a URL until the block ends."""
+        away = {"is_passing": True, "is_away": True}
+        try:
+            plain = self._connected(parts, deadline)
+            with plain:
+                secured = self._secured(plain, parts, deadline)
         except ssl.SSLCertVerificationError as error:
-            raise FetchFailed(f"its certificate is not good: {error.verify_message}", is_passing=True) from None
+            raise FetchFailed(f"its certificate is not good: {error.verify_message}", **away) from None
         except TimeoutError:
-            raise FetchFailed(f"it took longer than {MAX_SECONDS:g} seconds", is_passing=True) from None
+            raise FetchFailed(f"it took longer than {seconds:g} seconds", **away) from None
         except (OSError, HTTPException, ValueError) as error:
-            raise FetchFailed(f"it could not be read ({type(error).__name__})", is_passing=True) from None
+            raise FetchFailed(f"it could not be read ({type(error).__name__})", **away) from None
+        with secured:
+            yield secured
 
     def resolve(self, host: str, port: int) -> list[str]:
         """Return the addresses of a host.
@@ -108,6 +141,10 @@ class Fetcher:
 
     def _connected(self, parts: SplitResult, deadline: float) -> socket.socket:
         host, port = parts.hostname or "", parts.port or 443
+        if self._proxy is not None:
+            if not is_public_name(host):
+                raise FetchFailed("its host is not on the public network", is_passing=False)
+            return self._through_proxy(urlsplit(self._proxy), f"{host}:{port}", deadline)
         addresses = self._resolved(host, port, deadline)
         if not all(map(self._admits, addresses)):
             # Which one it is tells a stranger what names mean within this network.
@@ -120,7 +157,33 @@ class Fetcher:
                 return self.connect(address, port, seconds)
             except OSError:
                 continue
-        raise FetchFailed("its host does not answer", is_passing=True)
+        raise FetchFailed("its host does not answer", is_passing=True, is_away=True)
+
+    def _through_proxy(self, proxy: SplitResult, target: str, deadline: float) -> socket.socket:
+        """Return a connection to ``target`` that the proxy has made (RFC 9110, section 9.3.6)."""
+        lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+        if proxy.username is not None:
+            credentials = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
+            lines.append(f"Proxy-Authorization: Basic {base64.b64encode(credentials).decode()}")
+        try:
+            plain = self.connect(proxy.hostname or "", proxy.port or 80, _left(deadline))
+        except TimeoutError:
+            raise
+        except OSError as error:
+            seen = f"the proxy does not answer ({type(error).__name__})"
+            raise FetchFailed(seen, is_passing=True, is_away=True) from None
+        try:
+            plain.settimeout(_left(deadline))
+            plain.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("ascii"))
+            response = HTTPResponse(_Bounded(plain, deadline), method="CONNECT")  # type: ignore[arg-type]
+            response.begin()
+            if not 200 <= response.status < 300:
+                seen = f"the proxy answers {response.status}"
+                raise FetchFailed(seen, is_passing=True, is_away=True)
+        except BaseException:
+            plain.close()
+            raise
+        return plain
 
     def _resolved(self, host: str, port: int, deadline: float) -> list[str]:
         """Return the addresses of a host; the system's resolver has no deadline of its own."""
@@ -138,7 +201,7 @@ class Fetcher:
         if not found:
             raise TimeoutError
         if not found[0]:
-            raise FetchFailed("its host has no address", is_passing=True)
+            raise FetchFailed("its host has no address", is_passing=True, is_away=True)
         return found[0]
 
     def _secured(self, plain: socket.socket, parts: SplitResult, deadline: float) -> ssl.SSLSocket:

@@ -18,6 +18,8 @@ MAX_WAITING: Final = 200
 ALLOWED: Final = ClientHost.Decision.ALLOWED
 BLOCKED: Final = ClientHost.Decision.BLOCKED
 WAITING: Final = ClientHost.Decision.WAITING
+# Hosts of the documents of clients that many use.
+WELL_KNOWN: Final = ("claude.ai", "chatgpt.com", "vscode.dev")
 
 
 def takes_documents() -> bool:
@@ -30,6 +32,15 @@ def _policy() -> Any:
     if settings.CLIENT_DOCUMENTS is None:
         return "all" if settings.REGISTRATION == "open" else "off"
     return settings.CLIENT_DOCUMENTS
+
+
+def named_hosts() -> list[str]:
+    """Return hosts whose documents are taken: those that the settings name, or else one that many clients use."""
+    policy = _policy()
+    if isinstance(policy, str):
+        return [host for host in WELL_KNOWN if decision_on(host) != BLOCKED][:1]
+    own = {host.partition(":")[0]: host for host in settings.PRIVATE_CLIENT_HOSTS}
+    return [own.get(host, host) for host in (name.removeprefix(".") for name in policy)]
 
 
 def decision_on(host: str) -> ClientHost.Decision:

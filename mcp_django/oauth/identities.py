@@ -21,8 +21,9 @@ from ..signin import LINKED_IDENTITY
 from .assertions import Assertion, InvalidAssertion, Rules, read_assertion, use_once, verify
 from .credentials import Credentials, read_credentials
 from .issuing import Issued, issue, narrowed
-from .keys import OPERATORS, fetched_keys
+from .keys import fetched_keys
 from .linking import NotLinked, Provider, give_groups, linked_identity
+from .outgoing import fetcher_for
 from .refusals import UNKNOWN_CLIENT, WRONG_SECRET, note
 from .resource import issuer, same_resource
 from .validator import MCPValidator, check_resources
@@ -39,7 +40,10 @@ NOT_FOR_CLIENT: Final = Reason(
     "no identity provider is set up for the client",
     "Add it to the admin as a confidential application, and its id to clients of IDENTITY_PROVIDERS.",
 )
-INVALID: Final = "Is the identity provider set up with this server's issuer, endpoint and client id?"
+WRONG_KEY: Final = "Is jwks_uri in IDENTITY_PROVIDERS where the provider publishes the keys that it signs with?"
+NOT_SET_UP: Final = "Name issuer and client id in IDENTITY_PROVIDERS as the provider writes them."
+OTHER_CLIENT: Final = "In the identity provider, the client has another id than here: enter that of the application."
+NO_ENDPOINT: Final = "In the identity provider, name this server's endpoint as resource, and scopes as one text."
 
 
 def is_offered() -> bool:
@@ -60,14 +64,14 @@ def identity_token(request: HttpRequest) -> Issued:
         rules = Rules(provider.issuer, [issuer(request)], MAX_LIFE, typ=TYP, required=("sub", "jti", "client_id"))
         verify(assertion, _keys_of(provider), rules)
         if assertion.text("client_id") != client.client_id:
-            raise InvalidAssertion("The assertion is for another client (client_id).")
+            raise InvalidAssertion("The assertion is for another client (client_id).", OTHER_CLIENT)
         scopes, resources = _scopes(request, assertion), _resources(request, assertion)
         use_once(assertion)
         identity = linked_identity(provider, assertion)
         if not identity.user.is_active:
             raise NotLinked(f"the user ({identity.user.pk}) is not active", "Activate the user, or leave it so.")
     except InvalidAssertion as refusal:
-        note(request.META, Reason(str(refusal), INVALID))
+        note(request.META, refusal.reason(WRONG_KEY), refusal.wait)
         raise errors.InvalidGrantError(description=str(refusal)) from None
     except NotLinked as refusal:
         note(request.META, refusal.reason)
@@ -104,13 +108,13 @@ def _provider(client_id: str, assertion: Assertion) -> Provider:
     """Return the provider whose keys decide, by what the assertion says of its issuer."""
     found = [provider for provider in _providers_of(client_id) if provider.issuer == assertion.claims.get("iss")]
     if not found:
-        raise InvalidAssertion("The issuer (iss) of the assertion is not set up for this client.")
+        raise InvalidAssertion("The issuer (iss) of the assertion is not set up for this client.", NOT_SET_UP)
     return found[0]
 
 
 def _keys_of(provider: Provider) -> Any:
     def keys(again: bool) -> Iterable[JWK]:
-        return fetched_keys(provider.jwks_uri, again, fetcher=OPERATORS)
+        return fetched_keys(provider.jwks_uri, again, fetcher_for(provider.jwks_uri, is_operators=True))
 
     return keys
 
@@ -119,7 +123,7 @@ def _scopes(request: HttpRequest, assertion: Assertion) -> frozenset[str]:
     """Return what is granted: never more than the assertion has, and by default no more than any client is given."""
     claim = assertion.claims.get("scope")
     if claim is not None and not isinstance(claim, str):
-        raise InvalidAssertion("The scope of the assertion is not a text.")
+        raise InvalidAssertion("The scope of the assertion is not a text.", NO_ENDPOINT)
     granted = claim.split() if claim is not None else list(oauth2_settings.DEFAULT_SCOPES)
     return narrowed(request, granted, granted)
 
@@ -129,7 +133,7 @@ def _resources(request: HttpRequest, assertion: Assertion) -> list[str]:
     claim = assertion.claims.get("resource")
     named = [claim] if isinstance(claim, str) else claim
     if not isinstance(named, list) or not named or not all(isinstance(url, str) and url for url in named):
-        raise InvalidAssertion("The assertion needs the endpoint that it is for (resource).")
+        raise InvalidAssertion("The assertion needs the endpoint that it is for (resource).", NO_ENDPOINT)
     granted = check_resources(named, request)
     asked = request.POST.getlist("resource")
     found = check_resources(asked, request) if asked else granted

@@ -6,6 +6,7 @@ a minute: so a new key works at once, and nobody can have it fetched without end
 
 import json
 import logging
+import math
 import threading
 import time
 from collections.abc import Iterable
@@ -17,7 +18,6 @@ from django.core.signals import setting_changed
 from jwcrypto.common import JWException
 from jwcrypto.jwk import JWK
 
-from .addresses import is_private_or_public
 from .fetching import Fetcher, FetchFailed
 
 logger = logging.getLogger("mcp_django")
@@ -105,9 +105,12 @@ def _usable(member: dict[str, Any]) -> JWK | None:
 # Sets that are fetched
 
 
-# The host is the operator's choice, which may be within their network, or anybody's.
-OPERATORS: Final = Fetcher(is_private_or_public)
-PUBLIC_ONLY: Final = Fetcher()
+class FetchedLately(Exception):
+    """The keys were asked for again a moment after they were; they are fetched anew after so many ``seconds``."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = math.ceil(seconds)
 
 
 @dataclass(slots=True)
@@ -123,16 +126,21 @@ class _KeySet:
 _sets: dict[tuple[str, Fetcher], _KeySet] = {}
 
 
-def fetched_keys(url: str, again: bool = False, *, fetcher: Fetcher = PUBLIC_ONLY) -> Iterable[JWK]:
+def fetched_keys(url: str, again: bool, fetcher: Fetcher) -> Iterable[JWK]:
     """Return the keys that an https URL publishes; ``again``: those that were fetched before do not fit.
 
     There are none where they cannot be fetched, which is logged.
+
+    Raises:
+        FetchedLately: it is too soon to fetch them again.
     """
     known = _sets.setdefault((url, fetcher), _KeySet())
     with known.lock:
         now = time.monotonic()
-        is_old = now - known.at > FRESH
-        if (is_old or again) and now - known.tried > PAUSE:
+        is_old, waited = now - known.at > FRESH, now - known.tried
+        if again and waited <= PAUSE:
+            raise FetchedLately(PAUSE - waited + 1)
+        if (is_old or again) and waited > PAUSE:
             known.tried = now
             try:
                 known.keys, known.at = _public_keys(_members(fetcher.fetch(url).data)), now

@@ -20,7 +20,7 @@ from .assertions import ALGORITHMS
 from .cors import cors
 from .documents import SIGNED
 from .grants import extend
-from .hosts import takes_documents
+from .outgoing import announces_documents
 from .refusals import SENT, logged, note
 from .resource import endpoints, is_endpoint, issuer, mounted_path, origin, resource_url
 from .scopes import default_scopes, join
@@ -77,7 +77,7 @@ def server_document(request: HttpRequest, path: str = "") -> dict[str, Any] | No
         "revocation_endpoint_auth_methods_supported": methods,
         "authorization_response_iss_parameter_supported": True,
     }
-    if takes_documents():
+    if announces_documents():
         # A client that has a document is a public one, or signs with the keys that are in it.
         document["client_id_metadata_document_supported"] = True
         for endpoint in ("token", "revocation"):

@@ -14,6 +14,8 @@ from django.http.multipartparser import MultiPartParserError
 from ..context.refusals import IS_IT_RIGHT, NO_DOCUMENT, report
 from ..exceptions import Reason
 from .assertions import InvalidAssertion, read_assertion
+from .documents import is_document_id
+from .hosts import takes_documents
 
 # Among the headers that the toolkit makes of Django's request: no client can send one of this name.
 NOTED: Final = "mcp_django.refused"
@@ -37,6 +39,17 @@ AGAIN: Final = "The user disconnects the application in the client and connects 
 
 UNKNOWN_CLIENT: Final = Reason("the client is not known here", f"It was deleted, or the database was reset. {AGAIN}")
 WRONG_SECRET: Final = Reason("the client sends no secret or a wrong one", REMEDIES["invalid_client"])
+DOCUMENTS_OFF: Final = Reason(
+    "the client describes itself by a document, and CLIENT_DOCUMENTS takes none",
+    "Set it to 'all' or to the client's host. Where clients can register (REGISTRATION), the user can also remove this "
+    "site in the client and add it again.",
+    "This server takes no metadata documents of clients.",
+)
+NO_SIGNATURE: Final = Reason(
+    "the client's metadata document says that it signs, and it sends no signed assertion",
+    "The client's program has to send one (client_assertion), or its makers change the document.",
+)
+NO_KEYS: Final = "Only clients with keys in a metadata document sign here. Others send their secret, or nothing."
 WRONG_KEY: Final = "Are the keys in the client's metadata document, or at its jwks_uri, those that it signs with?"
 BLOCKED_HOST: Final = Reason(
     "the host of the client's metadata document is not let in (any more)",
@@ -71,6 +84,10 @@ SIGNED_OUT: Final = Reason(
 )
 # The page
 CHANGED_FORM: Final = Reason("the form is not the one that was shown", "The user begins again in the client.")
+NO_SESSION: Final = Reason(
+    "the browser comes back from the login page, and sends no session along",
+    "SESSION_COOKIE_PATH and SESSION_COOKIE_DOMAIN have to include this page; SESSION_COOKIE_SECURE takes https.",
+)
 # Registration
 NO_REGISTRATION: Final = Reason(
     "clients cannot register themselves",
@@ -83,6 +100,11 @@ MANY_CLIENTS: Final = Reason(
     "too many clients register",
     "REGISTRATION_RATE and REGISTRATION_TOTAL_RATE are the limits.",
 )
+NO_CACHE: Final = Reason(
+    "the cache does not answer, and requests of strangers are counted in it",
+    "Look at CACHES['default'], and at the server that it names.",
+    "This server cannot count requests: its cache does not answer.",
+)
 MANY_REFUSALS: Final = Reason(
     "too many requests of this client or address were refused", "TOKEN_REFUSAL_RATE is the limit."
 )
@@ -91,10 +113,16 @@ NO_DATABASE: Final = Reason("the database does not answer", "The error logged be
 View = Callable[..., HttpResponseBase]
 
 
+def unknown_client(client_id: str | None) -> Reason:
+    """Return why nothing is known of a client."""
+    return DOCUMENTS_OFF if is_document_id(client_id or "") and not takes_documents() else UNKNOWN_CLIENT
+
+
 class _Noted:
-    """The cause that was noted last."""
+    """The cause that was noted last, and the seconds after which the request can come again, 0 for never."""
 
     reason: Reason | None = None
+    wait: int = 0
 
 
 def begin(request: HttpRequest) -> None:
@@ -102,11 +130,11 @@ def begin(request: HttpRequest) -> None:
     request.META[NOTED] = _Noted()
 
 
-def note(headers: Mapping[str, Any], reason: Reason) -> bool:
+def note(headers: Mapping[str, Any], reason: Reason, wait: int = 0) -> bool:
     """Note why the request with these headers, oauthlib's or Django's own, is refused if it is; return False."""
     noted = headers.get(NOTED)
     if noted is not None:
-        noted.reason = reason
+        noted.reason, noted.wait = reason, wait
     return False
 
 
@@ -115,10 +143,10 @@ def log_refusal(request: HttpRequest, status: int, error: str, description: str 
     noted = request.META.get(NOTED)
     reason = noted.reason if noted is not None and noted.reason is not None else None
     if reason is None:
-        reason = Reason(description or error or "the request was refused", REMEDIES.get(error, SENT))
+        reason = Reason(description or error or "the request was refused", REMEDIES.get(error, SENT), cause=error)
     who = client_id(request) or request.GET.get("client_id", "")
     said = f"{request.method} {request.path}: {reason.seen.rstrip('.')}"
-    report(status, f"{said} (client {who!r})" if who else said, reason.remedy)
+    report(status, f"{said} (client {who!r})" if who else said, reason.remedy, reason.cause)
 
 
 def logged(view: View) -> View:
@@ -135,6 +163,8 @@ def logged(view: View) -> View:
             raise
         if response.status_code >= 400:
             log_refusal(request, response.status_code, *_told(response))
+            if wait := request.META[NOTED].wait:
+                response["Retry-After"] = str(wait)
         return response
 
     return wrapper

@@ -55,6 +55,10 @@ def register(request: HttpRequest) -> HttpResponseBase:
     metadata, invalid = _metadata(request)
     again = _Again(request.META.get("REMOTE_ADDR", ""), metadata)
     wait = again.throttle()
+    if again.is_uncounted:
+        note(request.META, refusals.NO_CACHE)
+        text = f"{refusals.NO_CACHE.told} Try again in {CACHE_DOWN} seconds."
+        return _error("temporarily_unavailable", text, 503, Retry_After=str(CACHE_DOWN))
     if wait is not None:
         note(request.META, refusals.MANY_CLIENTS)
         minutes = f"{-(-wait // 60)} minutes" if wait > 60 else f"{wait} seconds"
@@ -94,6 +98,7 @@ class _Again:
     def __init__(self, address: str, metadata: ClientMetadata | None) -> None:
         self.address, self.metadata = address, metadata
         self.client: tuple[Any, str] | None = None
+        self.is_uncounted = False
         same = (
             [address, metadata.name, metadata.auth_method, *map(_portless, metadata.redirect_uris)] if metadata else []
         )
@@ -116,7 +121,8 @@ class _Again:
             raise
         except Exception:  # whatever the cache's client library raises
             logger.exception("The cache does not count registrations: refused until it does")
-            return CACHE_DOWN
+            self.is_uncounted = True
+            return None
 
     def remember(self, client: Any) -> None:
         """Know the client for an hour."""

@@ -14,6 +14,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from oauth2_provider.models import (
     get_access_token_model,
+    get_application_model,
     get_grant_model,
     get_refresh_token_model,
     refresh_token_expire_timedelta,
@@ -27,21 +28,26 @@ from ..conf import settings
 from ..context.refusals import IS_IT_RIGHT, NOT_ACTIVE
 from ..exceptions import Reason
 from ..models import TokenFacts
+from ..runtime.throttling import give_back, hit_if_counted
 from ..signals import client_connected
 from ..signin import credential_of, is_current
 from . import refusals, resource
 from .assertions import InvalidAssertion, read_assertion
-from .credentials import ASSERTION_TYPE, check_assertion
-from .described import keys_of_client
+from .credentials import ASSERTION_TYPE, NOT_THE_CLIENT, check_assertion
+from .described import keys_of_client, renewed
 from .facts import beside_tokens, checksum_of, facts_of, facts_of_family, forget_former, store_facts, until_of
 from .hosts import is_admitted
 from .mail import tell_user
 from .refusals import note
 from .scopes import expand
-from .secrets import is_hashed_here, same_secret
+from .secrets import hashed_secret, is_hashed_here, same_secret
 
 # Among the headers that the toolkit makes of Django's request: no client can send one of this name.
 BEGAN: Final = "mcp_django.began"
+# Secrets that are tried on a hash that is slow on purpose, of one client from all addresses; and the characters of a
+# secret that nobody thought of, which needs no such hash.
+SLOW_RATE: Final = "30/m"
+RANDOM: Final = 32
 GRANT_TYPES: Final = frozenset({"authorization_code", "refresh_token"})
 # A SHA-256 in base64url, and what it may have been made of (RFC 7636, sections 4.1 and 4.2).
 S256_CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -88,20 +94,33 @@ class MCPValidator(OAuth2Validator):
     refresh_grace = timedelta(seconds=30)
 
     def _check_secret(self, provided_secret: str, stored_secret: str) -> bool:
-        """Compare a client's secret with what is stored of it."""
+        """Compare a client's secret with what is stored of it; a slow hash is tried a limited number of times.
+
+        The first time that a long one is right, it is stored as those that this server makes are.
+        """
         if is_hashed_here(stored_secret):
             return same_secret(provided_secret, stored_secret)
-        return bool(super()._check_secret(provided_secret, stored_secret))
+        if hit_if_counted("secrets", stored_secret, SLOW_RATE) is not None:
+            return False
+        if not super()._check_secret(provided_secret, stored_secret):
+            return False
+        give_back("secrets", stored_secret, SLOW_RATE)
+        if len(provided_secret) >= RANDOM and provided_secret != stored_secret:
+            rows = get_application_model()._default_manager.filter(client_secret=stored_secret)
+            rows.update(client_secret=hashed_secret(provided_secret), hash_client_secret=False)
+        return True
 
     # Clients
 
     def _load_application(self, client_id: str, request: OAuthRequest) -> Any:
         found = super()._load_application(client_id, request)
         if found is None:
-            note(request.headers, refusals.UNKNOWN_CLIENT)
+            note(request.headers, refusals.unknown_client(client_id))
         elif not is_admitted(found):
             note(request.headers, refusals.BLOCKED_HOST)
             request.client = found = None
+        else:
+            request.client = found = renewed(found, _HeadersOnly(request.headers))
         return found
 
     def client_authentication_required(self, request: OAuthRequest, *args: Any, **kwargs: Any) -> bool:
@@ -113,7 +132,10 @@ class MCPValidator(OAuth2Validator):
         if found := _assertions(request):
             return self._has_signed(request, found)
         accepted = bool(super().authenticate_client(request, *args, **kwargs))
-        return accepted or (request.client is not None and note(request.headers, refusals.WRONG_SECRET))
+        if not accepted and request.client is not None:
+            is_described = request.client.registration_source == request.client.RegistrationSource.CIMD
+            note(request.headers, refusals.NO_SIGNATURE if is_described else refusals.WRONG_SECRET)
+        return accepted
 
     def _has_signed(self, request: OAuthRequest, found: list[str]) -> bool:
         """Return whether the client that an assertion names has signed it (RFC 7523, section 3)."""
@@ -124,16 +146,17 @@ class MCPValidator(OAuth2Validator):
             assertion = read_assertion(found[0])
             client_id = assertion.text("sub")
             if request.client_id not in (None, "", client_id) or not client_id.isprintable():
-                raise InvalidAssertion("The subject (sub) of the assertion is not the client.")
+                raise InvalidAssertion(NOT_THE_CLIENT)
             client = self._load_application(client_id, request)
             if client is None or client.client_id != client_id:
                 return False
-            keys = keys_of_client(client)
+            asked = _HeadersOnly(headers)
+            keys = keys_of_client(client, asked)
             if keys is None:
-                raise InvalidAssertion("There is no document in which this client has keys.")
-            check_assertion(_HeadersOnly(headers), client_id, assertion, keys)
+                raise InvalidAssertion("There is no document in which this client has keys.", refusals.NO_KEYS)
+            check_assertion(asked, client_id, assertion, keys)
         except InvalidAssertion as refusal:
-            return note(headers, Reason(str(refusal), refusals.WRONG_KEY))
+            return note(headers, refusal.reason(refusals.WRONG_KEY), refusal.wait)
         request.client_id = client_id
         return True
 

@@ -19,7 +19,7 @@ from oauth2_provider.models import AccessToken, Application
 
 from mcp_django.context import refusals as log
 from mcp_django.models import ClientHost
-from mcp_django.oauth import described
+from mcp_django.oauth import outgoing
 from tests.oauth_flow import REDIRECT_URI, RESOURCE, Flow
 from tests.tls_server import Authority, Redirected, TLSServer, answer, serving
 
@@ -107,7 +107,7 @@ def server(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[TL
     cache.clear()
     log._quiet.clear()
     with serving(authority.context(*sorted(HOSTS))) as running:
-        monkeypatch.setattr(described, "Fetcher", lambda admits, authorities: Redirected(running, authority))
+        monkeypatch.setattr(outgoing, "Fetcher", lambda *options: Redirected(running, authority))
         publish(running, DOCUMENT)
         yield running
 

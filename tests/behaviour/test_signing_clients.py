@@ -13,7 +13,7 @@ from oauth2_provider.models import AccessToken, Application
 
 from mcp_django.context import refusals as log
 from mcp_django.models import ClientKeys
-from mcp_django.oauth import described, keys
+from mcp_django.oauth import keys, outgoing
 from tests.oauth_flow import ORIGIN, REDIRECT_URI, Flow
 from tests.service_account import ASSERTION_TYPE, basic
 from tests.signing import KINDS, claims_of, key_for, public_set, signed
@@ -46,7 +46,7 @@ def server(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[TL
     keys._sets.clear()
     with serving(authority.context(HOST)) as running:
         fetcher = Redirected(running, authority)
-        monkeypatch.setattr(described, "Fetcher", lambda admits, authorities: fetcher)
+        monkeypatch.setattr(outgoing, "Fetcher", lambda *options: fetcher)
         publish(running, SIGNS, KEY)
         yield running
 

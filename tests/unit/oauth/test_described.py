@@ -13,7 +13,7 @@ from django.utils import timezone
 from oauth2_provider.models import Application
 
 from mcp_django.models import ClientHost, ClientKeys
-from mcp_django.oauth import described
+from mcp_django.oauth import described, outgoing
 from mcp_django.oauth.described import DocumentRefused, find_described
 from mcp_django.oauth.secrets import is_hashed_here
 from tests.tls_server import Authority, Redirected, TLSServer, answer, serving
@@ -34,7 +34,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def server(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[TLSServer]:
     cache.clear()
     with serving(authority.context(HOST)) as running:
-        monkeypatch.setattr(described, "Fetcher", lambda admits, authorities: Redirected(running, authority))
+        monkeypatch.setattr(outgoing, "Fetcher", lambda *options: Redirected(running, authority))
         running.answers[f"{HOST}/client.json"] = answer(DOCUMENT)
         yield running
 
@@ -212,7 +212,7 @@ def test_without_a_cache_nothing_new_is_fetched(server: TLSServer, monkeypatch: 
     for module in ("mcp_django.oauth.described.cache", "mcp_django.runtime.throttling.cache"):
         for method in ("get", "set", "incr", "add"):
             monkeypatch.setattr(f"{module}.{method}", away, raising=False)
-    assert refused().kind == "busy"
+    assert refused().kind == "uncounted"
     assert server.connections == 0
 
 

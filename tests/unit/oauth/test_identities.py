@@ -17,7 +17,7 @@ from oauth2_provider.models import AccessToken, Application, RefreshToken
 from mcp_django.context import refusals
 from mcp_django.exceptions import AuthenticationFailed
 from mcp_django.models import LinkedIdentity
-from mcp_django.oauth import identities, keys
+from mcp_django.oauth import identities, outgoing
 from mcp_django.oauth.bearer import verify
 from mcp_django.oauth.keys import read_keys
 from tests.factories import make_user
@@ -48,8 +48,8 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[IdentityProvider]:
     """A provider that is set up, for a client that is, with one user who is linked."""
     found = IdentityProvider()
 
-    def fetched(url: str, again: bool, *, fetcher: Any) -> Any:
-        assert fetcher is keys.OPERATORS
+    def fetched(url: str, again: bool, fetcher: Any) -> Any:
+        assert fetcher == outgoing.fetcher_for(url, is_operators=True)
         found.asked.append(url)
         return read_keys(found.published())
 

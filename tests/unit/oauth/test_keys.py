@@ -10,7 +10,8 @@ from jwcrypto.jwk import JWK
 
 from mcp_django.oauth import keys
 from mcp_django.oauth.fetching import Fetcher
-from mcp_django.oauth.keys import InvalidKeys, fetched_keys, fits, read_keys
+from mcp_django.oauth.keys import FetchedLately, InvalidKeys, fetched_keys, fits, read_keys
+from mcp_django.oauth.outgoing import fetcher_for
 from tests.signing import KINDS, key_for, public_set
 from tests.tls_server import PUBLIC, Authority, TLSServer, answer, serving
 
@@ -141,15 +142,17 @@ def test_keys_are_fetched_once_and_again_when_one_is_missing(
     server: TLSServer, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.answers[f"{HOST}/jwks.json"] = published(key_for("ES256", "old"))
-    assert ids(fetched_keys(URL, fetcher=fetcher)) == ["old"]
+    assert ids(fetched_keys(URL, False, fetcher)) == ["old"]
     server.answers[f"{HOST}/jwks.json"] = published(key_for("ES256", "new"))
-    assert ids(fetched_keys(URL, fetcher=fetcher)) == ["old"]
+    assert ids(fetched_keys(URL, False, fetcher)) == ["old"]
     # Nobody can have it fetched without end.
-    assert ids(fetched_keys(URL, again=True, fetcher=fetcher)) == ["old"]
+    with pytest.raises(FetchedLately) as failure:
+        fetched_keys(URL, True, fetcher)
+    assert 0 < failure.value.seconds <= keys.PAUSE + 1
     assert len(server.asked) == 1
     monkeypatch.setattr(keys, "PAUSE", 0)
-    assert ids(fetched_keys(URL, again=True, fetcher=fetcher)) == ["new"]
-    assert ids(fetched_keys(URL, fetcher=fetcher)) == ["new"]
+    assert ids(fetched_keys(URL, True, fetcher)) == ["new"]
+    assert ids(fetched_keys(URL, False, fetcher)) == ["new"]
     assert len(server.asked) == 2
 
 
@@ -157,13 +160,13 @@ def test_keys_that_cannot_be_fetched_again_serve_for_a_while(
     server: TLSServer, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.answers[f"{HOST}/jwks.json"] = published(key_for("ES256", "one"))
-    assert fetched_keys(URL, fetcher=fetcher)
+    assert fetched_keys(URL, False, fetcher)
     server.answers.clear()
     monkeypatch.setattr(keys, "FRESH", -1)
     monkeypatch.setattr(keys, "PAUSE", -1)
-    assert ids(fetched_keys(URL, fetcher=fetcher)) == ["one"]
+    assert ids(fetched_keys(URL, False, fetcher)) == ["one"]
     monkeypatch.setattr(keys, "STALE", -1)
-    assert fetched_keys(URL, fetcher=fetcher) == []
+    assert fetched_keys(URL, False, fetcher) == []
 
 
 @pytest.mark.parametrize(
@@ -184,7 +187,9 @@ def test_a_bad_set_is_none_and_is_not_asked_for_at_once_again(
 ) -> None:
     server.answers[f"{HOST}/jwks.json"] = body
     for _ in range(3):
-        assert fetched_keys(URL, again=True, fetcher=fetcher) == []
+        assert fetched_keys(URL, False, fetcher) == []
+    with pytest.raises(FetchedLately):
+        fetched_keys(URL, True, fetcher)
     assert len(server.asked) == 1
     assert len(caplog.messages) == 1
     assert URL in caplog.text
@@ -192,7 +197,7 @@ def test_a_bad_set_is_none_and_is_not_asked_for_at_once_again(
 
 def test_keys_within_the_network_are_fetched_for_the_operator_alone(caplog: pytest.LogCaptureFixture) -> None:
     url = "https://127.0.0.1:9/jwks.json"
-    assert fetched_keys(url) == []
+    assert fetched_keys(url, False, fetcher_for(url)) == []
     assert "not on the public network" in caplog.messages[0]
-    assert fetched_keys(url, fetcher=keys.OPERATORS) == []
+    assert fetched_keys(url, False, fetcher_for(url, is_operators=True)) == []
     assert "does not answer" in caplog.messages[1]

@@ -218,8 +218,11 @@ def test_L209_without_its_cache_registration_is_refused(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("mcp_django.oauth.registration.hit", down)
     response = register()
-    assert response.status_code == 429
+    assert response.status_code == 503
     assert response["Retry-After"] == "30"
+    assert response.json()["error_description"] == (
+        "This server cannot count requests: its cache does not answer. Try again in 30 seconds."
+    )
 
 
 # Modes
