@@ -198,6 +198,12 @@ def names_by_name() -> Kind:
     return Kind("a dict of names by name", admits)
 
 
+def urls_by_name() -> Kind:
+    """A dict from texts to https URLs."""
+    words, one = "a dict of https URLs by client id", https_url()
+    return Kind(words, lambda value: names_by_name().admits(value) and all(map(one.admits, value.values())))
+
+
 @dataclass(frozen=True, slots=True)
 class Records(Kind):
     """A list of dicts: ``members`` are the kinds of their values by name, ``required`` those that each has to have."""
@@ -414,6 +420,7 @@ SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
                 "issuer": https_url(),
                 "jwks_uri": https_url(),
                 "clients": items("client ids", text()),
+                "client_keys": urls_by_name(),
                 "link": choice("subject", "email", "email_staff"),
                 "create": flag(),
                 "groups": names_by_name(),

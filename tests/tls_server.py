@@ -119,6 +119,8 @@ class TLSServer:
             head = b""
             while b"\r\n\r\n" not in head and (part := connection.recv(4096)):
                 head += part
+            if not head:
+                return
             self.asked.append(head.decode())
             found = self.answers.get(_url(head.decode()), answer({}, status="404 Not Found"))
             if callable(found):
@@ -143,6 +145,62 @@ def serving(context: ssl.SSLContext) -> Iterator[TLSServer]:
         yield server
     finally:
         server.close()
+        thread.join(5)
+
+
+class Proxy:
+    """An HTTP proxy for TLS (CONNECT): every name leads to the server of the test; ``asked`` are the heads."""
+
+    def __init__(self, server: TLSServer, status: str = "200 Connection established") -> None:
+        self.asked: list[str] = []
+        self._server, self._status = server, status
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client:
+            head = b""
+            while b"\r\n\r\n" not in head and (part := client.recv(4096)):
+                head += part
+            self.asked.append(head.decode())
+            client.sendall(f"HTTP/1.1 {self._status}\r\n\r\n".encode())
+            if not self._status.startswith("2"):
+                return
+            with socket.create_connection(("127.0.0.1", self._server.port)) as server:
+                back = threading.Thread(target=_pass_on, args=(server, client), daemon=True)
+                back.start()
+                _pass_on(client, server)
+                back.join(5)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while part := source.recv(65536):
+            target.sendall(part)
+        target.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def proxying(server: TLSServer, status: str = "200 Connection established") -> Iterator[Proxy]:
+    """Have a proxy until the block ends."""
+    proxy = Proxy(server, status)
+    thread = threading.Thread(target=proxy.serve, daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        proxy.close()
         thread.join(5)
 
 

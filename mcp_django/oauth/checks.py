@@ -227,15 +227,15 @@ def check_registration(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_documents(**kwargs: Any) -> list[CheckMessage]:
-    """Check what is set of clients that describe themselves."""
+    """Check what is set of documents and keys that are fetched."""
     if not uses_oauth() or not apps.is_installed("oauth2_provider"):
         return []
     from .hosts import takes_documents
 
-    if not takes_documents():
+    if not (takes_documents() or settings.IDENTITY_PROVIDERS or settings.SERVICE_ACCOUNTS):
         return []
     found: list[CheckMessage] = []
-    if settings.CLIENT_DOCUMENT_RATE is None:
+    if takes_documents() and settings.CLIENT_DOCUMENT_RATE is None:
         text = "CLIENT_DOCUMENT_RATE is None: any user can make this server send requests as fast as it can."
         found.append(finding(152, text, f"The default is {DEFAULTS['CLIENT_DOCUMENT_RATE']!r}."))
     path = settings.CLIENT_DOCUMENT_CA
@@ -243,7 +243,7 @@ def check_documents(**kwargs: Any) -> list[CheckMessage]:
         if path is not None:
             ssl.create_default_context().load_verify_locations(str(path))
     except OSError as error:
-        text = f"CLIENT_DOCUMENT_CA {str(path)!r} cannot be read ({type(error).__name__}): no document is fetched."
+        text = f"CLIENT_DOCUMENT_CA {str(path)!r} cannot be read ({type(error).__name__}): nothing is fetched."
         found.append(finding(153, text, "It has to be a file of certificates in PEM."))
     return found
 

@@ -51,7 +51,7 @@ def respond(request: HttpRequest) -> JsonResponse:
 def extend(document: dict[str, Any]) -> None:
     """Add what is offered to the metadata of the authorization server."""
     document["grant_types_supported"] += [name for name in GRANTS if is_offered(name)]
-    if accounts.GRANT in document["grant_types_supported"]:
+    if accounts.GRANT in document["grant_types_supported"] or identities.has_signing_clients():
         methods = [*document["token_endpoint_auth_methods_supported"], "client_secret_basic", "private_key_jwt"]
         document["token_endpoint_auth_methods_supported"] = list(dict.fromkeys(methods))
         document["token_endpoint_auth_signing_alg_values_supported"] = list(ALGORITHMS)

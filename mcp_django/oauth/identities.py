@@ -18,8 +18,8 @@ from oauthlib.oauth2.rfc6749 import errors
 from ..conf import settings
 from ..exceptions import Reason
 from ..signin import LINKED_IDENTITY
-from .assertions import Assertion, InvalidAssertion, Rules, read_assertion, use_once, verify
-from .credentials import Credentials, read_credentials
+from .assertions import Assertion, InvalidAssertion, KeySource, Rules, read_assertion, use_once, verify
+from .credentials import Credentials, check_assertion, invalid_client, read_credentials
 from .issuing import Issued, issue, narrowed
 from .keys import fetched_keys
 from .linking import NotLinked, Provider, give_groups, linked_identity
@@ -41,9 +41,15 @@ NOT_FOR_CLIENT: Final = Reason(
     "Add it to the admin as a confidential application, and its id to clients of IDENTITY_PROVIDERS.",
 )
 WRONG_KEY: Final = "Is jwks_uri in IDENTITY_PROVIDERS where the provider publishes the keys that it signs with?"
+NO_CLIENT_KEYS: Final = "In IDENTITY_PROVIDERS, client_keys has the URL of the keys that the client signs with."
 NOT_SET_UP: Final = "Name issuer and client id in IDENTITY_PROVIDERS as the provider writes them."
 OTHER_CLIENT: Final = "In the identity provider, the client has another id than here: enter that of the application."
 NO_ENDPOINT: Final = "In the identity provider, name this server's endpoint as resource, and scopes as one text."
+
+
+def has_signing_clients() -> bool:
+    """Return whether a client can sign who it is, in place of a secret."""
+    return any(entry.get("client_keys") for entry in settings.IDENTITY_PROVIDERS)
 
 
 def is_offered() -> bool:
@@ -62,7 +68,7 @@ def identity_token(request: HttpRequest) -> Issued:
         assertion = read_assertion(request.POST.get("assertion", ""))
         provider = _provider(client.client_id, assertion)
         rules = Rules(provider.issuer, [issuer(request)], MAX_LIFE, typ=TYP, required=("sub", "jti", "client_id"))
-        verify(assertion, _keys_of(provider), rules)
+        verify(assertion, _keys_at(provider.jwks_uri), rules)
         if assertion.text("client_id") != client.client_id:
             raise InvalidAssertion("The assertion is for another client (client_id).", OTHER_CLIENT)
         scopes, resources = _scopes(request, assertion), _resources(request, assertion)
@@ -89,7 +95,11 @@ def _authenticated(request: HttpRequest, credentials: Credentials) -> Any:
     if client is None or client.client_id != credentials.client_id or not client.is_usable(request):
         note(request.META, UNKNOWN_CLIENT)
         raise errors.InvalidClientError(description="There is no client of this id.")
-    is_proved = bool(credentials.secret) and MCPValidator()._check_secret(credentials.secret, client.client_secret)
+    if credentials.assertion is not None:
+        _check_signed(request, client.client_id, credentials.assertion)
+    is_proved = credentials.assertion is not None or (
+        bool(credentials.secret) and MCPValidator()._check_secret(credentials.secret, client.client_secret)
+    )
     if client.client_type != model.CLIENT_CONFIDENTIAL or not is_proved:
         note(request.META, WRONG_SECRET)
         raise errors.InvalidClientError(description="The client secret is missing or wrong.")
@@ -97,6 +107,20 @@ def _authenticated(request: HttpRequest, credentials: Credentials) -> Any:
         note(request.META, NOT_FOR_CLIENT)
         raise errors.UnauthorizedClientError(description="The client is not set up for identity assertions.")
     return client
+
+
+def _check_signed(request: HttpRequest, client_id: str, assertion: Assertion) -> None:
+    """Look whether the client has signed who it is, by the keys that its provider's entry names."""
+    url = next(
+        (found.client_keys[client_id] for found in _providers_of(client_id) if client_id in found.client_keys), ""
+    )
+    try:
+        if not url:
+            raise InvalidAssertion("There are no keys of this client here.", NO_CLIENT_KEYS)
+        check_assertion(request, client_id, assertion, _keys_at(url))
+    except InvalidAssertion as refusal:
+        note(request.META, refusal.reason(NO_CLIENT_KEYS), refusal.wait)
+        raise invalid_client(refusal) from None
 
 
 def _providers_of(client_id: str) -> list[Provider]:
@@ -112,9 +136,9 @@ def _provider(client_id: str, assertion: Assertion) -> Provider:
     return found[0]
 
 
-def _keys_of(provider: Provider) -> Any:
+def _keys_at(url: str) -> KeySource:
     def keys(again: bool) -> Iterable[JWK]:
-        return fetched_keys(provider.jwks_uri, again, fetcher_for(provider.jwks_uri, is_operators=True))
+        return fetched_keys(url, again, fetcher_for(url, is_operators=True))
 
     return keys
 

@@ -45,6 +45,7 @@ class Provider:
     issuer: str
     jwks_uri: str
     clients: Collection[str]
+    client_keys: Mapping[str, str] = field(default_factory=dict)
     link: str = "subject"
     create: bool = False
     groups: Mapping[str, str] = field(default_factory=dict)

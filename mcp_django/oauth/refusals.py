@@ -41,8 +41,8 @@ UNKNOWN_CLIENT: Final = Reason("the client is not known here", f"It was deleted,
 WRONG_SECRET: Final = Reason("the client sends no secret or a wrong one", REMEDIES["invalid_client"])
 DOCUMENTS_OFF: Final = Reason(
     "the client describes itself by a document, and CLIENT_DOCUMENTS takes none",
-    "Set it to 'all' or to the client's host. Where clients can register (REGISTRATION), the user can also remove this "
-    "site in the client and add it again.",
+    "Set CLIENT_DOCUMENTS to 'all' or to the client's host. Where clients can register (REGISTRATION), the user can "
+    "also remove this site in the client and add it again.",
     "This server takes no metadata documents of clients.",
 )
 NO_SIGNATURE: Final = Reason(

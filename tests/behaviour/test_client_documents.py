@@ -20,6 +20,7 @@ from oauth2_provider.models import AccessToken, Application
 from mcp_django.context import refusals as log
 from mcp_django.models import ClientHost
 from mcp_django.oauth import outgoing
+from mcp_django.oauth.fetching import Fetcher
 from tests.oauth_flow import REDIRECT_URI, RESOURCE, Flow
 from tests.tls_server import Authority, Redirected, TLSServer, answer, serving
 
@@ -391,3 +392,80 @@ def test_the_token_is_for_what_was_asked(server: TLSServer) -> None:
     flow_of().tokens()
     assert AccessToken.objects.get().resource == [RESOURCE]
     assert AccessToken.objects.get().application.client_id == URL
+
+
+# Without access to the internet
+
+
+class Nowhere(Fetcher):
+    """Reaches nothing, as on a laptop that is offline."""
+
+    def resolve(self, host: str, port: int) -> list[str]:
+        raise OSError
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch, documents_can_be_fetched: Any) -> Iterator[None]:
+    cache.clear()
+    outgoing._known.clear()
+    log._quiet.clear()
+    monkeypatch.setattr(outgoing, "look", documents_can_be_fetched)
+    monkeypatch.setattr(outgoing, "Fetcher", Nowhere)
+    yield
+    cache.clear()
+    outgoing._known.clear()
+
+
+CLAUDE_CODE = PUBLISHED["Claude Code"][0]["client_id"]
+
+
+def id_like_claude_code() -> str:
+    """Do as Claude Code does: it has a document, sends its URL wherever that is announced, and registers elsewhere."""
+    metadata = Client().get("/.well-known/oauth-authorization-server").json()
+    if metadata.get("client_id_metadata_document_supported"):
+        return str(CLAUDE_CODE)
+    registered = {
+        "client_name": "Claude Code",
+        "redirect_uris": ["http://localhost/callback", "http://127.0.0.1/callback"],
+    }
+    registered["token_endpoint_auth_method"] = "none"
+    place = urlsplit(metadata["registration_endpoint"]).path
+    return str(Client().post(place, registered, content_type="application/json").json()["client_id"])
+
+
+def test_a_client_with_a_document_signs_in_to_a_server_that_is_offline(offline: None) -> None:
+    flow = flow_of(id_like_claude_code())
+    assert flow.client_id != CLAUDE_CODE
+    assert flow.exchange(flow.code()).status_code == 200
+
+
+def test_one_that_goes_offline_says_so_and_the_next_sign_in_goes_well(
+    offline: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(outgoing, "look", lambda: "")
+        flow = flow_of(id_like_claude_code())
+    assert flow.client_id == CLAUDE_CODE
+    page = flow.ask(redirect_uri="http://localhost:5/callback")
+    assert page.status_code == 400
+    assert "This site cannot connect to the place where the application describes itself." in shown(page)
+    assert "This server cannot reach claude.ai: its host has no address." in shown(page)
+    assert "cannot reach claude.ai" in caplog.text
+    assert "set CLIENT_DOCUMENT_PROXY" in caplog.text
+    again = flow_of(id_like_claude_code())
+    assert again.exchange(again.code()).status_code == 200
+
+
+def test_a_client_that_keeps_its_document_where_none_is_taken_is_told_the_way_out(
+    settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    log._quiet.clear()
+    configure(settings, CLIENT_DOCUMENTS="off")
+    flow = flow_of(CLAUDE_CODE)
+    page = flow.ask()
+    assert page.status_code == 403
+    assert "This site does not let in applications that describe themselves at an address." in shown(page)
+    assert flow.refresh("x").status_code in (400, 401)
+    lines = [line for line in caplog.messages if "CLIENT_DOCUMENTS" in line]
+    assert len(lines) == 2
+    assert "database was reset" not in caplog.text

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.cache import cache
 from django.core.management import call_command
 from django.test import Client
+from django.utils import timezone
 from jwcrypto.jwk import JWK
 from oauth2_provider.models import AccessToken, Application
 
@@ -212,3 +214,89 @@ def test_keys_go_with_their_client(flow: Flow) -> None:
     assert ClientKeys.objects.exists()
     call_command("clear_mcp_clients")
     assert not ClientKeys.objects.exists()
+
+
+# Keys and methods of now
+
+
+def out_of_date() -> None:
+    """Let the document have been out of date for a second."""
+    Application.objects.filter(client_id=URL).update(cimd_expires_at=timezone.now() - timedelta(seconds=1))
+
+
+def with_keys(*found: JWK) -> dict[str, Any]:
+    document = {name: value for name, value in SIGNS.items() if name != "jwks_uri"}
+    return document | {"jwks": json.loads(public_set(*found))}
+
+
+def test_a_key_that_the_document_has_no_more_refreshes_nothing(flow: Flow, server: TLSServer) -> None:
+    old, new = key_for("ES256", "old"), key_for("ES256", "new")
+    publish(server, with_keys(old))
+    refresh = flow.exchange(flow.code(), **proof(old)).json()["refresh_token"]
+    publish(server, with_keys(new))
+    out_of_date()
+    assert flow.refresh(refresh, **proof(old)).status_code == 401
+    assert flow.refresh(refresh, **proof(new)).status_code == 200
+
+
+def test_a_new_key_in_the_document_is_looked_for_at_once_and_once_a_minute(flow: Flow, server: TLSServer) -> None:
+    old, new = key_for("ES256", "old"), key_for("ES256", "new")
+    publish(server, with_keys(old))
+    refresh = flow.exchange(flow.code(), **proof(old)).json()["refresh_token"]
+    publish(server, with_keys(new))
+    tokens = flow.refresh(refresh, **proof(new))
+    assert tokens.status_code == 200, tokens.content
+    publish(server, with_keys(key_for("ES256", "newer")))
+    asked = len(server.asked)
+    refused = flow.refresh(tokens.json()["refresh_token"], **proof(key_for("ES256", "newer")))
+    assert refused.status_code == 401
+    assert 0 < int(refused["Retry-After"]) <= 61
+    assert len(server.asked) == asked
+
+
+def test_a_document_that_comes_to_ask_for_signatures_ends_requests_without(flow: Flow, server: TLSServer) -> None:
+    publish(
+        server,
+        {name: value for name, value in EITHER.items() if name != "jwks_uri"} | {"token_endpoint_auth_method": "none"},
+    )
+    refresh = flow.exchange(flow.code()).json()["refresh_token"]
+    publish(server, SIGNS, KEY)
+    out_of_date()
+    assert flow.refresh(refresh).status_code == 401
+    assert flow.refresh(refresh, **proof()).status_code == 200
+
+
+@pytest.mark.parametrize("signs", [True, False])
+def test_a_document_that_is_gone_leaves_access_to_who_needs_no_key(flow: Flow, server: TLSServer, signs: bool) -> None:
+    if not signs:
+        publish(server, EITHER, KEY)
+    sent = proof if signs else dict
+    refresh = flow.exchange(flow.code(), **sent()).json()["refresh_token"]
+    server.answers[f"{HOST}/client.json"] = answer({}, status="404 Not Found")
+    out_of_date()
+    assert flow.refresh(refresh, **sent()).status_code == (401 if signs else 200)
+
+
+def test_a_document_that_cannot_be_had_is_good_for_a_day(flow: Flow, server: TLSServer) -> None:
+    refresh = flow.exchange(flow.code(), **proof()).json()["refresh_token"]
+    server.answers[f"{HOST}/client.json"] = answer({}, status="503 Busy")
+    out_of_date()
+    tokens = flow.refresh(refresh, **proof())
+    assert tokens.status_code == 200
+    Application.objects.filter(client_id=URL).update(cimd_expires_at=timezone.now() - timedelta(days=2))
+    assert flow.refresh(tokens.json()["refresh_token"], **proof()).status_code == 401
+
+
+def test_a_rotated_key_at_its_url_is_told_when_to_come_again(flow: Flow, server: TLSServer) -> None:
+    assert flow.exchange(flow.code(), **proof()).status_code == 200
+    fresh = key_for("ES256", "two")
+    publish(server, SIGNS, fresh)
+    refused = flow.exchange(flow.code(), **proof(fresh))
+    assert refused.status_code == 401
+    assert 0 < int(refused["Retry-After"]) <= 61
+
+
+def test_the_log_asks_a_client_that_signs_for_no_secret(flow: Flow, caplog: pytest.LogCaptureFixture) -> None:
+    flow.exchange(flow.code())
+    assert "sends no signed assertion" in caplog.text
+    assert "secret" not in caplog.text

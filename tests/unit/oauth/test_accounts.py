@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from tests.oauth_flow import ORIGIN, RESOURCE, Flow
 from tests.service_account import TOKEN, ask, ask_by_key, ask_by_secret, assertion, basic, make_account
 from tests.signing import KINDS, claims_of, key_for, public_set, signed
 from tests.testapp.models import Author
+from tests.tls_server import Authority, answer, serving
 from tests.writing import request_of
 
 pytestmark = pytest.mark.django_db
@@ -189,6 +191,18 @@ def test_keys_are_fetched_where_the_account_publishes_them(monkeypatch: pytest.M
     account, _ = make_account(jwks_uri="https://robot.example/jwks.json")
     assert granted(ask_by_key(assertion(account, key_for("ES256", "mine"))))
     assert asked == [("https://robot.example/jwks.json", False)]
+
+
+def test_keys_may_be_at_a_host_of_the_project(settings: Any, tmp_path: Path) -> None:
+    authority, key = Authority(tmp_path), key_for("ES256", "mine")
+    with serving(authority.context("localhost")) as server:
+        host = f"localhost:{server.port}"
+        server.answers[f"{host}/jwks.json"] = answer(json.loads(public_set(key)))
+        account, _ = make_account(jwks_uri=f"https://{host}/jwks.json")
+        refused(ask_by_key(assertion(account, key)))
+        own = {"PRIVATE_CLIENT_HOSTS": [host], "CLIENT_DOCUMENT_CA": str(authority.path)}
+        settings.MCP_DJANGO = {**settings.MCP_DJANGO, **own}
+        assert granted(ask_by_key(assertion(account, key)))
 
 
 # One way

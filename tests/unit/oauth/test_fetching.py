@@ -11,7 +11,7 @@ import pytest
 
 from mcp_django.oauth.addresses import is_private_or_public
 from mcp_django.oauth.fetching import Fetcher, FetchFailed, age_of
-from tests.tls_server import PUBLIC, Authority, Redirected, TLSServer, answer, dripping, serving
+from tests.tls_server import PUBLIC, Authority, Redirected, TLSServer, answer, dripping, proxying, serving
 
 HOST = "client.example"
 URL = f"https://{HOST}/client.json"
@@ -321,3 +321,50 @@ def test_an_answer_is_kept_as_its_headers_say_within_bounds(headers: dict[str, s
     for name, value in headers.items():
         message[name] = value
     assert age_of(message) == age  # type: ignore[arg-type]
+
+
+# A proxy
+
+
+def test_a_proxy_that_the_project_names_makes_the_connection(server: TLSServer, authority: Authority) -> None:
+    server.answers[f"{HOST}/client.json"] = answer(DOCUMENT)
+    with proxying(server) as proxy:
+        fetcher = Fetcher(authorities=str(authority.path), proxy=proxy.url.replace("//", "//ada:p%40ss@"))
+        assert fetcher.fetch(URL).data == DOCUMENT
+        fetcher.reach(URL, 5)
+    head = proxy.asked[0]
+    assert head.startswith(f"CONNECT {HOST}:443 HTTP/1.1\r\nHost: {HOST}:443\r\n")
+    assert "Proxy-Authorization: Basic YWRhOnBAc3M=\r\n" in head
+    assert len(server.asked) == 1
+    assert "roxy" not in server.asked[0]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "[::1]", "169.254.169.254", "10.0.0.1", "2130706433", "0x7f.1", "localhost", "intranet"),
+        *("metadata.google.internal", "printer.local", "1.0.168.192.in-addr.arpa"),
+    ],
+)
+def test_a_proxy_is_asked_for_no_address_and_no_name_of_a_network(server: TLSServer, host: str) -> None:
+    with proxying(server) as proxy:
+        failure = refused(Fetcher(proxy=proxy.url), f"https://{host}/client.json")
+    assert "not on the public network" in str(failure)
+    assert not failure.is_passing
+    assert proxy.asked == []
+
+
+def test_a_proxy_that_says_no_or_is_away_is_a_server_that_is_not_reached(server: TLSServer) -> None:
+    with proxying(server, "407 Proxy Authentication Required") as proxy:
+        failure = refused(Fetcher(proxy=proxy.url))
+    assert "the proxy answers 407" in str(failure)
+    assert failure.is_away
+    failure = refused(Fetcher(proxy=proxy.url))
+    assert "the proxy does not answer" in str(failure)
+    assert failure.is_away
+
+
+def test_what_a_server_answers_is_no_fault_of_the_connection(server: TLSServer, fetcher: Redirected) -> None:
+    server.answers[f"{HOST}/client.json"] = answer({}, status="500 Down")
+    assert not refused(fetcher).is_away
+    fetcher.reach(URL, 5)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.cache import cache
 from django.db import connections
 from django.test import Client, override_settings
 from jwcrypto.jwk import JWK
@@ -34,7 +35,7 @@ from tests.identity_provider import (
 )
 from tests.oauth_flow import ORIGIN, RESOURCE, Flow
 from tests.service_account import ASSERTION_TYPE, TOKEN, basic, make_account
-from tests.signing import key_for, part, signed
+from tests.signing import claims_of, key_for, part, signed
 
 pytestmark = pytest.mark.django_db
 
@@ -388,3 +389,111 @@ def test_the_log_says_why_and_has_no_assertion(
     assert "audience" in said[1]
     assert all(CLIENT_ID in line for line in said)
     assert raw not in caplog.text
+
+
+def test_each_cause_is_logged_with_a_remedy_of_its_own(
+    provider: IdentityProvider, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "_quiet", {})
+    raw = provider.assertion()
+    redeem(raw)
+    other = key_for("ES256", "other")
+    with caplog.at_level(logging.INFO, "mcp_django"):
+        for sent in (raw, raw, provider.assertion(exp=1), provider.assertion(iss="https://x.example")):
+            redeem(sent)
+        for sent in (
+            provider.assertion(other),
+            provider.assertion(client_id="x"),
+            "a.b.c",
+            provider.assertion(jti=None),
+        ):
+            redeem(sent)
+    lines = [record.getMessage() for record in caplog.records if record.name == "mcp_django"]
+    remedies = ["another jti", "clocks", "", "publishes the keys", "another id than here", "RFC 7523", "RFC 7523"]
+    remedies[2] = "Name issuer and client id in IDENTITY_PROVIDERS"
+    assert len(lines) == len(remedies)
+    assert all(remedy in line for line, remedy in zip(lines, remedies, strict=True)), lines
+    assert raw not in caplog.text
+
+
+# How the client proves who it is
+
+
+SLOW = "django.contrib.auth.hashers.PBKDF2PasswordHasher"
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The slow hashes that were made."""
+    from django.contrib.auth.hashers import PBKDF2PasswordHasher
+
+    made: list[str] = []
+    encode = PBKDF2PasswordHasher.encode
+
+    def counted(self: Any, password: str, *args: Any, **kwargs: Any) -> str:
+        made.append(password)
+        return encode(self, password, *args, **kwargs)
+
+    monkeypatch.setattr(PBKDF2PasswordHasher, "encode", counted)
+    monkeypatch.setattr(PBKDF2PasswordHasher, "iterations", 10)
+    return made
+
+
+def of_the_admin(secret: str) -> None:
+    """Let the client have the hash that the toolkit makes of a secret in the admin."""
+    with override_settings(PASSWORD_HASHERS=[SLOW]):
+        row = Application.objects.get(client_id=CLIENT_ID)
+        row.client_secret, row.hash_client_secret = secret, True
+        row.save()
+
+
+@override_settings(PASSWORD_HASHERS=[SLOW])
+def test_a_secret_of_the_admin_is_hashed_slowly_once(provider: IdentityProvider, hashed: list[str]) -> None:
+    secret = "s" * 40
+    of_the_admin(secret)
+    hashed.clear()
+    for _ in range(3):
+        assert granted(redeem(provider.assertion(), secret=secret))
+    assert hashed == [secret]
+    wrong = Client(raise_request_exception=False)
+    sent = {"grant_type": GRANT, "assertion": provider.assertion()}
+    assert wrong.post(TOKEN, sent, headers={"authorization": basic(CLIENT_ID, "x" * 40)}).status_code == 401
+    assert hashed == [secret]
+
+
+@override_settings(PASSWORD_HASHERS=[SLOW])
+def test_a_short_secret_keeps_its_slow_hash(provider: IdentityProvider, hashed: list[str]) -> None:
+    of_the_admin("short")
+    assert granted(redeem(provider.assertion(), secret="short"))
+    assert Application.objects.get(client_id=CLIENT_ID).client_secret.startswith("pbkdf2_")
+
+
+@override_settings(PASSWORD_HASHERS=[SLOW])
+def test_wrong_secrets_from_many_addresses_take_the_processor_a_few_times(
+    provider: IdentityProvider, hashed: list[str]
+) -> None:
+    cache.clear()
+    of_the_admin("s" * 40)
+    hashed.clear()
+    for number in range(40):
+        sent = {"grant_type": GRANT, "assertion": "x", "client_id": CLIENT_ID, "client_secret": "wrong"}
+        assert Client().post(TOKEN, sent, REMOTE_ADDR=f"192.0.2.{number}").status_code == 401
+    assert len(hashed) <= 30
+
+
+def test_a_client_can_sign_in_place_of_a_secret(provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, url = key_for("ES256", "client"), "https://client.example/jwks.json"
+    published = {url: [own], ENTRY["jwks_uri"]: provider.keys}
+    monkeypatch.setattr(identities, "fetched_keys", lambda asked, again, fetcher: published[asked])
+
+    def signs(key: JWK) -> Any:
+        claims = claims_of(iss=CLIENT_ID, sub=CLIENT_ID, aud=ORIGIN)
+        proof = {"client_assertion": signed(claims, key), "client_assertion_type": ASSERTION_TYPE}
+        return redeem(provider.assertion(), secret=None, **proof)
+
+    assert "no keys of this client" in refused(signs(own), "invalid_client", 401)
+    with override_settings(MCP_DJANGO=settings_with(ENTRY | {"client_keys": {CLIENT_ID: url}})):
+        metadata = Client().get("/.well-known/oauth-authorization-server").json()
+        assert "private_key_jwt" in metadata["token_endpoint_auth_methods_supported"]
+        refused(signs(key_for("ES256", "another")), "invalid_client", 401)
+        assert granted(signs(own))
