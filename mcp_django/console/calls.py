@@ -25,7 +25,7 @@ from django.utils.translation import gettext_lazy
 
 from ..context.text import plain
 from ..models import CallEntry
-from .pages import Home
+from .pages import Home, with_policy
 
 # Matches that the list counts and leads to: whoever wants older ones says when.
 MOST: Final = 10_000
@@ -170,7 +170,7 @@ class CallEntryAdmin(Home):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list below the tabs of the console."""
         context = {"tabs": self.get_tabs(request, "calls"), "estimated": estimated(), "most": MOST}
-        return super().changelist_view(request, context | (extra_context or {}))
+        return with_policy(super().changelist_view(request, context | (extra_context or {})))
 
     def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Show a call with its rows, its history, and what the same caller did before and after."""
@@ -189,7 +189,7 @@ class CallEntryAdmin(Home):
                 "written": list(self._written(request, entry)),
                 "around": around(entry),
             }
-        return super().render_change_form(request, context, *args, **kwargs)
+        return with_policy(super().render_change_form(request, context, *args, **kwargs))
 
     def _model_link(self, request: HttpRequest, entry: CallEntry) -> str:
         try:

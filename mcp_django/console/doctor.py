@@ -19,21 +19,26 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from html.parser import HTMLParser
 from http.client import HTTPException, HTTPMessage
-from http.cookies import SimpleCookie
+from http.cookies import Morsel, SimpleCookie
 from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 from ..context.text import plain
+from ..oauth.clients import LOOPBACK
+from ..oauth.refusals import NO_SESSION, SIGNED_IN
 from ..oauth.resource import same_resource
 from ..protocol.modern import client_meta
 from ..protocol.versions import MODERN
 
 TIMEOUT: Final = 15
 MOST_BYTES: Final = 2 * 1024 * 1024
+MOST_REDIRECTS: Final = 10
+REDIRECTS: Final = (301, 302, 303, 307, 308)
 # Seconds by which two clocks may differ: signed assertions are good for about a minute.
 MOST_APART: Final = 30
 # Nothing listens there: the answer is read from the redirect itself, as a command-line client's page would.
 CALLBACK: Final = "http://127.0.0.1:33419/callback"
+LOGIN_FOR_ALL: Final = "The admin's login page lets in staff alone: set LOGIN_URL to a login page for all users."
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 META: Final = client_meta("mcp_doctor")
@@ -98,9 +103,34 @@ class Agent:
     """A browser and a client program in one: it keeps cookies and follows no redirect by itself."""
 
     def __init__(self) -> None:
-        self.cookies: dict[str, str] = {}
+        # By the host, the path and the name that they are for.
+        self.cookies: dict[tuple[str, str, str], Morsel[str]] = {}
         # The way is from here to the server, whatever proxy the environment names.
         self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({}))
+
+    def keep(self, url: str, cookies: Mapping[str, Any]) -> None:
+        """Keep cookies that come from a URL (RFC 6265, section 5.3)."""
+        parts = urlsplit(url)
+        for name, found in SimpleCookie(cookies).items():
+            path = found["path"] if found["path"].startswith("/") else parts.path.rpartition("/")[0] or "/"
+            key = found["domain"] or parts.hostname or "", path, name
+            if found["max-age"] in ("0", 0):
+                self.cookies.pop(key, None)
+            else:
+                self.cookies[key] = found
+
+    def _sent_to(self, url: str) -> str:
+        """Return the cookies that go along to a URL (RFC 6265, section 5.4)."""
+        parts = urlsplit(url)
+        host, at = parts.hostname or "", parts.path or "/"
+        is_safe = parts.scheme == "https" or host in LOOPBACK
+        return "; ".join(
+            f"{name}={found.value}"
+            for (domain, path, name), found in self.cookies.items()
+            if (host == domain or (found["domain"] and f".{host}".endswith("." + domain.lstrip("."))))
+            and (at == path or at.startswith(path if path.endswith("/") else f"{path}/"))
+            and (is_safe or not found["secure"])
+        )
 
     def send(
         self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, **more: Any
@@ -111,8 +141,8 @@ class Agent:
             Failed: there is no answer.
         """
         sent = dict(headers or {})
-        if self.cookies and "Authorization" not in sent:
-            sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        if "Authorization" not in sent and (cookies := self._sent_to(url)):
+            sent["Cookie"] = cookies
         try:
             request = urllib.request.Request(url, body, sent, method=method)
             try:
@@ -121,7 +151,7 @@ class Agent:
                 response = error
             with response:
                 for line in response.headers.get_all("Set-Cookie", ()):
-                    self.cookies.update({name: morsel.value for name, morsel in SimpleCookie(line).items()})
+                    self.keep(url, SimpleCookie(line))
                 read = _first_event if more.get("event") and response.status == 200 else _whole
                 return Answer(url, response.status, response.headers, read(response))
         except (OSError, HTTPException, ValueError) as error:
@@ -131,23 +161,40 @@ class Agent:
                 remedy = "Install a certificate for this host that clients trust, with its intermediates (fullchain)."
             raise Failed(f"{url} cannot be reached: {reason}.", remedy) from None
 
-    def page(self, url: str, what: str) -> Answer:
+    def follow(self, url: str) -> Answer:
         """Open a page as a browser, redirects included.
+
+        Raises:
+            Failed: they lead in a circle.
+        """
+        seen: list[str] = []
+        while url not in seen and len(seen) < MOST_REDIRECTS:
+            answer = self.send("GET", url, headers={"Accept": "text/html"})
+            if answer.status not in REDIRECTS:
+                return answer
+            seen.append(url)
+            url = urljoin(url, answer.headers["Location"])
+        raise Failed(f"The browser is sent in a circle: {' -> '.join([*seen[-2:], url])}.", NO_SESSION.remedy)
+
+    def page(self, url: str, what: str) -> Answer:
+        """Open a page and require that it is one.
 
         Raises:
             Failed: it is not a page, or a circle.
         """
-        for _ in range(5):
-            answer = self.send("GET", url, headers={"Accept": "text/html"})
-            if answer.status not in (301, 302, 303, 307, 308):
-                break
-            url = urljoin(url, answer.headers["Location"])
+        answer = self.follow(url)
+        if answer.status == 403 and SIGNED_IN in parse_qs(urlsplit(answer.url).query):
+            raise Failed(f"{what}: {NO_SESSION.seen}{self._kept_for()}.", NO_SESSION.remedy)
         if answer.status != 200 or answer.kind != "text/html":
             remedy = (
                 "Look at the server's log." if answer.status >= 500 else "Check LOGIN_URL, and open it in a browser."
             )
             raise Failed(f"{what}: {answer.url} answers {answer.status} with {answer.kind}.", remedy)
         return answer
+
+    def _kept_for(self) -> str:
+        told = (f"{name} for {host}{path}" for host, path, name in self.cookies)
+        return f" (its cookies: {', '.join(told)})" if self.cookies else ""
 
 
 def _whole(response: Any) -> bytes:
@@ -163,42 +210,72 @@ def _first_event(response: Any) -> bytes:
     return b""
 
 
+@dataclass
+class _Form:
+    """A form of a page: what it sends by itself, and the names of the fields that ask who one is."""
+
+    action: str = ""
+    fields: list[tuple[str, str]] = field(default_factory=list)
+    user: str = ""
+    password: str = ""
+    allows: bool = False
+
+
 class _Page(HTMLParser):
-    """The stylesheets of a page, and the fields of the form that has the button "allow"."""
+    """The stylesheets and forms of a page; one form may have the button "allow"."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.styles: list[str] = []
-        self.has_style = False
-        self.fields: list[tuple[str, str]] = []
-        self.allows = False
+        self.forms: list[_Form] = []
         self.feed(text)
+
+    @property
+    def consent(self) -> _Form | None:
+        """The form that has the button "allow"."""
+        return next((form for form in self.forms if form.allows), None)
+
+    @property
+    def login(self) -> _Form | None:
+        """The form that asks for a password."""
+        return next((form for form in self.forms if form.password and form.user), None)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Take what counts."""
         given = {name: value or "" for name, value in attrs}
+        name, kind = given.get("name", ""), given.get("type", "text").lower()
         if tag == "link" and given.get("rel") == "stylesheet":
             self.styles.append(given.get("href", ""))
-        self.has_style = self.has_style or tag == "style"
-        if tag == "form" and not self.allows:
-            self.fields = []
-        is_sent = given.get("name") and (given.get("type") != "checkbox" or "checked" in given)
-        if tag == "input" and is_sent and not self.allows:
-            self.fields.append((given["name"], given.get("value", "")))
-        self.allows = self.allows or (tag == "button" and given.get("name") == "allow")
+        if tag == "form" or (name and not self.forms):
+            self.forms.append(_Form(given.get("action", "")))
+        if tag == "button" and name == "allow":
+            self.forms[-1].allows = True
+        if tag != "input" or not name:
+            return
+        form = self.forms[-1]
+        if kind == "password":
+            form.password = form.password or name
+        elif kind in ("text", "email") and not form.user:
+            form.user = name
+        elif (kind != "checkbox" or "checked" in given) and not form.allows:
+            form.fields.append((name, given.get("value", "")))
 
 
 @dataclass
 class Doctor:
     """Goes the way to the endpoint at ``url``, as far as it can.
 
-    ``sign_in`` gives the cookies of a browser in which a user is signed in; without it the way ends at the login page.
+    ``person`` are name and password of a user, who signs in by the form of the login page. Else ``sign_in`` gives the
+    cookies of a browser in which a user is signed in; without either the way ends at the login page.
+    ``shut_out`` says why the user cannot sign in there, "" for no reason that is known.
     ``add_client`` gives the id of a client for :data:`CALLBACK` where none can register itself; without it the way ends
     there. ``origins`` are those whose pages may call the endpoint from a browser.
     """
 
     url: str
-    sign_in: Callable[[], Mapping[str, str]] | None = None
+    sign_in: Callable[[], Mapping[str, Any]] | None = None
+    person: tuple[str, str] | None = None
+    shut_out: str = ""
     add_client: Callable[[], str] | None = None
     origins: Sequence[str] = ()
     agent: Agent = field(default_factory=Agent)
@@ -206,6 +283,7 @@ class Doctor:
     date: str = ""
     server: dict[str, Any] = field(default_factory=dict)
     client_id: str = ""
+    login: Answer | None = None
     verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48))
     code: str = ""
     token: str = ""
@@ -219,7 +297,9 @@ class Doctor:
             return
         yield "Registration", self.register
         yield "Login page", self.open_login
-        if self.sign_in is None:
+        if self.person is not None:
+            yield "Sign-in", self.give_password
+        elif self.sign_in is None:
             return
         yield "Consent page", self.consent
         yield "Token", self.get_token
@@ -291,10 +371,8 @@ class Doctor:
             return (
                 f'Mount it in urls.py: path("{path}", mcp_django.site.urls), or name its URL: manage.py mcp_doctor URL.'
             )
-        if answer.status in (301, 302, 307, 308):
-            return (
-                f"It redirects to {answer.headers.get('Location')}. Give clients that URL, or mount it without a slash."
-            )
+        if answer.status in REDIRECTS:
+            return _remedy_of_redirect(answer)
         if answer.status == 400:
             return f"Add {urlsplit(self.url).hostname!r} to ALLOWED_HOSTS; the server's log says more."
         if answer.status == 403:
@@ -338,7 +416,10 @@ class Doctor:
             'Include the OAuth URLs at the root of urls.py: path("", include("mcp_django.oauth.urls")). '
             "A proxy in front has to pass /.well-known/ on."
         )
-        return self.agent.send("GET", url, headers={"Accept": JSON}).document("a metadata document", remedy)
+        answer = self.agent.send("GET", url, headers={"Accept": JSON})
+        if answer.status in REDIRECTS:
+            remedy = _remedy_of_redirect(answer)
+        return answer.document("a metadata document", remedy)
 
     def register(self) -> str:
         """Register a client, or have one added as an administrator would."""
@@ -356,7 +437,7 @@ class Doctor:
         if answer.status == 401 and self.add_client is not None:
             self.client_id = self.add_client()
             return f"it takes a token; client {self.client_id} was added for this"
-        remedy = f"It says: {answer.text[:300]}"
+        remedy = _remedy_of_redirect(answer) if answer.status in REDIRECTS else f"It says: {answer.text[:300]}"
         self.client_id = answer.document("a registered client", remedy)["client_id"]
         return f"client {self.client_id}"
 
@@ -379,17 +460,45 @@ class Doctor:
 
     def open_login(self) -> str:
         """Open the authorization page without a session, and get to the login page by that."""
-        answer = self.agent.page(self._question, "The login page")
-        page = answer.url.partition("?")[0]
-        return page if "password" in answer.text else f"{page} (it asks for no password itself)"
+        self.login = answer = self.agent.page(self._question, "The login page")
+        page, form = answer.url.partition("?")[0], _Page(answer.text).login
+        if self.shut_out:
+            raise Failed(f"{page}: {self.shut_out}", LOGIN_FOR_ALL)
+        if form is None:
+            return page if "password" in answer.text else f"{page} (it asks for no password itself)"
+        kept = parse_qs(urlsplit(urljoin(answer.url, form.action)).query)
+        is_lost = "next=" in answer.url and "next" not in {*kept, *(name for name, value in form.fields if value)}
+        return page + ("; its form sends no `next` along: does it lead back? --password tries it" if is_lost else "")
+
+    def give_password(self) -> str:
+        """Sign in by the form of the login page, and come back from it."""
+        assert self.login is not None
+        assert self.person is not None
+        (name, password), form = self.person, _Page(self.login.text).login
+        page = self.login.url.partition("?")[0]
+        if form is None:
+            raise Failed(f"{page} has no form with a password.", "Leave out --password: a session is made then.")
+        fields = urlencode([*form.fields, (form.user, name), (form.password, password)]).encode()
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Referer": self.login.url}
+        sent = self.agent.send("POST", urljoin(self.login.url, form.action), fields, headers)
+        if sent.status not in REDIRECTS:
+            seen = f"{page} does not let in {name} with this password: it answers {sent.status}."
+            raise Failed(seen, f"Is the password right? {LOGIN_FOR_ALL}")
+        answer = self.agent.follow(urljoin(sent.url, sent.headers["Location"]))
+        if urlsplit(answer.url).path != urlsplit(self.server["authorization_endpoint"]).path:
+            raise Failed(
+                f"After the sign-in the browser is at {answer.url}, and not back at the consent page.",
+                "The login page has to redirect to its parameter `next`, as Django's LoginView does.",
+            )
+        return "by its form, which leads back"
 
     def consent(self) -> str:
         """Open the consent page as a user who is signed in, look for its styles, and allow."""
-        assert self.sign_in is not None
-        self.agent.cookies.update(self.sign_in())
+        if self.sign_in is not None and self.person is None:
+            self.agent.keep(self._question, self.sign_in())
         answer = self.agent.page(self._question, "The consent page")
         page = _Page(answer.text)
-        if not page.allows:
+        if page.consent is None:
             raise Failed(
                 f"{answer.url} has no button to allow access.",
                 "The session of the user is not accepted there. Open the page in a browser.",
@@ -401,7 +510,7 @@ class Doctor:
                     f"The page has no styles: {style.url} answers {style.status} with {style.kind}.",
                     "Serve STATIC_ROOT after collectstatic, by a web server or WhiteNoise.",
                 )
-        form = urlencode([*page.fields, ("allow", "1")]).encode()
+        form = urlencode([*page.consent.fields, ("allow", "1")]).encode()
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Referer": answer.url}
         sent = self.agent.send("POST", answer.url.partition("?")[0], form, headers)
         given = parse_qs(urlsplit(sent.headers.get("Location", "")).query)
@@ -465,6 +574,17 @@ class Doctor:
 
     def _post(self, message: Mapping[str, Any], headers: Mapping[str, str], **more: Any) -> Answer:
         return self.agent.send("POST", self.url, _bytes(message), {"Content-Type": JSON, **headers}, **more)
+
+
+def _remedy_of_redirect(answer: Answer) -> str:
+    """Return what mends a redirect of what is for client programs."""
+    target, own = answer.headers.get("Location", ""), urlsplit(answer.url).path
+    if urlsplit(target).path.rstrip("/") == own.rstrip("/"):
+        return f"It redirects to {target}. Give clients that URL, or mount it without a slash."
+    return (
+        f"It redirects to {target.partition('?')[0]}: middleware of the project, or a proxy, asks for a login before "
+        f"{own}. Have it leave out this path, /.well-known/ and /oauth/: tokens are asked for there."
+    )
 
 
 def _bytes(value: Mapping[str, Any]) -> bytes:

@@ -23,6 +23,7 @@ from django.urls import (
     get_script_prefix,
     get_urlconf,
     resolve,
+    reverse,
     set_urlconf,
 )
 from django.utils.module_loading import import_string
@@ -338,6 +339,19 @@ def _check_urlconf(name: str) -> Iterator[CheckMessage]:
         yield Warning(text, hint=hint, id="mcp_django.W141")
 
 
+def check_session_cookie(**kwargs: Any) -> list[CheckMessage]:
+    """Check that browsers send the session along to the consent page."""
+    try:
+        page = reverse("mcp_oauth:authorize")
+    except (NoReverseMatch, ImproperlyConfigured):
+        return []
+    path = django_settings.SESSION_COOKIE_PATH
+    if not uses_oauth() or page.startswith(path if path.endswith("/") else f"{path}/"):
+        return []
+    text = f"SESSION_COOKIE_PATH {path!r} leaves out the consent page, {page}: users are not signed in there."
+    return [Warning(text, hint="Set it to a path that both are below, such as '/'.", id="mcp_django.W157")]
+
+
 def check_sign_in(**kwargs: Any) -> list[CheckMessage]:
     """Check that what admin sites ask of a sign-in is kept with the tokens, and that users are asked for it."""
     found: list[CheckMessage] = []
@@ -382,8 +396,8 @@ def _check_admin_site(admin_site: Any) -> list[CheckMessage]:
         text = f"The admin site {admin_site.name!r} {problem}: clients will see nothing of it."
         hint = "Keep what it asks for with the tokens: name a class in SIGN_IN_FACTS (docs/oauth.md)."
         return [Warning(text, hint=hint, id="mcp_django.W144")]
-    other: Any = getattr(_login_view(), "__self__", None)
-    asks_less = isinstance(other, AdminSite) and type(other).has_permission is AdminSite.has_permission
+    other = login_admin()
+    asks_less = other is not None and type(other).has_permission is AdminSite.has_permission
     if asks_less and other is not admin_site:
         text = f"LOGIN_URL is the page of an admin that asks for a password alone; {admin_site.name!r} asks for more."
         hint = "Set LOGIN_URL to the page on which users give their second factor."
@@ -398,12 +412,14 @@ def _keeps(fact: type[SignInFact]) -> bool:
     return apps.is_installed("django_otp") and OTP_MIDDLEWARE in django_settings.MIDDLEWARE
 
 
-def _login_view() -> Any:
+def login_admin() -> AdminSite | None:
+    """Return the admin site whose login page is at ``LOGIN_URL``, None where another page is."""
     try:
         login = urlsplit(resolve_url(django_settings.LOGIN_URL)).path
-        return resolve("/" + login.removeprefix(get_script_prefix())).func
+        found = getattr(resolve("/" + login.removeprefix(get_script_prefix())).func, "__self__", None)
     except (NoReverseMatch, Resolver404, ImproperlyConfigured):
         return None
+    return found if isinstance(found, AdminSite) else None
 
 
 def _resolves(path: str) -> bool:
@@ -456,8 +472,7 @@ def _with_scopes(site: Any) -> dict[str, Iterable[Any]]:
 
 def check_audience(**kwargs: Any) -> list[CheckMessage]:
     """Tell, for a deployment, that users who are no staff cannot sign in for what is exposed to them."""
-    login = getattr(_login_view(), "__self__", None)
-    if not uses_oauth() or not isinstance(login, AdminSite):
+    if not uses_oauth() or login_admin() is None:
         return []
     from ..exposures.history_rows import HistoryRows
     from ..exposures.inline_rows import InlineRows
@@ -487,5 +502,6 @@ CHECKS: Final = (
     check_schemes,
     check_scopes,
     check_urls,
+    check_session_cookie,
     check_sign_in,
 )

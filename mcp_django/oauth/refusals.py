@@ -84,6 +84,8 @@ SIGNED_OUT: Final = Reason(
 )
 # The page
 CHANGED_FORM: Final = Reason("the form is not the one that was shown", "The user begins again in the client.")
+# In the query of the page to which the login page sends the browser back.
+SIGNED_IN: Final = "mcp_signed_in"
 NO_SESSION: Final = Reason(
     "the browser comes back from the login page, and sends no session along",
     "SESSION_COOKIE_PATH and SESSION_COOKIE_DOMAIN have to include this page; SESSION_COOKIE_SECURE takes https.",

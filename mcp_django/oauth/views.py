@@ -78,8 +78,6 @@ RETRY_AFTER: Final = 5
 UNITS: Final = (("day", 24 * 3600), ("hour", 3600), ("minute", 60))
 # The user said no, or a client asks whether they are signed in.
 ORDINARY: Final = frozenset({"access_denied", "login_required"})
-# In the query of the page to which the login page sends the browser back.
-SIGNED_IN: Final = "mcp_signed_in"
 SECRETS: Final = (
     *("assertion", "client_assertion", "client_secret", "code", "code_verifier"),
     *("password", "refresh_token", "token"),
@@ -179,12 +177,12 @@ class ConsentView(PageMixin, dot.AuthorizationView):
         request = self.request
         if request.method != "GET" or "none" in request.GET.get("prompt", "").split():
             return super().handle_no_permission()
-        if SIGNED_IN in request.GET:
+        if refusals.SIGNED_IN in request.GET:
             note(request.META, refusals.NO_SESSION)
             log_refusal(request, 403, "login_required")
             login = redirect_to_login(request.get_full_path(), self.get_login_url())["Location"]
             return self.render_to_response({"sign_in": login}, status=403)
-        request.META["QUERY_STRING"] = f"{request.META.get('QUERY_STRING', '')}&{SIGNED_IN}=1".lstrip("&")
+        request.META["QUERY_STRING"] = f"{request.META.get('QUERY_STRING', '')}&{refusals.SIGNED_IN}=1".lstrip("&")
         return super().handle_no_permission()
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:

@@ -1,7 +1,10 @@
 """``manage.py mcp_doctor``: looks at the settings, tries the server as a client does, and says what is wrong."""
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
+from getpass import getpass
+from http.cookies import SimpleCookie
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +16,7 @@ from oauth2_provider.models import get_application_model
 from ...conf import settings
 from ...console.doctor import CALLBACK, Doctor, Failed
 from ...console.health import of_parts, of_settings
+from ...oauth.checks import login_admin
 from ..accounts import endpoint_url, find_user
 
 
@@ -28,8 +32,13 @@ class Command(BaseCommand):
         """Declare the endpoint and the user."""
         parser.add_argument("url", nargs="?", help="URL of the endpoint (default: the one that urls.py mounts)")
         parser.add_argument("--user", help="go on past the login page, as this user and with the right to read alone")
+        parser.add_argument(
+            "--password",
+            action="store_true",
+            help="ask for the user's password (or read a line of standard input), and sign in by the login page's form",
+        )
 
-    def handle(self, *args: Any, url: str | None, user: str | None, **options: Any) -> None:
+    def handle(self, *args: Any, url: str | None, user: str | None, password: bool, **options: Any) -> None:
         """Go the way.
 
         Raises:
@@ -39,9 +48,14 @@ class Command(BaseCommand):
         doctor = Doctor((url or endpoint_url()).strip(), add_client=add_client, origins=settings.ALLOWED_ORIGINS)
         if not doctor.url.lower().startswith(("http://", "https://")):
             raise CommandError(f"{doctor.url!r} is no URL: it begins with http:// or https://.")
+        doctor.shut_out = shut_out(person)
+        if password:
+            if person is None:
+                raise CommandError("Name the user whose password it is: --user.")
+            doctor.person = person.get_username(), read_password(person)
         wrong = self.show_project()
         self.stdout.write(f"\nThe way of a client to {doctor.url}\n")
-        with signed_in(person) as cookies, cleaning(doctor):
+        with signed_in(None if password else person) as cookies, cleaning(doctor):
             if cookies is not None:
                 doctor.sign_in = lambda: cookies
             for title, step in doctor.steps():
@@ -86,8 +100,23 @@ def add_client() -> str:
     return str(client.client_id)
 
 
+def shut_out(person: Any) -> str:
+    """Return why the person cannot sign in at the login page, "" where nothing is known of it."""
+    admin_site = login_admin()
+    if person is None or admin_site is None or person.is_staff:
+        return ""
+    return f"it is the login page of the admin, and {person.get_username()} is not of the staff."
+
+
+def read_password(person: Any) -> str:
+    """Return the password of the person, from a terminal without showing it."""
+    if sys.stdin.isatty():
+        return getpass(f"Password of {person.get_username()}: ")
+    return sys.stdin.readline().rstrip("\n")
+
+
 @contextmanager
-def signed_in(person: Any) -> Iterator[Mapping[str, str] | None]:
+def signed_in(person: Any) -> Iterator[SimpleCookie | None]:
     """Give the cookies of a browser in which the person is signed in, until the block ends; None without a person."""
     if person is None:
         yield None
@@ -98,7 +127,13 @@ def signed_in(person: Any) -> Iterator[Mapping[str, str] | None]:
     session[HASH_SESSION_KEY] = person.get_session_auth_hash()
     session.save()
     try:
-        yield {django_settings.SESSION_COOKIE_NAME: session.session_key}
+        name = django_settings.SESSION_COOKIE_NAME
+        cookies = SimpleCookie({name: session.session_key})
+        # A browser sends it where these say.
+        cookies[name]["path"] = django_settings.SESSION_COOKIE_PATH
+        cookies[name]["domain"] = django_settings.SESSION_COOKIE_DOMAIN or ""
+        cookies[name]["secure"] = django_settings.SESSION_COOKIE_SECURE
+        yield cookies
     finally:
         session.delete()
 

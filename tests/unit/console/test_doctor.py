@@ -3,11 +3,12 @@
 import json
 import threading
 import time
+from http.cookies import SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from mcp_django.console.doctor import Doctor, Failed
+from mcp_django.console.doctor import Agent, Doctor, Failed
 from tests.tls_server import Authority, serving
 
 JSON = "application/json"
@@ -255,3 +256,114 @@ def test_a_call_that_fails_is_said(server):
     server.answers["/mcp"] = (200, JSON, '{"error": {"message": "no"}}', {})
     with pytest.raises(Failed, match="no"):
         Doctor(f"{server.origin}/mcp", token="t").call()
+
+
+# The person
+
+
+FORM = (
+    '<form {}><input type="hidden" name="csrf" value="c"><input name="user"><input type="password" name="word"></form>'
+)
+ALLOW = '<form><input name="x"><button name="allow"></form>'
+
+
+def with_login(server, form=None, **answers):
+    """A server that sends to a login page, and from there to where it is told."""
+    html = "text/html"
+    server.answers["/oauth/authorize"] = (302, html, "", {"Location": "/login?next=/oauth/authorize"})
+    server.answers["/login"] = (200, html, form or FORM.format(""), {})
+    server.answers |= {f"/{name}": answer for name, answer in answers.items()}
+    return Doctor(f"{server.origin}/mcp", person=("ada", "pw"))
+
+
+def walk(doctor):
+    told = {}
+    for title, step in doctor.steps():
+        try:
+            told[title] = step()
+        except Failed as failed:
+            return told, title, f"{failed} {failed.remedy}"
+    return told, None, ""
+
+
+def test_a_login_page_that_leads_elsewhere_is_said(server):
+    doctor = with_login(server, FORM.format('action="/enter"'), enter=(302, "text/html", "", {"Location": "/profile"}))
+    told, title, text = walk(doctor)
+    assert "sends no `next` along" in told["Login page"]
+    assert title == "Sign-in"
+    assert f"the browser is at {server.origin}/profile" in text
+    assert "redirect to its parameter `next`" in text
+
+
+@pytest.mark.parametrize(
+    "form", [FORM.format(""), FORM.format('action="/x?next=/y"'), FORM.format("") + '<input name="next" value="/y">']
+)
+def test_a_form_that_sends_next_along_is_no_riddle(server, form):
+    told, _, _ = walk(with_login(server, form))
+    assert told["Login page"] == f"{server.origin}/login"
+
+
+def test_a_password_that_is_not_taken_is_said(server):
+    _, title, text = walk(with_login(server))
+    assert title == "Sign-in"
+    assert "does not let in ada with this password" in text
+    assert "staff alone" in text
+
+
+def test_a_user_whom_the_login_page_never_lets_in_is_said(server):
+    doctor = with_login(server)
+    doctor.shut_out = "it is the login page of the admin, and ada is not of the staff."
+    _, title, text = walk(doctor)
+    assert title == "Login page"
+    assert "ada is not of the staff" in text
+    assert "set LOGIN_URL to a login page for all users" in text
+
+
+def test_a_session_whose_cookie_does_not_reach_the_page_is_said(server):
+    server.answers["/oauth/authorize"] = (403, "text/html", "", {})
+    agent = Agent()
+    agent.keep(f"{server.origin}/", SimpleCookie("sid=s; Path=/admin/"))
+    with pytest.raises(Failed) as failed:
+        agent.page(f"{server.origin}/oauth/authorize?mcp_signed_in=1", "The consent page")
+    assert "sends no session along (its cookies: sid for 127.0.0.1/admin/)" in str(failed.value)
+    assert "SESSION_COOKIE_PATH" in failed.value.remedy
+
+
+def test_a_circle_is_said(server):
+    server.answers["/a"] = (302, "text/html", "", {"Location": "/b"})
+    server.answers["/b"] = (302, "text/html", "", {"Location": "/a"})
+    with pytest.raises(Failed, match=r"in a circle: .*/a -> .*/b -> .*/a") as failed:
+        Agent().page(f"{server.origin}/a", "The page")
+    assert "SESSION_COOKIE_PATH" in failed.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("cookie", "url", "is_sent"),
+    [
+        ("a=1; Path=/", "http://127.0.0.1/x", True),
+        ("a=1; Path=/admin/", "http://127.0.0.1/oauth/", False),
+        ("a=1; Path=/oauth", "http://127.0.0.1/oauth/x", True),
+        ("a=1; Path=/oauth", "http://127.0.0.1/oauthx", False),
+        ("a=1", "http://127.0.0.1/admin/login/x", True),
+        ("a=1", "http://127.0.0.1/x", False),
+        ("a=1; Path=/", "http://other.example/", False),
+        ("a=1; Path=/; Domain=.shop.example", "http://www.shop.example/", True),
+        ("a=1; Path=/; Domain=shop.example", "http://myshop.example/", False),
+        ("a=1; Path=/; Secure", "http://127.0.0.1/", True),
+        ("a=1; Path=/; Secure; Domain=shop.example", "http://shop.example/", False),
+        ("a=1; Path=/; Secure; Domain=shop.example", "https://shop.example/", True),
+        ("a=1; Path=/; Max-Age=0", "http://127.0.0.1/", False),
+    ],
+)
+def test_a_cookie_goes_where_a_browser_sends_it(cookie, url, is_sent):
+    agent = Agent()
+    agent.keep("http://127.0.0.1/admin/login/", SimpleCookie(cookie))
+    assert agent._sent_to(url) == ("a=1" if is_sent else "")
+
+
+@pytest.mark.parametrize("place", ["/mcp", "/.well-known/oauth-authorization-server", "/oauth/register"])
+def test_middleware_that_asks_for_a_login_first_is_said(server, place):
+    server.answers[place] = (302, "text/html", "", {"Location": f"/login?next={place}"})
+    _, _, text = examine(server)
+    assert f"asks for a login before {place}" in text
+    assert "Give clients that URL" not in text

@@ -3,6 +3,7 @@
 import pytest
 from django.contrib import admin as admins
 from django.test import Client
+from django.utils import timezone
 
 from mcp_django.console.calls import CallEntryAdmin
 from mcp_django.models import CallEntry
@@ -91,3 +92,45 @@ def test_wrong_settings_are_told_on_each_page_and_take_no_other_page_of_the_admi
     for answer in (admin.get(url(name)), admin.get(url(name), {"user": "root"})):
         assert "Did you mean &#x27;READ_ONLY&#x27;?" in answer.text
     assert admin.get("/admin/").status_code == admin.get(CALLS).status_code == 200
+
+
+STRICT = "default-src 'self'; img-src 'self' data:; "
+POLICY = "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
+
+
+@pytest.mark.parametrize("place", [*(f"{name}/" for name in PAGES), ""])
+def test_a_page_says_what_it_may_load(admin, place):
+    assert admin.get(CALLS + place).headers["Content-Security-Policy"] == STRICT + POLICY
+
+
+def test_files_of_another_host_are_let_in(admin, settings):
+    settings.STATIC_URL = "https://static.example/x/"
+    policy = admin.get(url("switches")).headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'self' https://static.example; img-src 'self' https://static.example data:; ")
+
+
+def test_the_page_of_a_call_has_the_policy(admin):
+    call = CallEntry.objects.create(call_id="a" * 32, time=timezone.now(), outcome="ok")
+    assert admin.get(f"{CALLS}{call.pk}/change/").headers["Content-Security-Policy"] == STRICT + POLICY
+
+
+def test_another_look_of_the_admin_keeps_its_scripts(admin, settings, tmp_path):
+    (tmp_path / "admin").mkdir()
+    (tmp_path / "admin" / "base_site.html").write_text("{% extends 'admin/base.html' %}")
+    [engine] = settings.TEMPLATES
+    settings.TEMPLATES = [{**engine, "DIRS": [tmp_path]}]
+    assert admin.get(url("switches")).headers["Content-Security-Policy"] == POLICY
+
+
+def test_a_policy_of_the_project_is_left_alone(admin, settings):
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "tests.unit.console.test_pages.own_csp"]
+    assert admin.get(url("switches")).headers["Content-Security-Policy"] == "default-src x"
+
+
+def own_csp(get_response):
+    def middleware(request):
+        response = get_response(request)
+        response.headers.setdefault("Content-Security-Policy", "default-src x")
+        return response
+
+    return middleware

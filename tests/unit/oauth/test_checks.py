@@ -10,7 +10,7 @@ from django.urls import clear_script_prefix, get_urlconf, include, path, re_path
 from mcp_django import MCPSite, ModelExposure, site
 from mcp_django.oauth import checks as oauth_checks
 from mcp_django.oauth.bearer import BearerAuthentication
-from mcp_django.oauth.checks import CHECKS, DEPLOYMENT_CHECKS, RULES, check_proxy
+from mcp_django.oauth.checks import CHECKS, DEPLOYMENT_CHECKS, RULES, check_proxy, check_session_cookie
 from mcp_django.oauth.settings import provider_settings
 from mcp_django.signin import SignInFact
 from mcp_django.sites import HISTORY
@@ -434,3 +434,12 @@ def test_users_can_be_found_and_created_as_an_entry_says(
     monkeypatch.setattr(get_user_model(), "REQUIRED_FIELDS", ["branch"])
     configure(settings, mcp={"IDENTITY_PROVIDERS": [PROVIDER | entry]})
     assert found() == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "is_well"), [("/", True), ("/oauth", True), ("/oauth/", True), ("/admin/", False), ("/oauth/auth", False)]
+)
+def test_a_session_that_does_not_reach_the_consent_page_is_a_warning(settings: Any, path: str, is_well: bool) -> None:
+    settings.SESSION_COOKIE_PATH = path
+    found = [message.id for message in check_session_cookie()]
+    assert found == ([] if is_well else ["mcp_django.W157"])

@@ -4,7 +4,7 @@ import re
 import time
 from datetime import timedelta
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -13,6 +13,7 @@ from django.test import Client, override_settings
 from django.utils import timezone
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
+from mcp_django.context import refusals as log
 from mcp_django.exceptions import AuthenticationFailed
 from mcp_django.models import TokenFacts
 from mcp_django.oauth.bearer import verify
@@ -687,3 +688,31 @@ def test_a_time_that_cannot_be_read_is_over(flow: Flow) -> None:
         row.facts["granted_until"] = "soon"
         row.save()
     assert flow.refresh(tokens["refresh_token"]).status_code == 400
+
+
+# The way back from the login page
+
+
+def test_a_browser_that_comes_back_without_its_session_is_told_so(
+    flow: Flow, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    log._quiet.clear()
+    settings.SESSION_COOKIE_PATH = "/admin/"
+    browser = Client()
+    sent = browser.get("/oauth/authorize/", flow.query())
+    assert sent.status_code == 302
+    back = parse_qs(urlsplit(sent["Location"]).query)["next"][0]
+    answered = browser.get(back)
+    assert answered.status_code == 403
+    page = answered.content.decode()
+    assert "Your sign-in did not reach this page" in page
+    assert "Sign in again" in page
+    assert "SESSION_COOKIE_PATH" in caplog.text
+    flow.browser.cookies[settings.SESSION_COOKIE_NAME]["path"] = "/"
+    assert flow.browser.get(back).status_code == 200
+    assert "mcp_signed_in" not in flow.answer()["Location"]
+
+
+def test_a_client_that_may_ask_nobody_gets_its_answer(flow: Flow) -> None:
+    for query in (flow.query(prompt="none"), flow.query(prompt="none", mcp_signed_in="1")):
+        assert "login_required" in Client().get("/oauth/authorize/", query)["Location"]

@@ -5,8 +5,8 @@ from django.test import Client
 from oauth2_provider.models import Application
 
 from mcp_django.console.doctor import CALLBACK, Doctor
-from mcp_django.management.commands.mcp_doctor import add_client, cleaning, signed_in
-from tests.factories import make_superuser
+from mcp_django.management.commands.mcp_doctor import add_client, cleaning, shut_out, signed_in
+from tests.factories import make_superuser, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -68,3 +68,23 @@ def test_what_is_wrong_with_this_project_is_said_before_the_way_and_is_a_failure
     assert "ok    Tables of mcp_django: All migrations are applied." in lines
     assert any(line.startswith("FAIL  Cache: It does not keep what it is given.") for line in lines)
     assert lines.index("ok    Endpoint: well") > lines.index("The way of a client to http://127.0.0.1:9/mcp")
+
+
+def test_the_cookie_of_the_session_is_for_where_the_settings_say(settings):
+    settings.SESSION_COOKIE_PATH, settings.SESSION_COOKIE_SECURE = "/admin/", True
+    with signed_in(make_superuser("root")) as cookies:
+        found = cookies[settings.SESSION_COOKIE_NAME]
+        assert (found["path"], found["secure"]) == ("/admin/", True)
+
+
+@pytest.mark.parametrize(("login", "is_out"), [("admin:login", True), ("/accounts/login/", False)])
+def test_who_is_no_staff_cannot_sign_in_at_the_admin(settings, login, is_out):
+    settings.LOGIN_URL = login
+    assert bool(shut_out(make_user("bob", staff=False))) is is_out
+    assert not shut_out(make_superuser("root"))
+    assert not shut_out(None)
+
+
+def test_a_password_is_of_somebody():
+    with pytest.raises(CommandError, match="--user"):
+        call_command("mcp_doctor", "http://127.0.0.1:9/mcp", password=True)
