@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,6 +23,12 @@ MEMBERS = [
     "Login page",
 ]
 SIGNED_IN = ["Consent page", "Token", "Call", "Stream"]
+
+
+def members(server):
+    """The steps to the login page: clocks are compared where the server tells its time, which daphne does not."""
+    with urllib.request.urlopen(f"{server.origin}/.well-known/oauth-authorization-server") as answer:
+        return [title for title in MEMBERS if title != "Clock" or "Date" in answer.headers]
 
 
 def doctor(server, *arguments, typed=""):
@@ -53,7 +60,7 @@ def server(request, prepared: Path, tmp_path_factory: pytest.TempPathFactory):
 def test_the_whole_way_is_gone_and_nothing_is_left_behind(server) -> None:
     done = doctor(server, "--user", "auditor")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert seen(done) == [*MEMBERS, *SIGNED_IN]
+    assert seen(done) == [*members(server), *SIGNED_IN]
     assert "All is well." in done.stdout
     code = (
         "from oauth2_provider.models import AccessToken, Application\n"
@@ -83,7 +90,7 @@ def test_with_a_password_it_signs_in_by_the_form_of_the_login_page(server) -> No
 def test_without_a_user_it_ends_at_the_login_page(server) -> None:
     done = doctor(server)
     assert done.returncode == 0, done.stderr
-    assert seen(done) == MEMBERS
+    assert seen(done) == members(server)
     assert "--user NAME goes on" in done.stdout
 
 
@@ -105,7 +112,7 @@ def test_a_wrong_url_is_said_with_its_remedy(server, path: str, step: str, remed
 def test_another_name_of_this_machine_is_no_other_host_while_developing(server) -> None:
     done = doctor(server, server.url.replace("127.0.0.1", "localhost"), "--user", "auditor")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert seen(done) == [*MEMBERS, *SIGNED_IN]
+    assert seen(done) == [*members(server), *SIGNED_IN]
 
 
 def test_another_port_is_said(server) -> None:
