@@ -45,6 +45,7 @@ from ..functions.progress import finished
 from ..orm.inputs import as_object, one_transaction, refusals
 from ..orm.relations import label_of
 from ..protocol.content import Content, ResourceLink
+from ..runtime.transactions import Mode
 from ..schema.jsonable import to_jsonable
 from ..signals import rows_changed
 from ..writes.selection import EVERYTHING, queryset_of, select_rows
@@ -198,7 +199,8 @@ class ActionCall:
 
     def _transaction(self) -> AbstractContextManager[list[str]]:
         if self.action.atomic:
-            return one_transaction(self.action.exposure.model, self.request)
+            mode: Mode = "DEFERRED" if self.action.only_looks else "IMMEDIATE"
+            return one_transaction(self.action.exposure.model, self.request, mode)
         return nullcontext([])
 
     def _read(self, posting: MCPRequest, value: Any, rows: int) -> Outcome:

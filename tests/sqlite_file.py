@@ -1,0 +1,30 @@
+"""Databases of their own in SQLite files, as a project has them that leaves Django's defaults alone."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from django.db import connections
+from django.db.models import Model
+
+ALIAS = "file"
+
+
+@contextmanager
+def sqlite_file(path: Path, *models: type[Model], journal: str = "delete", **options: Any) -> Iterator[Any]:
+    """Give this thread's connection to a database with the tables of these models, known as `ALIAS`."""
+    entry = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(path / "file.sqlite3"), "OPTIONS": options}
+    connections.settings[ALIAS] = entry
+    connections.configure_settings(connections.settings)
+    connection = connections[ALIAS]
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"PRAGMA journal_mode = {journal}")
+        with connection.schema_editor() as editor:
+            for model in models:
+                editor.create_model(model)
+        yield connection
+    finally:
+        connection.close()
+        del connections[ALIAS], connections.settings[ALIAS]
