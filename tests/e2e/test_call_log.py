@@ -31,6 +31,7 @@ CONNECTIONS = 12
 LOST = 2.0
 WRITTEN_WITHIN = 2.0
 SLACK = 1.0
+STORED_WITHIN = 30.0
 
 
 @dataclass
@@ -195,3 +196,33 @@ async def test_a_worker_that_stops_leaves_nothing_out(cluster: Cluster) -> None:
         assert all(item.answered for item in load.sent)
     finally:
         worker.stop()
+
+
+async def test_a_locked_table_holds_no_write_up_and_gets_its_row_later(cluster: Cluster) -> None:
+    token = cluster.token("admin")
+    worker = Worker(cluster, "locked").wait()
+    try:
+        load = Load(token, [worker])
+        writes = [call(20 * number) for number in range(300_000, 300_003)]
+        load.waiting = iter([[item] for item in writes])
+        with psycopg.connect(cluster.env["EXAMPLE_DATABASE"]) as holding:
+            holding.execute("LOCK TABLE mcp_django_callentry")
+            # Only the end of this block lets go of the table.
+            await load.run()
+            holding.rollback()
+        assert all(item.answered for item in writes)
+        async with asyncio.timeout(STORED_WITHIN):
+            while not {item.trace for item in writes} <= {
+                trace for trace, _, _ in await asyncio.to_thread(logged, cluster)
+            }:
+                await asyncio.sleep(0.1)
+        check(load, await asyncio.to_thread(logged, cluster), 0, 0.0)
+        saved = await asyncio.to_thread(slugs, cluster)
+        assert {f"made-{item.number}" for item in writes} <= saved
+    finally:
+        worker.stop()
+
+
+def slugs(cluster: Cluster) -> set[str]:
+    with psycopg.connect(cluster.env["EXAMPLE_DATABASE"]) as connection:
+        return {slug for (slug,) in connection.execute("SELECT slug FROM shop_category").fetchall()}

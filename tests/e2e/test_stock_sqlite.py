@@ -1,7 +1,6 @@
-"""A project as `startproject` makes it, with the README's settings and nothing else: one SQLite file, and the log on."""
+"""A project as `startproject` makes it, with the README's settings and nothing else: one SQLite file, the log on."""
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -16,8 +15,8 @@ WITH_LOG_AHEAD = f"{ALONE}DATABASES['default']['OPTIONS'] = {{'init_command': 'P
 
 
 @pytest.fixture(scope="module", params=["", ALONE, WITH_LOG_AHEAD], ids=["readme", "no mode", "no mode, WAL"])
-def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    yield made(tmp_path_factory.mktemp("stock"), request.param)
+def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return made(tmp_path_factory.mktemp("stock"), request.param)
 
 
 def test_one_client_reads_and_writes_and_no_write_is_refused(project: Project) -> None:

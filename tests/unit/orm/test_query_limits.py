@@ -237,6 +237,27 @@ def test_an_action_that_meets_a_lock_is_busy(impatient: None, arguments: dict[st
         assert (refused.is_error, "busy" in refused.text) == (True, True), refused.text
 
 
+@pytest.mark.parametrize("tool", ["delete_record", "run_action", "update_record"])
+def test_a_confirmation_stays_good_where_the_database_was_busy(impatient: None, tool: str) -> None:
+    client, book = MCPClient(make_superuser()), make_book("Dune")
+    picked: dict[str, dict[str, Any]] = {
+        "delete_record": {"pk": book.pk},
+        "run_action": {"action": "publish", "all": True},
+        "update_record": {"pks": [book.pk], "values": {"pages": 7}},
+    }
+    arguments = {"model": "testapp.book", **picked[tool]}
+    asked = client.call(tool, **arguments).structured
+    assert asked is not None
+    arguments["confirm_token"] = asked["confirm_token"]
+    with held(book):
+        busy = client.call(tool, **arguments)
+        assert (busy.is_error, "busy" in busy.text) == (True, True), busy.text
+    done = client.call(tool, **arguments)
+    assert not done.is_error, done.text
+    # Once it has served it is used up.
+    assert client.call(tool, **arguments).is_error
+
+
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite's timeout is the connection's own")
 def test_the_time_for_locks_ends_with_the_write(transactional_db: None) -> None:
     client, book = MCPClient(make_superuser()), make_book("Dune")
