@@ -124,7 +124,10 @@ def nothing_is_switched() -> None:
 @pytest.fixture(autouse=True)
 def empty_cache() -> Iterator[None]:
     """Limits count in the cache: no test starts with what another one used up."""
+    from mcp_django.operating.budgets import counts
+
     cache.clear()
+    counts.forget()
     yield
     cache.clear()
 

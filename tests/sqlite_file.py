@@ -12,17 +12,17 @@ ALIAS = "file"
 
 
 @contextmanager
-def sqlite_file(path: Path, *models: type[Model], journal: str = "delete", **options: Any) -> Iterator[Any]:
+def sqlite_file(path: Path, *models: type[Model], journal: str = "", **options: Any) -> Iterator[Any]:
     """Give this thread's connection to a database with the tables of these models, known as `ALIAS`."""
     entry = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(path / "file.sqlite3"), "OPTIONS": options}
     connections.settings[ALIAS] = entry
     connections.configure_settings(connections.settings)
     connection = connections[ALIAS]
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(f"PRAGMA journal_mode = {journal}")
-        with connection.schema_editor() as editor:
-            for model in models:
+        if journal:
+            connection.cursor().execute(f"PRAGMA journal_mode = {journal}")
+        for model in models:
+            with connection.schema_editor() as editor:
                 editor.create_model(model)
         yield connection
     finally:
