@@ -280,18 +280,17 @@ def check_tenants(**kwargs: Any) -> list[CheckMessage]:
 
 def check_writers(**kwargs: Any) -> list[CheckMessage]:
     """Check that transactions on SQLite wait for their turn to write: one that reads first is refused at once."""
+    files: list[Any] = [found for found in connections.all() if found.vendor == "sqlite"] if mounted() else []
     return [
         Warning(
-            f"A transaction of the SQLite database {alias!r} fails with 'database is locked' if it reads first and "
-            "somebody else writes before it does; calls, and the log of calls, write too.",
-            hint=f'DATABASES["{alias}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE"}} makes it wait.',
+            f"A transaction of the SQLite database {found.alias!r} fails with 'database is locked' if it reads first "
+            "and somebody else writes before it does; calls, and the log of calls, write too.",
+            hint=f'DATABASES["{found.alias}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE"}} makes it wait.',
             id="mcp_django.W070",
         )
-        for alias in connections
-        if mounted()
-        and connections[alias].vendor == "sqlite"
-        and not connections[alias].is_in_memory_db()
-        and connections[alias].settings_dict["OPTIONS"].get("transaction_mode", "").upper() not in WAITING_MODES
+        for found in files
+        if not found.is_in_memory_db()
+        and str(found.settings_dict["OPTIONS"].get("transaction_mode")).upper() not in WAITING_MODES
     ]
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
-from django.db import DatabaseError, router, transaction
+from django.db import DatabaseError, router
 from django.http import HttpRequest
 from django.utils import timezone
 from oauth2_provider.models import get_application_model
@@ -24,6 +24,7 @@ from ..exceptions import Reason
 from ..models import ClientKeys
 from ..runtime.cache import cache
 from ..runtime.throttling import hit, times_as_many
+from ..runtime.transactions import writing
 from .addresses import is_private_or_public, is_public
 from .assertions import KeySource
 from .clients import ClientMetadata
@@ -182,7 +183,7 @@ def _store(url: str, metadata: ClientMetadata, age: int) -> Any:
         "hash_client_secret": False,
     }
     kept = {"jwks_uri": metadata.jwks_uri, "public_key": metadata.public_key}
-    with transaction.atomic(using=router.db_for_write(model)):
+    with writing(router.db_for_write(model)):
         if any(kept.values()):
             ClientKeys._default_manager.update_or_create(client_id=url, defaults=kept)
         else:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from django.db import connections, transaction
 
@@ -20,7 +20,7 @@ def writing(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
     connection has written since or is about to. One that is "DEFERRED" is for what only reads. One that is "EXCLUSIVE"
     begins while nobody reads, so that none is there to be refused; a database with a write-ahead log does not tell.
     """
-    connection = connections[using]
+    connection: Any = connections[using]
     if connection.vendor != "sqlite" or connection.in_atomic_block:
         with transaction.atomic(using=using):
             yield
