@@ -237,6 +237,38 @@ def test_an_action_that_meets_a_lock_is_busy(impatient: None, arguments: dict[st
         assert (refused.is_error, "busy" in refused.text) == (True, True), refused.text
 
 
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="only SQLite has one writer at a time")
+@pytest.mark.parametrize(
+    ("tool", "arguments", "mode"),
+    [
+        ("create_record", {"values": {"title": "Emma"}}, " IMMEDIATE"),
+        ("update_record", {"values": {"pages": 7}}, " IMMEDIATE"),
+        ("update_record", {"values": {"pages": 7}, "idempotency_key": "a-key"}, " IMMEDIATE"),
+        ("delete_record", {}, " IMMEDIATE"),
+        ("run_action", {"action": "publish"}, " IMMEDIATE"),
+        ("run_action", {"action": "export"}, ""),
+    ],
+)
+def test_a_write_has_its_turn_before_it_reads(
+    transactional_db: None, tool: str, arguments: dict[str, Any], mode: str
+) -> None:
+    """SQLite refuses the first write of a transaction that has read where the log was written in between."""
+    client, book = MCPClient(make_superuser()), make_book("Dune")
+    picked = {"create_record": {}, "run_action": {"pks": [book.pk]}}.get(tool, {"pk": book.pk})
+    if tool == "create_record":
+        arguments = {"values": {**arguments["values"], "author": book.author_id}}
+    begun = []
+
+    def note(execute: Any, sql: str, *rest: Any) -> Any:
+        if sql.startswith("BEGIN"):
+            begun.append(sql)
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(note):
+        client.call(tool, model="testapp.book", **picked, **arguments)
+    assert begun == [f"BEGIN{mode}"]
+
+
 @pytest.mark.parametrize("tool", ["delete_record", "run_action", "update_record"])
 def test_a_confirmation_stays_good_where_the_database_was_busy(impatient: None, tool: str) -> None:
     client, book = MCPClient(make_superuser()), make_book("Dune")

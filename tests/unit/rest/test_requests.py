@@ -243,6 +243,26 @@ def test_a_view_may_be_left_out_of_atomic_requests(ann):
         connection.settings_dict["ATOMIC_REQUESTS"] = False
 
 
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="only SQLite has one writer at a time")
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("name", "expected"), [("mark_paid", "BEGIN IMMEDIATE"), ("retrieve", "BEGIN")])
+def test_a_view_that_writes_has_its_turn_before_it_reads(ann, name, expected):
+    begun, order = [], make_order(ann, "A1")
+
+    def note(execute, sql, *rest):
+        if sql.startswith("BEGIN"):
+            begun.append(sql)
+        return execute(sql, *rest)
+
+    connection.settings_dict["ATOMIC_REQUESTS"] = True
+    try:
+        with connection.execute_wrapper(note):
+            running(ann, views.OrderViewSet, name, pk=str(order.pk))
+    finally:
+        connection.settings_dict["ATOMIC_REQUESTS"] = False
+    assert begun == [expected]
+
+
 def test_json_is_spoken_with_views_that_do_not(ann):
     _, response = running(ann, views.UploadViewSet, "create", {"title": "x"})
     assert response.status_code == 201
