@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from django.db import connections
+from django.db import connection, connections
 from django.db.models import Model
 
 ALIAS = "file"
@@ -28,3 +28,23 @@ def sqlite_file(path: Path, *models: type[Model], journal: str = "", **options: 
     finally:
         connection.close()
         del connections[ALIAS], connections.settings[ALIAS]
+
+
+@contextmanager
+def noting_transactions() -> Iterator[list[str]]:
+    """Give how SQLite's transactions begin, where a project leaves Django's defaults alone: the tests' own do not."""
+    begun: list[str] = []
+
+    def note(execute: Any, sql: str, *rest: Any) -> Any:
+        if sql.startswith("BEGIN"):
+            begun.append(sql)
+        return execute(sql, *rest)
+
+    wrapper: Any = connections[connection.alias]
+    wrapper.ensure_connection()
+    usual, wrapper.transaction_mode = wrapper.transaction_mode, None
+    try:
+        with wrapper.execute_wrapper(note):
+            yield begun
+    finally:
+        wrapper.transaction_mode = usual

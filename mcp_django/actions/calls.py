@@ -199,7 +199,7 @@ class ActionCall:
 
     def _transaction(self) -> AbstractContextManager[list[str]]:
         if self.action.atomic:
-            mode: Mode = "DEFERRED" if self.action.only_looks else "IMMEDIATE"
+            mode: Mode = "" if self.action.only_looks else "IMMEDIATE"
             return one_transaction(self.action.exposure.model, self.request, mode)
         return nullcontext([])
 

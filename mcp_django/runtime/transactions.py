@@ -9,7 +9,7 @@ from django.db import connections, transaction
 # PostgreSQL's states for a lock that was not given in time, a deadlock, and a conflict with another transaction.
 BUSY_STATES: Final = frozenset({"55P03", "40P01", "40001"})
 BUSY_NAMES: Final = ("SQLITE_BUSY", "SQLITE_LOCKED")
-Mode = Literal["DEFERRED", "IMMEDIATE", "EXCLUSIVE"]
+Mode = Literal["", "IMMEDIATE", "EXCLUSIVE"]
 
 
 @contextmanager
@@ -17,11 +17,12 @@ def writing(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
     """Open a transaction that has SQLite's lock for writing from its beginning, for which it waits its turn.
 
     SQLite refuses the first write of a transaction that has read, at once and whatever its timeout, where another
-    connection has written since or is about to. One that is "DEFERRED" is for what only reads. One that is "EXCLUSIVE"
-    begins while nobody reads, so that none is there to be refused; a database with a write-ahead log does not tell.
+    connection has written since or is about to. With ``mode`` "" it begins as the project has it, for what only reads.
+    One that is "EXCLUSIVE" begins while nobody reads, so that none is there to be refused; a database with a
+    write-ahead log does not tell.
     """
     connection: Any = connections[using]
-    if connection.vendor != "sqlite" or connection.in_atomic_block:
+    if connection.vendor != "sqlite" or connection.in_atomic_block or not mode:
         with transaction.atomic(using=using):
             yield
         return

@@ -22,6 +22,7 @@ from mcp_django.server.methods.tools import call_tool
 from mcp_django.testing import MCPClient
 from tests.factories import make_book, make_superuser
 from tests.reading import reader, site_with
+from tests.sqlite_file import noting_transactions
 from tests.testapp.models import Book, Tag
 
 # Counts until somebody stops it.
@@ -255,16 +256,7 @@ def test_a_write_has_its_turn_before_it_reads(
     """SQLite refuses the first write of a transaction that has read where the log was written in between."""
     client, book = MCPClient(make_superuser()), make_book("Dune")
     picked = {"create_record": {}, "run_action": {"pks": [book.pk]}}.get(tool, {"pk": book.pk})
-    if tool == "create_record":
-        arguments = {"values": {**arguments["values"], "author": book.author_id}}
-    begun = []
-
-    def note(execute: Any, sql: str, *rest: Any) -> Any:
-        if sql.startswith("BEGIN"):
-            begun.append(sql)
-        return execute(sql, *rest)
-
-    with connection.execute_wrapper(note):
+    with noting_transactions() as begun:
         client.call(tool, model="testapp.book", **picked, **arguments)
     assert begun == [f"BEGIN{mode}"]
 

@@ -20,6 +20,7 @@ from tests.factories import make_superuser, make_user
 from tests.restapp import views
 from tests.restapp.calling import make_order, rest, route_of
 from tests.restapp.models import Order
+from tests.sqlite_file import noting_transactions
 from tests.writing import request_of
 
 pytestmark = pytest.mark.urls("tests.restapp.urls")
@@ -247,16 +248,10 @@ def test_a_view_may_be_left_out_of_atomic_requests(ann):
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(("name", "expected"), [("mark_paid", "BEGIN IMMEDIATE"), ("retrieve", "BEGIN")])
 def test_a_view_that_writes_has_its_turn_before_it_reads(ann, name, expected):
-    begun, order = [], make_order(ann, "A1")
-
-    def note(execute, sql, *rest):
-        if sql.startswith("BEGIN"):
-            begun.append(sql)
-        return execute(sql, *rest)
-
+    order = make_order(ann, "A1")
     connection.settings_dict["ATOMIC_REQUESTS"] = True
     try:
-        with connection.execute_wrapper(note):
+        with noting_transactions() as begun:
             running(ann, views.OrderViewSet, name, pk=str(order.pk))
     finally:
         connection.settings_dict["ATOMIC_REQUESTS"] = False
