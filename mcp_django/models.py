@@ -288,7 +288,7 @@ class CallEntry(models.Model):
     class Meta:
         verbose_name = _("call")
         verbose_name_plural = _("calls")
-        default_permissions = ("view", "delete")
+        default_permissions = ("view",)
         permissions: ClassVar = [("view_bodies", _("Can view captured arguments and results of calls"))]
         indexes: ClassVar = [
             models.Index(fields=[name, "time"], name=f"mcp_call_{name}"[:30])

@@ -156,6 +156,32 @@ def without_new_secrets(text: str) -> str:
     return _GENERATED.sub(_hidden_if_drawn, text) if _ANNOUNCED.search(text) else text
 
 
+# What looks like a secret wherever it stands: letters of both kinds and digits in a row, or so many hexadecimal digits
+# as no UUID has, and the number of a payment card.
+_DRAWN: Final = re.compile(
+    r"(?=[A-Za-z]*[0-9])(?=[0-9a-z]*[A-Z])(?=[0-9A-Z]*[a-z])[A-Za-z0-9]{16}"
+    r"|(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{32}"
+)
+_WORD: Final = re.compile(r"[\w.~+/=-]{16,}")
+_CARD: Final = re.compile(r"(?<![\w.-])[2-6](?:[ -]?[0-9]){12,18}(?![\w-])")
+
+
+def without_likely_secrets(value: Any) -> Any:
+    """Return a text or a number with ``HIDDEN`` for what looks like a token or the number of a payment card."""
+    if isinstance(value, int):
+        return HIDDEN if _CARD.fullmatch(str(value)) and _adds_up(str(value)) else value
+    if not isinstance(value, str):
+        return value
+    text = _WORD.sub(lambda found: HIDDEN if _DRAWN.search(found[0]) else found[0], without_new_secrets(value))
+    return _CARD.sub(lambda found: HIDDEN if _adds_up(found[0]) else found[0], text)
+
+
+def _adds_up(number: str) -> bool:
+    """Return whether the last digit is the one that follows from the others (ISO/IEC 7812-1, Luhn)."""
+    digits = [int(char) for char in reversed(number) if char.isdigit()]
+    return sum(digits[::2]) % 10 == -sum(sum(divmod(2 * digit, 10)) for digit in digits[1::2]) % 10
+
+
 def _hidden_if_drawn(found: re.Match[str]) -> str:
     """Return the word, or ``HIDDEN`` where it has letters and digits, as words of a language have not."""
     word = found[0]

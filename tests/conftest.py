@@ -9,6 +9,7 @@ import os
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -111,6 +112,8 @@ def call_log(
     # Its thread would store rows outside of the transaction of the test.
     writer = log.Writer()
     monkeypatch.setattr(writer, "_thread", object())
+    # This thread is the one that is woken.
+    monkeypatch.setattr(writer, "wake", SimpleNamespace(empty=lambda: True, put=lambda _: writer.flush()))
     monkeypatch.setattr(log, "_writer", writer)
     refused.forget()
 
@@ -132,7 +135,10 @@ def nothing_is_switched() -> None:
 @pytest.fixture(autouse=True)
 def empty_cache() -> Iterator[None]:
     """Limits count in the cache: no test starts with what another one used up."""
+    from mcp_django.operating.budgets import counts
+
     cache.clear()
+    counts.forget()
     yield
     cache.clear()
 

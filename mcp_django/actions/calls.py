@@ -45,6 +45,7 @@ from ..functions.progress import finished
 from ..orm.inputs import as_object, one_transaction, refusals
 from ..orm.relations import label_of
 from ..protocol.content import Content, ResourceLink
+from ..runtime.transactions import Mode
 from ..schema.jsonable import to_jsonable
 from ..signals import rows_changed
 from ..writes.selection import EVERYTHING, queryset_of, select_rows
@@ -166,10 +167,10 @@ class ActionCall:
         if page is not None and page.selected is not None:
             posted = frozenset(page.selected)
             rows = [row for row in rows if str(row.pk) in posted]
-        exposure = self.action.exposure
+        exposure, is_logged = self.action.exposure, self.action.is_logged
         with refusals(undone=self.action.atomic), self._transaction() as aliases:
             posting = changelist_request(self.request, exposure, entries)
-            logs = self.action.is_logged and has_history(self.request)
+            logs = is_logged and has_history(self.request)
             before = read_stored(rows) if logs else None
             with exposure.recording(posting):
                 value = self._invoke(posting, rows, values, page)
@@ -177,7 +178,7 @@ class ActionCall:
             if outcome.page is not None:
                 for alias in aliases:
                     transaction.set_rollback(True, using=alias)
-            elif self.action.is_logged:
+            elif is_logged:
                 touched: dict[Model, list[str]] = {}
                 if logs:
                     touched = dict(changes_of(self.request, exposure, rows, before))
@@ -198,7 +199,8 @@ class ActionCall:
 
     def _transaction(self) -> AbstractContextManager[list[str]]:
         if self.action.atomic:
-            return one_transaction(self.action.exposure.model, self.request)
+            mode: Mode = "" if self.action.only_looks else "IMMEDIATE"
+            return one_transaction(self.action.exposure.model, self.request, mode)
         return nullcontext([])
 
     def _read(self, posting: MCPRequest, value: Any, rows: int) -> Outcome:

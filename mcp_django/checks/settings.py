@@ -43,6 +43,8 @@ WSGI_SERVERS: Final = ("django.core", "django.contrib.staticfiles")
 MAX_DESCRIPTION: Final = 100
 # By these, packages choose the schema of a connection.
 SCHEMA_METHODS: Final = ("set_schema", "set_tenant")
+# How SQLite begins a transaction that has its lock from the first.
+WAITING_MODES: Final = ("IMMEDIATE", "EXCLUSIVE")
 
 
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
@@ -276,6 +278,22 @@ def check_tenants(**kwargs: Any) -> list[CheckMessage]:
     ]
 
 
+def check_writers(**kwargs: Any) -> list[CheckMessage]:
+    """Check that transactions on SQLite wait for their turn to write: one that reads first is refused at once."""
+    files: list[Any] = [found for found in connections.all() if found.vendor == "sqlite"] if mounted() else []
+    return [
+        Warning(
+            f"A transaction of the SQLite database {found.alias!r} fails with 'database is locked' if it reads first "
+            "and somebody else writes before it does; calls, and the log of calls, write too.",
+            hint=f'DATABASES["{found.alias}"]["OPTIONS"] = {{"transaction_mode": "IMMEDIATE"}} makes it wait.',
+            id="mcp_django.W070",
+        )
+        for found in files
+        if not found.is_in_memory_db()
+        and str(found.settings_dict["OPTIONS"].get("transaction_mode")).upper() not in WAITING_MODES
+    ]
+
+
 def check_call_middleware(**kwargs: Any) -> list[CheckMessage]:
     """Check that middleware which keeps the current user runs around calls, and that it can."""
     found: list[CheckMessage] = []
@@ -352,6 +370,7 @@ CHECKS: Final = (
             check_users,
             check_admin_sites,
             check_tenants,
+            check_writers,
             check_call_middleware,
             check_uploads,
             *DECLARATION_CHECKS,

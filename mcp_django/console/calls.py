@@ -65,7 +65,7 @@ def estimated() -> int:
 
 
 class CallEntryAdmin(Home):
-    """The calls of clients, which nobody can add or change. Who may view them sees the console."""
+    """The calls of clients, which nobody can add, change or delete. Who may view them sees the console."""
 
     # What a laptop has no room for stands last.
     list_display = ("when", "outcome", "called", "model", "username", "duration_ms", "client", "rows", "tokens")
@@ -165,6 +165,10 @@ class CallEntryAdmin(Home):
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Say no."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Say no: old calls go by ``clear_mcp_calls``, and none by itself."""
         return False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:

@@ -11,6 +11,7 @@ import json
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from ..exceptions import Declined, InputRequired, ToolError
 from ..protocol.client_requests import ELICITATION, read_result, shape
 from ..protocol.errors import InvalidParams
 from ..runtime.cache import required_cache
+from .record import CURRENT
 
 logger = logging.getLogger("mcp_django")
 
@@ -108,11 +110,23 @@ def use_up(purpose: str, nonce: str, max_age: float) -> bool:
     Raises:
         ToolError: the cache does not answer, so that nobody knows.
     """
+    key = f"mcp_django:{purpose}:{nonce}"
     try:
-        return bool(required_cache.add(f"mcp_django:{purpose}:{nonce}", True, max_age + CLOCK_SKEW))
+        is_good = bool(required_cache.add(key, True, max_age + CLOCK_SKEW))
     except Exception as error:
         logger.warning("Nothing can be confirmed, as the cache does not answer: %s", type(error).__name__)
         raise ToolError(UNKNOWN_NONCE) from None
+    if is_good and (record := CURRENT.get()) is not None:
+        record.spent.append(key)
+    return is_good
+
+
+def unspend() -> None:
+    """Let what the call that runs here has used up be used again, as nothing was done; without the cache it is gone."""
+    record = CURRENT.get()
+    while record is not None and record.spent:
+        with suppress(Exception):
+            required_cache.delete(record.spent.pop())
 
 
 class Answers:

@@ -42,7 +42,9 @@ class CallRecord:
     "asked", "cancelled", "error:<code>" or "refused:<why>", "" while the call goes on; ``detail`` says more of a
     refusal. ``history`` are the keys of the entries in the admin's history. Where the project has them kept,
     ``arguments`` (JSON) and ``result`` (the response, bytes) are what came and went, and ``bodies`` what is kept of
-    them. ``code`` is that of the JSON-RPC error that the caller got, 0 for none; ``error_id`` is the id, where
+    them. While a transaction is under way, ``kept`` is what of ``rows_changed`` and of ``history`` was there before it,
+    and ``is_ending`` says that nothing stops it any more. ``spent`` are the keys of what the call has used up in the
+    cache. ``code`` is that of the JSON-RPC error that the caller got, 0 for none; ``error_id`` is the id, where
     something failed that is nobody's input. ``traceparent`` is that of the call's span, or the client's, and ``trace``
     the id in it. ``span`` is OpenTelemetry's, None without one.
     """
@@ -82,12 +84,19 @@ class CallRecord:
     arguments: Any = None
     result: bytes | None = None
     bodies: tuple[str, str] = ("", "")
+    kept: tuple[int, int] | None = None
+    is_ending: bool = False
+    spent: list[str] = field(default_factory=list)
     span: Any = field(default=None, repr=False, compare=False)
 
     def settle(self, outcome: str, detail: str = "") -> None:
         """Say what became of the call, unless that is said already: who knows more says it first."""
         if not self.outcome:
             self.outcome, self.detail = outcome, detail[:MAX_DETAIL]
+
+    def undo(self, rows_changed: int, history: int) -> None:
+        """Take back what was changed by a transaction that is rolled back."""
+        self.rows_changed, self.history = rows_changed, self.history[:history]
 
     @property
     def tokens(self) -> int:

@@ -50,7 +50,7 @@ class Migration(migrations.Migration):
                 'verbose_name': 'call',
                 'verbose_name_plural': 'calls',
                 'permissions': [('view_bodies', 'Can view captured arguments and results of calls')],
-                'default_permissions': ('view', 'delete'),
+                'default_permissions': ('view',),
                 'indexes': [models.Index(fields=['user', 'time'], name='mcp_call_user'), models.Index(fields=['client_id', 'time'], name='mcp_call_client_id'), models.Index(fields=['tool', 'time'], name='mcp_call_tool'), models.Index(fields=['model', 'time'], name='mcp_call_model'), models.Index(fields=['outcome', 'time'], name='mcp_call_outcome'), models.Index(fields=['session', 'time'], name='mcp_call_session'), models.Index(fields=['token', 'time'], name='mcp_call_token')],
             },
         ),

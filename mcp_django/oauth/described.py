@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from django.db import DatabaseError, router, transaction
+from django.db import DatabaseError, router
 from django.http import HttpRequest
 from django.utils import timezone
 from jwcrypto.jwk import JWK
@@ -28,6 +28,7 @@ from ..exceptions import Reason
 from ..models import ClientKeys
 from ..runtime.cache import cache
 from ..runtime.throttling import hit, times_as_many
+from ..runtime.transactions import writing
 from .assertions import KeySource
 from .clients import ClientMetadata
 from .credentials import keys_of
@@ -214,7 +215,7 @@ def _store(url: str, metadata: ClientMetadata, age: int) -> Any:
         "hash_client_secret": False,
     }
     kept = {"jwks_uri": metadata.jwks_uri, "public_key": metadata.public_key}
-    with transaction.atomic(using=router.db_for_write(model)):
+    with writing(router.db_for_write(model)):
         if any(kept.values()):
             ClientKeys._default_manager.update_or_create(client_id=url, defaults=kept)
         else:

@@ -1,13 +1,15 @@
 """Budgets: how many calls, rows and bytes a user, a client or a service account has in a day.
 
 They are counted in the shared cache, for all workers together, and days are those of UTC. A call is let in while
-something is left: what it reads, writes and sends is known at its end, so the last one may go beyond. A cache that is
-out of order limits nothing, as with rates: tokens and permissions are checked all the same.
+something is left: what it reads, writes and sends is known at its end, so the last one may go beyond. While the cache
+is out of order each worker counts on by itself, and tells the cache afterwards.
 """
 
 import hashlib
 import logging
+import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +23,8 @@ from ..runtime.cache import cache
 logger = logging.getLogger("mcp_django")
 
 DAY: Final = 24 * 3600
+# Counters that a worker knows.
+MOST: Final = 10_000
 # What does the work; lists and the handshake are free, so that a client can connect and be told.
 COUNTED: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
 FREE_TOOL: Final = "connection_info"
@@ -162,27 +166,66 @@ def _refusal(budget: Budget, quantity: str, budgets: list[Budget], used: Mapping
 
 
 def _used(budgets: list[Budget]) -> dict[str, int]:
-    keys = [budget.counter(quantity) for budget in budgets for quantity in budget.limits]
-    try:
-        found: dict[str, int] = cache.get_many(keys) if keys else {}
-    except Exception as error:
-        _not_counted(error)
-        return {}
-    return found
+    return counts.used([budget.counter(quantity) for budget in budgets for quantity in budget.limits])
 
 
 def _add(budget: Budget, quantity: str, amount: int) -> int:
-    """Return how much is used, this amount included; 0 where nothing is counted."""
-    key = budget.counter(quantity)
-    try:
-        # The first of the day; where two are, the second counts on.
-        if not (is_first := cache.add(key, amount, timeout=2 * DAY)):
-            return int(cache.incr(key, amount))
-    except Exception as error:
-        _not_counted(error)
-        return 0
-    return amount if is_first else 0
+    """Return how much is used, this amount included."""
+    return counts.add(budget.counter(quantity), amount)
 
 
-def _not_counted(error: Any) -> None:
-    logger.warning("Budgets are not counted, as the cache does not answer: %s", type(error).__name__)
+class Counts:
+    """What is used, by counter: as the cache says, or said last, and what the cache has not been told yet."""
+
+    def __init__(self) -> None:
+        self._said: OrderedDict[str, int] = OrderedDict()
+        self._untold: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def add(self, key: str, amount: int) -> int:
+        """Return how much is used, this amount included."""
+        with self._lock:
+            amount += self._untold.pop(key, 0)
+        try:
+            # The first of the day; where two are, the second counts on.
+            is_first = cache.add(key, amount, timeout=2 * DAY)
+            used = amount if is_first else int(cache.incr(key, amount))
+        except Exception as error:
+            _not_shared(error)
+            with self._lock:
+                self._untold[key] = self._untold.get(key, 0) + amount
+                return self._said.get(key, 0) + self._untold[key]
+        self._note({key: used})
+        return used
+
+    def used(self, keys: list[str]) -> dict[str, int]:
+        """Return how much is used of each."""
+        try:
+            found: dict[str, int] = cache.get_many(keys) if keys else {}
+            self._note(found)
+        except Exception as error:
+            _not_shared(error)
+            found = self._said
+        with self._lock:
+            return {key: found.get(key, 0) + self._untold.get(key, 0) for key in keys}
+
+    def _note(self, found: Mapping[str, int]) -> None:
+        with self._lock:
+            for key, used in found.items():
+                self._said[key] = used
+                self._said.move_to_end(key)
+            while len(self._said) > MOST:
+                self._untold.pop(self._said.popitem(last=False)[0], None)
+
+    def forget(self) -> None:
+        """Know nothing of what was said or counted."""
+        with self._lock:
+            self._said.clear()
+            self._untold.clear()
+
+
+counts: Final = Counts()
+
+
+def _not_shared(error: Any) -> None:
+    logger.warning("Budgets are counted by this worker alone, as the cache does not answer: %s", type(error).__name__)

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from copy import copy
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -30,6 +31,11 @@ logger = logging.getLogger("mcp_django")
 # Characters of what a client or a token names.
 MAX_NAME: Final = 100
 TRACE: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*", re.DOTALL)
+# Outcomes of calls for whose end nobody waits, and what the log says of their writes.
+STOPPED: Final = frozenset({"cancelled", "error:timeout"})
+UNDONE: Final = "Nothing was changed."
+DONE: Final = "It was done all the same."
+UNSURE: Final = "It was about to be done: look at the data."
 # Clients send it to see whether anybody is there.
 NOT_LOGGED: Final = frozenset({"ping"})
 
@@ -162,6 +168,8 @@ def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
         return
     record.duration = (time.perf_counter() - record.began) * 1000
     record.outcome, record.size = record.outcome or outcome, size
+    if record.writes and outcome in STOPPED:
+        record = _stopped(record)
     if settings.BUDGETS:
         budgets.spend(request)
     if call_finished.has_listeners():
@@ -173,7 +181,23 @@ def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
     if settings.CALL_LOG and record.method not in NOT_LOGGED:
         if record.arguments is not None:
             record.bodies = capture.captured(request)
-        log.write(record) if record.writes else log.put(record)
+        try:
+            log.write(record) if record.writes else log.put(record)
+        except Exception as error:
+            logger.error("A call is not in the log of calls", exc_info=error)
+
+
+def _stopped(record: CallRecord) -> CallRecord:
+    """Return the record of a write that was stopped, which says what becomes of its transaction if one is under way."""
+    found, kept = copy(record), record.kept
+    if kept is not None and record.is_ending:
+        found.detail = UNSURE
+    elif kept is not None:
+        found.undo(*kept)
+        found.detail = UNDONE
+    elif record.rows_changed or record.history:
+        found.detail = DONE
+    return found
 
 
 def pass_over(request: MCPRequest, outcome: str) -> None:

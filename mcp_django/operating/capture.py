@@ -1,9 +1,10 @@
 """Arguments and results of calls, where the project has them kept: without secrets, redacted, and up to a size.
 
-What is named like a secret is blanked first, then the project's own ``redact`` has its say. What cannot be made safe is
-not kept.
+What is named like a secret, or looks like one, is blanked first, then the project's own ``redact`` has its say. What
+cannot be made safe is not kept.
 """
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
@@ -18,7 +19,7 @@ from ..context.record import CallRecord
 from ..context.request import MCPRequest
 from ..protocol.errors import ProtocolError
 from ..protocol.messages import decode
-from ..sensitive import HIDDEN, MAX_NAME, is_sensitive, without_new_secrets
+from ..sensitive import HIDDEN, MAX_NAME, is_sensitive, without_likely_secrets
 
 logger = logging.getLogger("mcp_django")
 
@@ -90,7 +91,11 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     most: int = settings.CALL_LOG.get("max_bytes", MAX_BYTES)
-    written = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
+    text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    if not text.isprintable():
+        # What turns the direction of a text, or is not seen, must not mislead whoever reads it.
+        text = "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+    written = text.encode()
     if len(written) > most:
         return written[:most].decode(errors="ignore") + CUT
     return written.decode()
@@ -100,7 +105,7 @@ def _text(value: Any) -> str:
 
 
 def blanked(value: Any, model: type[Model] | None = None) -> Any:
-    """Return a JSON value with ``HIDDEN`` for what its name says is a secret, also in tables and in texts.
+    """Return a JSON value with ``HIDDEN`` for what its name says is a secret, or what looks like one.
 
     ``model`` is what it is about, whose own fields can be secrets that their names alone do not tell.
     """
@@ -108,7 +113,7 @@ def blanked(value: Any, model: type[Model] | None = None) -> Any:
         return _blanked_object(value, model)
     if isinstance(value, list | tuple):
         return [blanked(item, model) for item in value]
-    return without_new_secrets(value) if isinstance(value, str) else value
+    return without_likely_secrets(value)
 
 
 def _blanked_object(value: Mapping[Any, Any], model: type[Model] | None) -> dict[str, Any]:

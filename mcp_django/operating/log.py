@@ -1,7 +1,8 @@
 """The log of calls: rows are stored in batches by a thread of their own, those of writes at once.
 
-It never fails a call. While the database does not take rows, they wait; when too many wait, or for too long, they are
-left out, which the log of the server says and :func:`state` counts.
+It never fails a call, and holds none up for longer than a moment. On SQLite it gives way to whoever uses the database.
+While the database does not take rows, they wait; when too many wait, or for too long, they are left out, which the log
+of the server says and :func:`state` counts.
 """
 
 import asyncio
@@ -12,8 +13,8 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from queue import Empty, SimpleQueue
@@ -31,19 +32,28 @@ from django.db import (
 
 from ..context.record import CallRecord
 from ..models import CallEntry
+from ..runtime.transactions import is_busy, writing
 from .gauges import gauge
 
 logger = logging.getLogger("mcp_django")
 
-# Seconds between two batches, after which rows that cannot be stored are left out, after which the server's log says
-# that there are none, between two lines about how many are left out, and after which a thread with nothing to do ends.
+# Seconds between two batches, at first between two attempts, after which rows that cannot be stored are left out, after
+# which the server's log says that there are none, between two lines about how many are left out, and after which a
+# thread with nothing to do ends.
 EVERY: Final = 1.0
+AGAIN: Final = 0.05
 PATIENCE: Final = 60.0
-SAID_AFTER: Final = 3.0
+SAID_AFTER: Final = 10.0
 SAID_EVERY: Final = 60.0
 IDLE: Final = 10.0
-# Seconds that the end of the process waits for the last rows.
+# Seconds that the answer of a write waits for its row, that the end of the process waits for the last rows, and that a
+# statement waits for a lock on PostgreSQL.
+AT_ONCE: Final = 0.5
 LAST: Final = 1.5
+LOCKED: Final = 0.5
+# On SQLite a lock is not waited for, as others wait meanwhile; after some seconds in vain it is, for a moment.
+PUSHES_AFTER: Final = 2.0
+PUSH: Final = 0.05
 # Rows of one statement, and rows that wait.
 BATCH: Final = 500
 MAX_WAITING: Final = 20_000
@@ -57,7 +67,8 @@ COLUMNS: Final = tuple(str(field.column) for field in FIELDS)
 # What a row has from the record; the last two are the record's bodies.
 NAMED: Final = {"call_id": "id.hex", "time": "started"}
 OF_RECORD: Final = attrgetter(*(NAMED.get(field.name, field.name) for field in FIELDS[:-2]))
-Waiting = tuple[float, Row]
+# When it came, and what is set once it has been tried to store it.
+Waiting = tuple[float, Row, threading.Event | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,31 +95,59 @@ class Writer:
         self.wake: SimpleQueue[None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def put(self, row: Row) -> None:
-        """Have a row stored soon."""
+    def put(self, row: Row, tried: threading.Event | None = None) -> None:
+        """Have a row stored soon, or at once where somebody waits until that has been ``tried``."""
         with self._lock:
             if len(self.waiting) >= MAX_WAITING:
                 self.left_out += 1
+                if tried is not None:
+                    tried.set()
                 return
-            self.waiting.append((time.monotonic(), row))
+            self.waiting.append((time.monotonic(), row, tried))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="mcp-log", daemon=True)
-                self._thread.start()
-            if self.is_closing or len(self.waiting) == BATCH:
-                self.wake.put(None)
+                self._begin()
+            is_due = tried is not None or self.is_closing or len(self.waiting) == BATCH
+        if is_due and self.wake.empty():
+            self.wake.put(None)
+
+    def put_at_once(self, row: Row) -> None:
+        """Have a row stored before this returns, unless the database does not take rows, or not in time."""
+        # Read before it can change: a database that has just refused is not waited for.
+        is_failing = bool(self._failing_since)
+        tried = threading.Event()
+        self.put(row, tried)
+        if not is_failing and not tried.wait(AT_ONCE):
+            self.fail(TimeoutError())
+
+    def _begin(self) -> None:
+        thread = threading.Thread(target=self._run, name="mcp-log", daemon=True)
+        # A process that ends may have no more threads: the call does not fail for that.
+        with suppress(RuntimeError):
+            thread.start()
+            self._thread = thread
 
     def _run(self) -> None:
-        quiet = 0.0
+        quiet = pause = 0.0
         try:
             while not self._is_done(quiet):
                 began = time.monotonic()
                 with suppress(Empty):
-                    self.wake.get(timeout=EVERY)
+                    self.wake.get(timeout=pause or EVERY)
                 quiet = 0.0 if self.waiting else quiet + time.monotonic() - began
-                self.flush()
-                close_old_connections()
+                self._flush_safely()
+                pause = min(2 * pause or AGAIN, EVERY) if self._failing_since else 0.0
         finally:
             connections.close_all()
+
+    def _flush_safely(self) -> None:
+        """Go on whatever happens: without its thread nothing would be logged any more."""
+        try:
+            self.flush()
+            close_old_connections()
+        except Exception as error:
+            if not self._failing_since:
+                logger.exception("The log of calls met an error, and goes on")
+            self.fail(error)
 
     def _is_done(self, quiet: float) -> bool:
         with self._lock:
@@ -136,17 +175,28 @@ class Writer:
     def _store(self, batch: Sequence[Waiting]) -> bool:
         """Store a batch, or put it back; return whether the database takes rows."""
         try:
-            try:
-                store([row for _, row in batch])
-            except UNFIT:
-                # One that is unfit does not keep the others out.
-                for item in batch:
-                    self._store_one(item[1])
+            self.store_now([row for _, row, _ in batch])
         except Exception as error:
             self._put_back(batch, error)
             return False
+        finally:
+            for *_, tried in batch:
+                if tried is not None:
+                    tried.set()
         self.succeeded()
         return True
+
+    def store_now(self, rows: Sequence[Row]) -> None:
+        """Store rows in this thread; one that is unfit does not keep the others out.
+
+        Raises:
+            DatabaseError: the database does not take them.
+        """
+        try:
+            store(rows)
+        except UNFIT:
+            for row in rows:
+                self._store_one(row)
 
     def _store_one(self, row: Row) -> None:
         try:
@@ -167,10 +217,19 @@ class Writer:
             self.left_out += len(batch) - len(kept)
             self.waiting.extendleft(reversed(kept))
 
+    @property
+    def patience(self) -> float:
+        """For how many seconds a lock of SQLite is waited for."""
+        if self.is_closing:
+            return LAST / 2
+        return PUSH if self._failing_since and time.monotonic() - self._failing_since >= PUSHES_AFTER else 0.0
+
     def fail(self, error: Exception) -> None:
-        """Note that the database does not take rows, and say so once."""
+        """Note that the database does not take rows, and say so once; for a while others may be in the way."""
         now = time.monotonic()
         self._failing_since = self._failing_since or now
+        if is_busy(error) and now - self._failing_since < SAID_AFTER:
+            return
         if not self._said_failing and now - self._failing_since >= SAID_AFTER:
             self._said_failing = True
             logger.error(
@@ -202,7 +261,7 @@ def store(rows: Sequence[Row]) -> None:
     alias = _alias()
     connection = connections[alias]
     insert = INSERTS.get(connection.vendor)
-    with transaction.atomic(using=alias):
+    with _out_of_the_way(alias, connection):
         if insert is None:
             made: Any = CallEntry
             entries = [made(None, *row) for row in rows]
@@ -210,6 +269,29 @@ def store(rows: Sequence[Row]) -> None:
         else:
             with connection.cursor() as cursor:
                 insert(connection, cursor, rows)
+
+
+@contextmanager
+def _out_of_the_way(alias: str, connection: Any) -> Iterator[None]:
+    """Open a transaction that waits for nobody for long, and on SQLite begins while nobody can be hurt by it."""
+    if connection.in_atomic_block or connection.vendor not in INSERTS:
+        with transaction.atomic(using=alias):
+            yield
+    elif connection.vendor == "postgresql":
+        with transaction.atomic(using=alias):
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{LOCKED * 1000:.0f}"])
+            yield
+    else:
+        with connection.cursor() as cursor:
+            usual = cursor.execute("PRAGMA busy_timeout").fetchone()[0]
+            cursor.execute(f"PRAGMA busy_timeout = {_writer.patience * 1000:.0f}")
+            try:
+                # Connections that share one database in memory cannot wait for each other: tests have such.
+                with writing(alias, "IMMEDIATE" if connection.is_in_memory_db() else "EXCLUSIVE"):
+                    yield
+            finally:
+                cursor.execute(f"PRAGMA busy_timeout = {usual}")
 
 
 # Django prepares each value of each row by itself, which takes several times as long as all else that is done for one.
@@ -264,23 +346,32 @@ def row_of(record: CallRecord) -> Row:
 
 
 def put(record: CallRecord) -> None:
-    """Have a call logged within seconds; at once where the thread is in a transaction that is not the call's."""
-    if not is_on_loop() and connections[_alias()].in_atomic_block:
-        write(record)
+    """Have a call logged within seconds."""
+    row, writer = row_of(record), _writer
+    if is_on_loop() or not connections[_alias()].in_atomic_block:
+        writer.put(row)
     else:
-        _writer.put(row_of(record))
+        _store_here(writer, row)
 
 
 def write(record: CallRecord) -> None:
-    """Log a call before this returns; where the database does not take it now, it is tried again."""
+    """Log a call before this returns, where the database takes it in time; else it is tried again."""
     row, writer = row_of(record), _writer
-    if is_on_loop() or (writer.failed is not None and time.monotonic() - writer.failed < EVERY):
+    if is_on_loop():
+        writer.put(row)
+    elif connections[_alias()].in_atomic_block:
+        _store_here(writer, row)
+    else:
+        writer.put_at_once(row)
+
+
+def _store_here(writer: Writer, row: Row) -> None:
+    """Store a row in this thread's transaction, which is not the call's: no other could, on SQLite."""
+    if writer.failed is not None and time.monotonic() - writer.failed < EVERY:
         writer.put(row)
         return
     try:
-        store([row])
-    except UNFIT:
-        writer.put(row)
+        writer.store_now([row])
     except Exception as error:
         writer.fail(error)
         writer.put(row)
@@ -327,4 +418,5 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
-atexit.register(flush)
+# In its own thread: this one would wait for a silent database for ever.
+atexit.register(drain)

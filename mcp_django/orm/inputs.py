@@ -12,8 +12,10 @@ from django.db.models import Model, ProtectedError, QuerySet, RestrictedError
 from django.http import Http404
 
 from ..conf import settings
+from ..context.questions import unspend
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import Cancelled, NotFound, NotPermitted, ToolError
+from ..runtime.transactions import Mode, is_busy
 from .access import parse_pk
 from .arguments import check_names
 from .queries import chunks
@@ -98,7 +100,9 @@ def rows_by_key(request: MCPRequest, exposure: Exposure, keys: Sequence[Any]) ->
 
 
 @contextmanager
-def one_transaction(model: type[Model], request: MCPRequest | None = None) -> Iterator[list[str]]:
+def one_transaction(
+    model: type[Model], request: MCPRequest | None = None, mode: Mode = "IMMEDIATE"
+) -> Iterator[list[str]]:
     """Open a transaction on the database that the model is written to, and on that of the admin's history.
 
     Yields the aliases, for a rollback that is no error.
@@ -111,10 +115,14 @@ def one_transaction(model: type[Model], request: MCPRequest | None = None) -> It
         aliases.append(router.db_for_write(apps.get_model("admin", "LogEntry")))
     with ExitStack() as stack:
         for alias in dict.fromkeys(aliases):
-            stack.enter_context(write_transaction(alias))
+            stack.enter_context(write_transaction(alias, mode))
         yield list(dict.fromkeys(aliases))
-        if request is not None and request.mcp.cancelled:
-            raise Cancelled
+        if request is not None:
+            # Said before it is asked: whoever stops the call asks in the opposite order.
+            request.mcp.record.is_ending = True
+            if request.mcp.cancelled:
+                request.mcp.record.detail = "Nothing was changed."
+                raise Cancelled
 
 
 @contextmanager
@@ -122,7 +130,7 @@ def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: 
     """Turn what Django says against a write into a ``ToolError`` without SQL; whatever else fails passes.
 
     ``explain`` may tell more of a constraint that is broken, or nothing. ``undone`` says that a write which fails
-    leaves nothing behind.
+    leaves nothing behind: where the database was busy, what confirmed it confirms it again.
     """
     outcome = "Nothing was changed" if undone else HALF_DONE
     try:
@@ -146,6 +154,8 @@ def refusals(explain: Callable[[IntegrityError], str] | None = None, *, undone: 
         if not isinstance(error, OperationalError):
             raise
         logger.warning("A write failed in the database", exc_info=True)
+        if undone and is_busy(error):
+            unspend()
         advice = "Repeat the call." if undone else "Look at the data before you repeat the call."
         raise ToolError(f"{outcome}: the database is busy. {advice}") from None
 

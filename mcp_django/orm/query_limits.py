@@ -14,10 +14,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any, Final
 
 import orjson
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, connections
 
 from ..conf import settings
+from ..context.record import CURRENT, CallRecord
 from ..exceptions import ToolError
+from ..runtime.transactions import Mode, writing
 
 ADVICE: Final = (
     "Ask for less: filter on indexed fields (describe_model), leave out search and ordering, or group by fewer fields."
@@ -86,19 +88,33 @@ def _bounded_costs(limit: AbstractContextManager[None]) -> Iterator[None]:
 
 
 @contextmanager
-def write_transaction(using: str) -> Iterator[None]:
+def write_transaction(using: str, mode: Mode = "IMMEDIATE") -> Iterator[None]:
     """Open a transaction whose statements wait ``LOCK_TIMEOUT`` seconds for a lock, and then fail.
 
-    SQLite has a timeout of its own, which ``DATABASES`` sets.
+    SQLite has a timeout of its own, which ``DATABASES`` sets. If it is rolled back, the record of the call is as it was
+    before.
     """
-    connection = connections[using]
+    connection, record = connections[using], CURRENT.get() or CallRecord()
+    kept = record.rows_changed, len(record.history)
     is_outermost = not connection.in_atomic_block
-    with transaction.atomic(using=using):
-        if is_outermost and connection.vendor == "postgresql" and settings.LOCK_TIMEOUT is not None:
-            with connection.cursor() as cursor:
-                # It ends with the transaction: whoever shares the connection finds it as it was.
-                cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{settings.LOCK_TIMEOUT * 1000:.0f}"])
-        yield
+    is_first = record.kept is None
+    record.kept = record.kept or kept
+    is_undone = True
+    try:
+        with writing(using, mode):
+            if is_outermost and connection.vendor == "postgresql" and settings.LOCK_TIMEOUT is not None:
+                with connection.cursor() as cursor:
+                    # It ends with the transaction: whoever shares the connection finds it as it was.
+                    patience = f"{settings.LOCK_TIMEOUT * 1000:.0f}"
+                    cursor.execute("SELECT set_config('lock_timeout', %s, true)", [patience])
+            yield
+            is_rolled_back = connection.needs_rollback
+        is_undone = is_rolled_back
+    finally:
+        if is_undone:
+            record.undo(*kept)
+        if is_first:
+            record.kept, record.is_ending = None, False
 
 
 # The watching thread

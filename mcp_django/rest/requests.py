@@ -7,17 +7,19 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from io import BytesIO
 from typing import Any, Final, NoReturn
 from urllib.parse import unquote
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.core.handlers.base import BaseHandler
+from django.db import connections
 from django.http import Http404, HttpResponseBase, QueryDict
 from django.urls import ResolverMatch, get_script_prefix
 from rest_framework.exceptions import APIException
 from rest_framework.parsers import JSONParser
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 
@@ -25,6 +27,7 @@ from ..context.admin_page import MemoryMessages, MemorySession
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..forms.requests import LEFT_OUT, LEFT_OUT_META
+from ..runtime.transactions import writing
 from ..schema.jsonable import to_jsonable
 from .parameters import Undecided
 from .responses import link_files, refuse
@@ -209,9 +212,16 @@ def run(
         ToolError: the body is larger than Django takes.
     """
     made = rest_request(request, route, kwargs, path=route.path(kwargs), query=query, body=body)
-    handler: Any = BaseHandler().make_view_atomic(_speaking_json(route, view_for(route, made, kwargs, {})))
+    view = _speaking_json(route, view_for(route, made, kwargs, {}))
+    handler: Any = BaseHandler().make_view_atomic(view)
+    apart = getattr(view, "_non_atomic_requests", ())
+    atomic = [alias for alias, entry in connections.settings.items() if entry["ATOMIC_REQUESTS"] and alias not in apart]
     try:
-        response = handler(made, **kwargs)
+        with ExitStack() as stack:
+            # The transaction of a view begins as one that reads: it is a savepoint within one that waits for its turn.
+            for alias in atomic if route.method.upper() not in SAFE_METHODS else ():
+                stack.enter_context(writing(alias))
+            response = handler(made, **kwargs)
     except RequestDataTooBig:
         raise ToolError("The arguments are larger than this project takes.") from None
     link_files(request, getattr(response, "data", None))

@@ -31,6 +31,7 @@ CONNECTIONS = 12
 LOST = 2.0
 WRITTEN_WITHIN = 2.0
 SLACK = 1.0
+STORED_WITHIN = 30.0
 
 
 @dataclass
@@ -44,6 +45,7 @@ class Call:
     trace: str = field(default_factory=lambda: uuid.uuid4().hex)
     answered: float = 0.0
     by: int = 0
+    failed: bool = False
 
     def message(self) -> dict[str, Any]:
         meta = {"traceparent": f"00-{self.trace}-{self.trace[:16]}-01"}
@@ -133,8 +135,9 @@ class Load:
         assert " 200 " in head, (head, body)
         answers = json.loads(body)
         assert len(answers if len(calls) > 1 else [answers]) == len(calls)
+        failed = {found["id"] for found in (answers if len(calls) > 1 else [answers]) if "error" in found}
         for item in calls:
-            item.answered, item.by = time.monotonic(), port
+            item.answered, item.by, item.failed = time.monotonic(), port, item.number in failed
 
 
 def logged(cluster: Cluster) -> list[tuple[str, str, bool]]:
@@ -195,3 +198,34 @@ async def test_a_worker_that_stops_leaves_nothing_out(cluster: Cluster) -> None:
         assert all(item.answered for item in load.sent)
     finally:
         worker.stop()
+
+
+async def test_a_locked_table_holds_no_write_up_and_gets_its_row_later(cluster: Cluster) -> None:
+    token = cluster.token("admin")
+    worker = Worker(cluster, "locked").wait()
+    try:
+        load = Load(token, [worker])
+        writes = [call(20 * number) for number in range(300_000, 300_003)]
+        load.waiting = iter([[item] for item in writes])
+        with psycopg.connect(cluster.env["EXAMPLE_DATABASE"]) as holding:
+            holding.execute("LOCK TABLE mcp_django_callentry")
+            # Only the end of this block lets go of the table.
+            await load.run()
+            holding.rollback()
+        # They would be stopped by CALL_TIMEOUT.
+        assert all(item.answered and not item.failed for item in writes)
+        async with asyncio.timeout(STORED_WITHIN):
+            while not {item.trace for item in writes} <= {
+                trace for trace, _, _ in await asyncio.to_thread(logged, cluster)
+            }:
+                await asyncio.sleep(0.1)
+        check(load, await asyncio.to_thread(logged, cluster), 0, 0.0)
+        saved = await asyncio.to_thread(slugs, cluster)
+        assert {f"made-{item.number}" for item in writes} <= saved
+    finally:
+        worker.stop()
+
+
+def slugs(cluster: Cluster) -> set[str]:
+    with psycopg.connect(cluster.env["EXAMPLE_DATABASE"]) as connection:
+        return {slug for (slug,) in connection.execute("SELECT slug FROM shop_category").fetchall()}

@@ -2,23 +2,15 @@
 
 import ast
 import json
-import os
 import re
 import shlex
-import shutil
-import socket
-import subprocess
-import sys
 import tomllib
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command, get_commands, load_command_class
+from django.core.management import get_commands, load_command_class
 
 from evals import trials
 from mcp_django.conf import DEFAULTS
@@ -29,6 +21,7 @@ from mcp_django.tools.generic import GENERIC_TOOLS
 from mcp_django.transports.setups import CLIENTS, Client, Connection
 from tests.documentation import DOCS, README, ROOT, Block, blocks_of, section
 from tests.factories import make_superuser
+from tests.readme_project.making import Project, ask, made, readme_file
 
 PAGES = [
     README,
@@ -37,12 +30,6 @@ PAGES = [
 ]
 # Their snippets are run by tests of their own.
 FOLLOWED = {DOCS / "asking.md", DOCS / "tutorial.md", DOCS / "cookbook.md"}
-SOURCES = ROOT / "tests" / "readme_project"
-START = 60
-OWN_SETTINGS = """
-INSTALLED_APPS += ["shop"]
-PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the others are slow on purpose
-"""
 # Programs that are not this project's; what is said of clients is compared with what `mcp_install` prints.
 FOREIGN = {"claude", "code", "codex", "daphne", "gemini", "gunicorn", "npx", "uvicorn"}
 
@@ -54,91 +41,12 @@ def snippets(language: str) -> list[Block]:
     return [block for block in BLOCKS if block.language == language]
 
 
-def readme_file(name: str) -> str:
-    (found,) = (block.text for block in blocks_of(README) if block.file == name)
-    return found
-
-
 # The README's project
-
-
-@dataclass(frozen=True)
-class Project:
-    path: Path
-    token: str = ""
-
-    @property
-    def environment(self) -> dict[str, str]:
-        # The settings of the tests are named there; the project's own files say which are theirs.
-        named = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
-        return {**named, "PYTHONPATH": f"{self.path}{os.pathsep}{ROOT}"}
-
-    def run(self, *command: str, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-        env = {**self.environment, "DJANGO_SETTINGS_MODULE": "project.settings", **environment}
-        return subprocess.run(
-            [sys.executable, *command], cwd=self.path, env=env, input=given, capture_output=True, text=True, timeout=120
-        )
-
-    def script(self, name: str, given: str = "", without: str = "", **environment: str) -> str:
-        """Run a module of `readme_project/` within the project, where one may be empty; return what it prints."""
-        empty = f"import sys, types; sys.modules['{without}'] = types.ModuleType('{without}'); " if without else ""
-        code = f"{empty}import django; django.setup(); import tests.readme_project.{name}"
-        done = self.run("-c", code, given=given, **environment)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    @contextmanager
-    def server(self) -> Iterator[str]:
-        """Serve `asgi.py` and give its address."""
-        with socket.socket() as listening:
-            listening.bind(("127.0.0.1", 0))
-            listening.listen()
-            port = listening.getsockname()[1]
-            command = [sys.executable, "-m", "uvicorn", "project.asgi:application", "--fd", str(listening.fileno())]
-            # The socket listens already, so the first request waits in its queue until the server is up.
-            server = subprocess.Popen(
-                command,
-                cwd=self.path,
-                env=self.environment,
-                pass_fds=[listening.fileno()],
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            try:
-                yield f"http://127.0.0.1:{port}"
-            finally:
-                server.terminate()
-                server.communicate(timeout=START)
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """What `startproject` makes, with an app that has models and an admin, and the README's snippets put in."""
-    path = tmp_path_factory.mktemp("readme")
-    call_command("startproject", "project", str(path))
-    shutil.copytree(SOURCES / "shop", path / "shop", ignore=shutil.ignore_patterns("__pycache__"))
-    settings = path / "project" / "settings.py"
-    settings.write_text(settings.read_text() + OWN_SETTINGS + readme_file("settings.py"))
-    (path / "project" / "urls.py").write_text(readme_file("urls.py"))
-    (path / "project" / "asgi.py").write_text(readme_file("asgi.py"))
-    (path / "shop" / "mcp.py").write_text(readme_file("shop/mcp.py"))
-    (path / "shop" / "tests.py").write_text(readme_file("shop/tests.py"))
-    (path / "shop" / "signin.py").write_text(
-        "\n".join(block.text for block in snippets("python") if block.file == "shop/signin.py")
-    )
-    return Project(path, token=Project(path).script("prepare", DJANGO_SUPERUSER_PASSWORD="ada"))
-
-
-def ask(url: str, token: str, method: str, **params: Any) -> dict[str, Any]:
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
-    headers = {
-        "Authorization": f"Bearer {token}",
-        "Content-Type": "application/json",
-        "Accept": "application/json, text/event-stream",
-    }
-    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=START) as response:
-        result: dict[str, Any] = json.load(response)["result"]
-    return result
+    return made(tmp_path_factory.mktemp("readme"))
 
 
 def test_the_three_steps_give_a_project_without_warnings(project: Project) -> None:

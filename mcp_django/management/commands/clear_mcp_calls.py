@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...conf import settings
-from ...operating.retention import clear_calls
+from ...operating.retention import clear_calls, old_calls
 
 
 class Command(BaseCommand):
@@ -14,12 +14,23 @@ class Command(BaseCommand):
     help = "Delete calls from the log that are older than CALL_LOG_DAYS."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Take the age."""
-        parser.add_argument("--days", type=int, default=None, help="Keep so many days instead; 0 deletes all.")
+        """Declare what is deleted, and the dry run."""
+        chosen = parser.add_mutually_exclusive_group()
+        chosen.add_argument("--days", type=int, default=None, help="keep so many days instead")
+        chosen.add_argument("--all", action="store_true", help="delete all calls")
+        parser.add_argument("--dry-run", action="store_true", help="count, and delete nothing")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        """Print how many were deleted."""
+    def handle(self, *args: Any, dry_run: bool, **options: Any) -> None:
+        """Print how many were deleted.
+
+        Raises:
+            CommandError: the number of days leaves nothing.
+        """
         days = settings.CALL_LOG_DAYS if options["days"] is None else options["days"]
-        if days < 0:
-            raise CommandError("--days has to be 0 or more.")
-        self.stdout.write(f"Deleted {clear_calls(days)} calls.")
+        if days < 1:
+            raise CommandError("--days must be 1 or more. To delete the whole log, use --all.")
+        days = 0 if options["all"] else days
+        if dry_run:
+            self.stdout.write(f"Would delete {old_calls(days).count()} calls.")
+        else:
+            self.stdout.write(f"Deleted {clear_calls(days)} calls.")

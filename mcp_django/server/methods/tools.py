@@ -156,9 +156,6 @@ def _with_key(arguments: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _failure(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], error: Exception) -> dict[str, Any]:
     """Tell the model what it can mend; anything else it learns only that it failed, and under which id."""
     record = request.mcp.record
-    if (record.history or record.rows_changed) and tool.is_atomic(request, arguments):
-        # It was rolled back.
-        record.history, record.rows_changed = [], 0
     if isinstance(error, (ProtocolError, CallRefused)):
         raise error
     if isinstance(error, ToolError):

@@ -6,7 +6,7 @@ from django.contrib.auth.models import User
 from django.contrib.sessions.models import Session
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
-from django.db import connection
+from django.db import connection, connections
 from django.http import HttpResponse
 from django.test import override_settings
 from django.urls import path, re_path
@@ -30,10 +30,12 @@ from mcp_django.checks.settings import (
     check_uploads,
     check_urlconfs,
     check_users,
+    check_writers,
 )
 from mcp_django.conf import settings as app_settings
 from mcp_django.routing import endpoint_match
 from tests.sitesapp.admin import front_admin
+from tests.sqlite_file import ALIAS, sqlite_file
 
 # Django's checks of JSON fields ask the database, once in a process.
 pytestmark = pytest.mark.django_db
@@ -192,6 +194,21 @@ def test_a_schema_for_each_tenant_needs_the_middleware_that_chooses_it(monkeypat
     assert (warning.id, "'mcp_django'" in warning.msg) == ("mcp_django.W047", True)
     monkeypatch.setattr(site, "needs_middleware", True)
     assert check_tenants() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, 1), ({"transaction_mode": "deferred"}, 1), ({"transaction_mode": "Immediate"}, 0), ({"timeout": 20}, 1)],
+)
+def test_transactions_that_do_not_wait_for_their_turn_to_write_are_warned_of(
+    tmp_path, django_db_blocker, options, expected
+):
+    assert check_writers() == []
+    with sqlite_file(tmp_path):
+        connections[ALIAS].settings_dict["OPTIONS"] = options
+        found = check_writers()
+    assert ids(found) == ["mcp_django.W070"] * expected
+    assert all(ALIAS in message.msg and f'DATABASES["{ALIAS}"]' in message.hint for message in found)
 
 
 @pytest.mark.parametrize(("where", "expected"), [("media/up", 1), ("media", 1), ("private", 0), ("media-up", 0)])

@@ -56,6 +56,14 @@ def test_calls_are_listed_newest_first_and_cannot_be_changed(browser: Client) ->
     assert 'name="_save"' not in page.content.decode()
 
 
+def test_not_even_a_superuser_deletes_single_calls(browser: Client) -> None:
+    entry = log()
+    assert "/delete/" not in browser.get(f"{CALLS}{entry.pk}/change/").content.decode()
+    assert browser.post(f"{CALLS}{entry.pk}/delete/", {"post": "yes"}).status_code == 403
+    browser.post(CALLS, {"action": "delete_selected", "_selected_action": [entry.pk], "post": "yes"})
+    assert CallEntry.objects.filter(pk=entry.pk).exists()
+
+
 def test_calls_are_found_by_ids_and_by_the_name_of_a_user(browser: Client) -> None:
     ann = make_user("ann")
     entry = log(tool="one", trace="a" * 32, error_id="b" * 12, session="s-1", user=str(ann.pk))

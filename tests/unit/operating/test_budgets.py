@@ -1,4 +1,5 @@
 import threading
+from contextlib import contextmanager
 
 import pytest
 from django.core.cache import cache as django_cache
@@ -137,24 +138,69 @@ def test_of_calls_at_the_same_time_no_more_are_let_in(configure):
     assert len(passed) == 20
 
 
-def test_a_cache_that_does_not_answer_limits_nothing(configure, monkeypatch, caplog):
-    configure(user={"calls": 0, "rows_read": 0, "rows_written": 0})
+@pytest.fixture
+def away(monkeypatch):
+    """Have the cache not answer, as long as the block runs."""
 
-    def fail(*args, **kwargs):
-        raise ConnectionError("redis://secret@host")
+    @contextmanager
+    def away():
+        def fail(*args, **kwargs):
+            raise ConnectionError("redis://secret@host")
 
-    for name in ("add", "incr", "get_many"):
-        monkeypatch.setattr(budgets.cache, name, fail, raising=False)
-    with pytest.raises(CallRefused):
-        # What nobody may have at all needs no count.
+        with monkeypatch.context() as patch:
+            for name in ("add", "incr", "get_many"):
+                patch.setattr(budgets.cache, name, fail, raising=False)
+            yield
+
+    return away
+
+
+def test_a_worker_counts_on_by_itself_while_the_cache_does_not_answer(configure, away, caplog):
+    configure(user={"calls": 5, "rows_read": 10, "rows_written": 10})
+    check(Request())
+    check(Request())
+    spend(Request(rows_read=4, rows_changed=4))
+    check_writes(Request())
+    with away():
         check(Request())
-    configure(user={"calls": 1, "rows_read": 1, "rows_written": 1})
-    for _ in range(3):
         check(Request())
-        check_writes(Request())
-        spend(Request(rows_read=5, rows_changed=5))
-    assert "Budgets are not counted, as the cache does not answer: ConnectionError" in caplog.text
+        spend(Request(rows_read=2, rows_changed=6))
+        assert left(Request()) == {"user": {"calls": 1, "rows_read": 4, "rows_written": 0}}
+        with pytest.raises(CallRefused, match="rows to change"):
+            check_writes(Request())
+        check(Request())
+        for _ in range(2):
+            with pytest.raises(CallRefused, match="The 5 calls"):
+                check(Request())
+        # Others have their own.
+        check(Request(user="8", username="bob"))
+    assert "Budgets are counted by this worker alone, as the cache does not answer: ConnectionError" in caplog.text
     assert "secret" not in caplog.text
+    # The cache, and so each other worker, learns of it with what is used next.
+    spend(Request(rows_read=1))
+    with pytest.raises(CallRefused):
+        check(Request())
+    budgets.counts.forget()
+    assert left(Request())["user"] == {"calls": 0, "rows_read": 3, "rows_written": 6}
+
+
+def test_a_worker_that_knows_nothing_counts_from_none(configure, away):
+    configure(user={"calls": 1})
+    with away():
+        check(Request())
+        with pytest.raises(CallRefused):
+            check(Request())
+
+
+def test_no_more_counters_are_known_than_a_bound(configure, away, monkeypatch):
+    monkeypatch.setattr(budgets, "MOST", 2)
+    configure(user={"calls": 1})
+    for user in "123":
+        check(Request(user=user))
+    with away():
+        check(Request(user="1"))
+        with pytest.raises(CallRefused):
+            check(Request(user="3"))
 
 
 def test_names_are_not_in_the_keys_of_the_cache(clock):

@@ -1,10 +1,16 @@
+from contextlib import suppress
+from copy import copy
+
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.db import DatabaseError, connection
+from django.db.models.signals import post_save
 
-from mcp_django.context.record import CallRecord
-from mcp_django.exceptions import CallRefused
-from mcp_django.operating.calls import counted
+from mcp_django.context.record import CallRecord, new_id
+from mcp_django.exceptions import CallRefused, Cancelled
+from mcp_django.operating import log
+from mcp_django.operating.calls import counted, finish
 from mcp_django.signals import call_finished, call_started
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_superuser
@@ -52,6 +58,62 @@ def test_a_write_is_logged_when_its_answer_is_there(client, call_log, monkeypatc
     client.call("create_record", model="testapp.author", values={"name": "Ada"})
     (row,) = call_log()
     assert (row.tool, row.writes, row.outcome) == ("create_record", True, "ok")
+
+
+@pytest.fixture
+def stopped(client, receivers):
+    """Make a call whose client goes while a row is saved; ``meanwhile`` is what ends its record before it is over."""
+
+    def stop(meanwhile=lambda request: None, **arguments):
+        calls = []
+        receivers(call_started, lambda request, **kwargs: calls.append(request))
+
+        def go(**kwargs):
+            calls[-1].mcp.cancelled = True
+            meanwhile(calls[-1])
+
+        receivers(post_save, go)
+        with suppress(Cancelled):
+            client.call("create_record", model="testapp.author", values={"name": "Ada"}, **arguments)
+
+    return stop
+
+
+@pytest.mark.parametrize("arguments", [{}, {"idempotency_key": "a-key"}])
+@pytest.mark.parametrize("ends", ["cancelled", "error:timeout"])
+def test_the_row_of_a_write_that_was_stopped_says_that_nothing_was_changed(
+    stopped, call_log, monkeypatch, arguments, ends
+):
+    def end(request):
+        if ends != "cancelled":
+            # As another thread does it, whose row is not in this transaction.
+            monkeypatch.setattr(log, "is_on_loop", lambda: True)
+            finish(request, ends)
+
+    stopped(end, **arguments)
+    row = call_log()[-1]
+    assert (row.outcome, row.detail) == (ends, "Nothing was changed.")
+    assert (row.rows_changed, row.history) == (0, [])
+    assert not Author.objects.exists()
+    assert not LogEntry.objects.exists()
+
+
+def test_the_row_of_a_write_that_is_stopped_after_its_end_says_that_it_was_done(client, call_log, receivers):
+    seen = []
+    receivers(call_finished, lambda request, **kwargs: seen.append(request))
+    client.call("create_record", model="testapp.author", values={"name": "Ada"})
+    [request] = seen
+    for is_ending, detail in (
+        (False, "It was done all the same."),
+        (True, "It was about to be done: look at the data."),
+    ):
+        record = request.mcp.record = copy(request.mcp.record)
+        record.id, record.duration, record.outcome = new_id(), 0.0, ""
+        record.kept, record.is_ending = (0, 0) if is_ending else None, is_ending
+        finish(request, "error:timeout")
+        row = call_log()[-1]
+        assert (row.call_id, row.detail, row.rows_changed) == (record.id.hex, detail, 1)
+        assert row.history == [str(LogEntry.objects.get().pk)]
 
 
 def test_what_the_model_got_wrong_is_a_tool_error(client, call_log):

@@ -132,6 +132,61 @@ def test_what_is_none_stays_as_it_is():
     assert blanked(given) == given
 
 
+LIKELY = [
+    "sk_live_51HqJ8sK2eZvKYlo2Cabcdefgh",
+    "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
+    "d41d8cd98f00b204e9800998ecf8427e",
+    "4111 1111 1111 1111",
+    "5500-0000-0000-0004",
+    "378282246310005",
+]
+
+
+@pytest.mark.parametrize("secret", LIKELY)
+@pytest.mark.parametrize("place", [lambda it: {"note": it}, lambda it: [[1, f"see {it}, and call"]], lambda it: [it]])
+def test_what_looks_like_a_secret_is_blanked_wherever_it_stands(secret, place):
+    found = json.dumps(blanked(place(secret)))
+    assert secret not in found
+    assert HIDDEN in found
+
+
+def test_the_number_of_a_card_is_blanked_as_a_number_too():
+    assert blanked({"note": 4111111111111111, "pks": [378282246310005]}) == {"note": HIDDEN, "pks": [HIDDEN]}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "123e4567-e89b-12d3-a456-426614174000",
+        "2026-11-23T23:31:34.123456+00:00",
+        "my-very-long-product-slug-of-2024-with-words",
+        "testapp.author",
+        "django://shop/order/2000?fields=number,customer__name",
+        "ORD-2024-000123-Shipping",
+        "+49 170 1234567",
+        "4111 1111 1111 1112",
+        "1764029494123",
+        1764029494123,
+        4111111111111112,
+        12.5,
+        True,
+        None,
+        "Größe 42 für Übergrößenträger",
+    ],
+)
+def test_what_names_something_stays_as_it_is(value):
+    assert blanked({"note": value, "rows": [[value]]}) == {"note": value, "rows": [[value]]}
+
+
+def test_no_character_that_misleads_a_reader_stands_raw(client, call_log, capturing):
+    hidden = "\u202eevil\u2066\u200b\U000e0041"
+    client.call("query_records", model="testapp.author", filters={"name": f"Ada{hidden}"})
+    (row,) = call_log()
+    assert not set(hidden) - set("evil") & set(row.arguments)
+    assert json.loads(row.arguments)["filters"] == {"name": f"Ada{hidden}"}
+
+
 def test_a_secret_that_only_its_model_tells_is_blanked():
     from rest_framework.authtoken.models import Token
 

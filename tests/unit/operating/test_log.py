@@ -1,4 +1,5 @@
 import logging
+import threading
 import time
 from dataclasses import fields
 
@@ -169,6 +170,65 @@ def test_a_row_that_does_not_fit_keeps_no_other_out(writer, caplog, monkeypatch)
 def test_a_row_is_cut_to_its_columns():
     found = fitting(row(tool="x" * 500, client_id="y" * 500))
     assert (len(value(found, "tool")), len(value(found, "client_id"))) == (100, 255)
+
+
+# The thread
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("broken", ["close_old_connections", "flush"])
+def test_the_thread_goes_on_after_an_error(broken, monkeypatch, caplog):
+    writer = Writer()
+    stored, failed = threading.Semaphore(0), []
+    monkeypatch.setattr(log, "store", lambda rows: [stored.release() for _ in rows])
+    where = log if broken == "close_old_connections" else writer
+    works = getattr(where, broken)
+
+    def fail_once():
+        if not failed:
+            failed.append(True)
+            raise RuntimeError("not the database's")
+        works()
+
+    monkeypatch.setattr(where, broken, fail_once)
+    writer.put(row())
+    assert stored.acquire(timeout=20)
+    writer.put(row())
+    assert stored.acquire(timeout=20)
+    assert failed
+    assert "goes on" in caplog.text
+
+
+def test_a_silent_database_holds_up_one_write_for_a_moment_and_no_other(monkeypatch):
+    writer = Writer()
+    answers, stored = threading.Event(), []
+
+    def wait(rows):
+        answers.wait(20)
+        stored.extend(rows)
+
+    monkeypatch.setattr(log, "store", wait)
+    monkeypatch.setattr(log, "AT_ONCE", 0.01)
+    writer.put_at_once(row())
+    monkeypatch.setattr(log, "AT_ONCE", 60)
+    for _ in range(3):
+        writer.put_at_once(row())
+    assert not stored
+    answers.set()
+    writer.flush()
+    assert len(stored) == 4
+    assert not writer.failed
+
+
+def test_a_process_without_threads_to_spare_answers_all_the_same(monkeypatch):
+    def fail(thread):
+        raise RuntimeError("can't start new thread")
+
+    writer = Writer()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        writer.put(row())
+    assert (len(writer.waiting), writer._thread) == (1, None)
 
 
 # Transactions

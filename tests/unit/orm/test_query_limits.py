@@ -22,6 +22,7 @@ from mcp_django.server.methods.tools import call_tool
 from mcp_django.testing import MCPClient
 from tests.factories import make_book, make_superuser
 from tests.reading import reader, site_with
+from tests.sqlite_file import noting_transactions
 from tests.testapp.models import Book, Tag
 
 # Counts until somebody stops it.
@@ -235,6 +236,50 @@ def test_an_action_that_meets_a_lock_is_busy(impatient: None, arguments: dict[st
     with held(book):
         refused = client.call("run_action", model="testapp.book", pks=[book.pk], **arguments)
         assert (refused.is_error, "busy" in refused.text) == (True, True), refused.text
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="only SQLite has one writer at a time")
+@pytest.mark.parametrize(
+    ("tool", "arguments", "mode"),
+    [
+        ("create_record", {"values": {"title": "Emma"}}, " IMMEDIATE"),
+        ("update_record", {"values": {"pages": 7}}, " IMMEDIATE"),
+        ("update_record", {"values": {"pages": 7}, "idempotency_key": "a-key"}, " IMMEDIATE"),
+        ("delete_record", {}, " IMMEDIATE"),
+        ("run_action", {"action": "publish"}, " IMMEDIATE"),
+        ("run_action", {"action": "export"}, ""),
+    ],
+)
+def test_a_write_has_its_turn_before_it_reads(
+    transactional_db: None, tool: str, arguments: dict[str, Any], mode: str
+) -> None:
+    """SQLite refuses the first write of a transaction that has read where the log was written in between."""
+    client, book = MCPClient(make_superuser()), make_book("Dune")
+    picked = {"create_record": {}, "run_action": {"pks": [book.pk]}}.get(tool, {"pk": book.pk})
+    with noting_transactions() as begun:
+        client.call(tool, model="testapp.book", **picked, **arguments)
+    assert begun == [f"BEGIN{mode}"]
+
+
+@pytest.mark.parametrize("tool", ["delete_record", "run_action", "update_record"])
+def test_a_confirmation_stays_good_where_the_database_was_busy(impatient: None, tool: str) -> None:
+    client, book = MCPClient(make_superuser()), make_book("Dune")
+    picked: dict[str, dict[str, Any]] = {
+        "delete_record": {"pk": book.pk},
+        "run_action": {"action": "publish", "all": True},
+        "update_record": {"pks": [book.pk], "values": {"pages": 7}},
+    }
+    arguments = {"model": "testapp.book", **picked[tool]}
+    asked = client.call(tool, **arguments).structured
+    assert asked is not None
+    arguments["confirm_token"] = asked["confirm_token"]
+    with held(book):
+        busy = client.call(tool, **arguments)
+        assert (busy.is_error, "busy" in busy.text) == (True, True), busy.text
+    done = client.call(tool, **arguments)
+    assert not done.is_error, done.text
+    # Once it has served it is used up.
+    assert client.call(tool, **arguments).is_error
 
 
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite's timeout is the connection's own")

@@ -20,6 +20,7 @@ from tests.factories import make_superuser, make_user
 from tests.restapp import views
 from tests.restapp.calling import make_order, rest, route_of
 from tests.restapp.models import Order
+from tests.sqlite_file import noting_transactions
 from tests.writing import request_of
 
 pytestmark = pytest.mark.urls("tests.restapp.urls")
@@ -241,6 +242,20 @@ def test_a_view_may_be_left_out_of_atomic_requests(ann):
             assert Order.objects.get().status == "paid"
     finally:
         connection.settings_dict["ATOMIC_REQUESTS"] = False
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="only SQLite has one writer at a time")
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("name", "expected"), [("mark_paid", "BEGIN IMMEDIATE"), ("retrieve", "BEGIN")])
+def test_a_view_that_writes_has_its_turn_before_it_reads(ann, name, expected):
+    order = make_order(ann, "A1")
+    connection.settings_dict["ATOMIC_REQUESTS"] = True
+    try:
+        with noting_transactions() as begun:
+            running(ann, views.OrderViewSet, name, pk=str(order.pk))
+    finally:
+        connection.settings_dict["ATOMIC_REQUESTS"] = False
+    assert begun == [expected]
 
 
 def test_json_is_spoken_with_views_that_do_not(ann):

@@ -1,0 +1,112 @@
+"""The README's project: what `startproject` makes, with an app that has models and an admin, and the snippets."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.core.management import call_command
+
+from tests.documentation import DOCS, README, ROOT, blocks_of
+
+SOURCES = ROOT / "tests" / "readme_project"
+START = 60
+OWN_SETTINGS = """
+INSTALLED_APPS += ["shop"]
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the others are slow on purpose
+"""
+
+
+def readme_file(name: str) -> str:
+    (found,) = (block.text for block in blocks_of(README) if block.file == name)
+    return found
+
+
+@dataclass(frozen=True)
+class Project:
+    path: Path
+    token: str = ""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        # The settings of the tests are named there; the project's own files say which are theirs.
+        named = {name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"}
+        return {**named, "PYTHONPATH": f"{self.path}{os.pathsep}{ROOT}"}
+
+    def run(self, *command: str, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        env = {**self.environment, "DJANGO_SETTINGS_MODULE": "project.settings", **environment}
+        return subprocess.run(
+            [sys.executable, *command], cwd=self.path, env=env, input=given, capture_output=True, text=True, timeout=120
+        )
+
+    def script(self, name: str, given: str = "", without: str = "", **environment: str) -> str:
+        """Run a module of `readme_project/` within the project, where one may be empty; return what it prints."""
+        empty = f"import sys, types; sys.modules['{without}'] = types.ModuleType('{without}'); " if without else ""
+        code = f"{empty}import django; django.setup(); import tests.readme_project.{name}"
+        done = self.run("-c", code, given=given, **environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    @contextmanager
+    def server(self) -> Iterator[str]:
+        """Serve `asgi.py` and give its address."""
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", 0))
+            listening.listen()
+            port = listening.getsockname()[1]
+            command = [sys.executable, "-m", "uvicorn", "project.asgi:application", "--fd", str(listening.fileno())]
+            # The socket listens already, so the first request waits in its queue until the server is up.
+            server = subprocess.Popen(
+                command,
+                cwd=self.path,
+                env=self.environment,
+                pass_fds=[listening.fileno()],
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            try:
+                yield f"http://127.0.0.1:{port}"
+            finally:
+                server.terminate()
+                server.communicate(timeout=START)
+
+
+def made(path: Path, more: str = "") -> Project:
+    """Make the project in an empty folder, with more settings at its end, and its database, with a superuser."""
+    call_command("startproject", "project", str(path))
+    shutil.copytree(SOURCES / "shop", path / "shop", ignore=shutil.ignore_patterns("__pycache__"))
+    settings = path / "project" / "settings.py"
+    settings.write_text(settings.read_text() + OWN_SETTINGS + readme_file("settings.py") + more)
+    (path / "project" / "urls.py").write_text(readme_file("urls.py"))
+    (path / "project" / "asgi.py").write_text(readme_file("asgi.py"))
+    (path / "shop" / "mcp.py").write_text(readme_file("shop/mcp.py"))
+    (path / "shop" / "tests.py").write_text(readme_file("shop/tests.py"))
+    (path / "shop" / "signin.py").write_text(
+        "\n".join(
+            block.text
+            for page in sorted(DOCS.glob("*.md"))
+            for block in blocks_of(page)
+            if block.file == "shop/signin.py"
+        )
+    )
+    return Project(path, token=Project(path).script("prepare", DJANGO_SUPERUSER_PASSWORD="ada"))
+
+
+def ask(url: str, token: str, method: str, **params: Any) -> dict[str, Any]:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+    }
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=START) as response:
+        result: dict[str, Any] = json.load(response)["result"]
+    return result
