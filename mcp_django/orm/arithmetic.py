@@ -49,7 +49,7 @@ UNITS: Final[dict[str, timedelta]] = {
 }
 _TOKEN: Final = re.compile(
     r"\s*(?:(?P<duration>[0-9]{1,6}\s?(?:d|days?|w|weeks?|h|hours?|min|minutes?|s|seconds?)\b)"
-    r"|(?P<number>[0-9]{1,15}(?:\.[0-9]{1,6})?)(?![\w.])|(?P<name>[^\W\d][\w.]*)|(?P<sign>[-+*/()]))"
+    r"|(?P<number>[0-9]{1,15}(?:\.[0-9]{1,12})?)(?![\w.])|(?P<name>[^\W\d][\w.]*)|(?P<sign>[-+*/()]))"
 )
 _NUMBERS: Final = ("integer", "decimal", "number")
 _DATES: Final = ("date", "datetime")

@@ -422,7 +422,8 @@ def _plain(condition: Condition, path: str) -> Q:
     """Return the condition as Django writes it; path and lookup come from the model and the closed list of lookups."""
     if condition.lookup == "isnull" and is_file_field(condition.path.field):
         return missing(condition, F(path))
-    value: Any = list(condition.values) if condition.lookup in ("in", "range") else condition.values[0]
+    several = condition.lookup.rpartition("__")[2] in ("in", "range")
+    value: Any = list(condition.values) if several else condition.values[0]
     return Q((f"{path}__{condition.lookup}", value))
 
 
