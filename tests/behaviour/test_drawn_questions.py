@@ -326,10 +326,11 @@ class VisibleUser(Visible):
 LEAVES: tuple[dict[str, Any], ...] = (
     {"published": None},
     {"published__year": 2024},
-    {"published__month": 2},
+    {"published__month__gt": 2},
     {"rating__isnull": False},
     {"rating__gt": {"field": "pages"}},
     {"price__gte": "0.10"},
+    {"price": {"field": "price*3-price-price"}},
     {"price__lt": "0.2000001"},
     {"price__gt": {"field": "owner.id/100"}},
     {"owner": None},
