@@ -290,7 +290,7 @@ class _Exact(Func):
 
     def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
         """Return it rounded, so that it is the number that SQLite keeps for that decimal."""
-        places = self.output_field.decimal_places
+        places = getattr(self.output_field, "decimal_places", None)
         return self.as_sql(compiler, connection, template=f"ROUND(%(expressions)s, {places})", **context)
 
 

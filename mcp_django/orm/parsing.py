@@ -341,14 +341,13 @@ class _Reader:
         self._count()
         if self._is_other(value) and kind_of(path.field).word not in ("json", "mapping"):
             return self._with_other(name, path, lookups, lookup, value)
-        if not self.exposure.lookup_allowed(self.request, f"{path.column}__{lookup}", _as_in_url(value)):
+        whole = f"{part}__{lookup}" if part and lookup != "exact" else part or lookup
+        if not self.exposure.lookup_allowed(self.request, f"{path.column}__{whole}", _as_in_url(value)):
             raise _Unknown
         wanted = "isnull" if value is None and lookup == "exact" else lookup
         if wanted not in lookups:
             raise self._other_lookup(name, path, lookups, lookup, value)
-        if part:
-            lookup = f"{part}__{lookup}" if lookup != "exact" else part
-        condition = self._parsed(name, path, lookup, value)
+        condition = self._parsed(name, path, whole, value)
         if condition.lookup == "in" and lookup == "exact" and "in" not in lookups:
             raise ToolError(f"The filter {name[:60]!r} takes one value.")
         return condition
