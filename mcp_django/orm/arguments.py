@@ -92,7 +92,7 @@ def _unknown_argument(arguments: Mapping[str, Any], name: str, known: Collection
         return ToolError(text, repair=without_argument(name))
     meant, _ = argument_meant(name, known)
     near = [meant] if meant is not None else nearest(name, known)
-    return misnamed(message, name, known, lambda right: with_name(name, right), near)
+    return misnamed(message, name, known, lambda right: with_name(name, right), near, of="" if meant is None else None)
 
 
 def _is_left_out(name: str, value: Any) -> bool:
@@ -122,9 +122,8 @@ def exposure_argument(request: MCPRequest, label: Any, given: Mapping[str, Any] 
         raise ToolError(f"The argument model is missing. {which}", repair=repair) from None
     text = label[0] if isinstance(label, list) and len(label) == 1 else label
     near = [text.lower()] if isinstance(text, str) and text.lower() in labels else models_meant(request, text)
-    error = misnamed(
-        "No such model.", text, labels, lambda right: with_model(text, right), near, " list_models describes them."
-    )
+    more = " list_models describes them."
+    error = misnamed("No such model.", text, labels, lambda right: with_model(text, right), near, more, of=None)
     if isinstance(text, str) and text.lower() in request.mcp.site.exposures_by_label:
         error.outcome, record.model = NotPermitted.outcome, text.lower()
     raise error from None
@@ -198,7 +197,8 @@ def _unknown_field(request: MCPRequest, exposure: Exposure, text: str) -> ToolEr
     near = paths_meant(request, exposure, text, is_readable) or paths_meant(
         request, exposure, text.rpartition("__")[0], is_readable
     )
-    return misnamed(message, text, known, lambda right: with_field(text, right, ["fields"]), near or None)
+    name = exposure.opts.model_name
+    return misnamed(message, text, known, lambda right: with_field(text, right, ["fields"]), near or None, of=name)
 
 
 def ordering_argument(request: MCPRequest, exposure: Exposure, value: Any) -> tuple[OrderKey, ...]:
@@ -233,6 +233,7 @@ def _order_key(request: MCPRequest, exposure: Exposure, text: str) -> OrderKey:
         lambda right: with_field(name, right, ["ordering"]),
         near or (None if name.replace(".", "").isidentifier() else []),
         " Descending is -field.",
+        of=exposure.opts.model_name,
     )
 
 

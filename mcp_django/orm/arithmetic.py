@@ -22,6 +22,7 @@ from django.db.models import (
     ExpressionWrapper,
     Field,
     FloatField,
+    Func,
     Value,
 )
 from django.db.models.functions import Cast, NullIf, TruncDate
@@ -49,7 +50,7 @@ UNITS: Final[dict[str, timedelta]] = {
 }
 _TOKEN: Final = re.compile(
     r"\s*(?:(?P<duration>[0-9]{1,6}\s?(?:d|days?|w|weeks?|h|hours?|min|minutes?|s|seconds?)\b)"
-    r"|(?P<number>[0-9]{1,15}(?:\.[0-9]{1,6})?)(?![\w.])|(?P<name>[^\W\d][\w.]*)|(?P<sign>[-+*/()]))"
+    r"|(?P<number>[0-9]{1,15}(?:\.[0-9]{1,12})?)(?![\w.])|(?P<name>[^\W\d][\w.]*)|(?P<sign>[-+*/()]))"
 )
 _NUMBERS: Final = ("integer", "decimal", "number")
 _DATES: Final = ("date", "datetime")
@@ -264,7 +265,8 @@ def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) ->
         one, other = (_as_date(target) if field is _DATE else target.expression for target in (left, right))
         return DURATION, _made(one, sign, other, DURATION)
     if second == "duration" and first in _DATES and sign in "+-":
-        moved = _made(left.expression, sign, right.expression, _MOMENT)
+        # SQLite moves a date by whole days alone.
+        moved = _made(_cast(left, _MOMENT) if first == "date" else left.expression, sign, right.expression, _MOMENT)
         return (_MOMENT, moved) if first == "datetime" else (_DATE, Cast(moved, _DATE))
     if first == "duration" and second in _DATES and sign == "+":
         return _temporal(right, sign, left, (second, first))
@@ -278,6 +280,24 @@ def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) ->
 
 def _as_date(target: Target) -> Any:
     return TruncDate(target.expression) if _word(target) == "datetime" else target.expression
+
+
+class _Exact(Func):
+    """A decimal that was computed, with the places that it has: SQLite computes with floating-point numbers."""
+
+    arity = 1
+    template = "%(expressions)s"
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        """Return it rounded, so that it is the number that SQLite keeps for that decimal."""
+        places = getattr(self.output_field, "decimal_places", None)
+        return self.as_sql(compiler, connection, template=f"ROUND(%(expressions)s, {places})", **context)
+
+
+def _exact(target: Target) -> Target:
+    is_computed = _word(target) == "decimal" and isinstance(target.expression, ExpressionWrapper)
+    field = target.column.field
+    return replace(target, expression=_Exact(target.expression, output_field=field)) if is_computed else target
 
 
 def compared(left: Target, right: Target) -> tuple[Target, Target]:
@@ -294,4 +314,4 @@ def compared(left: Target, right: Target) -> tuple[Target, Target]:
             raise ToolError(f"{left.name} and {right.name} lead to different models.")
     elif words[0] != words[1] and not set(words) <= set(_NUMBERS):
         raise ToolError(f"{left.name} and {right.name} cannot be compared: a {words[0]} and a {words[1]}.")
-    return left, right
+    return _exact(left), _exact(right)

@@ -27,6 +27,9 @@ COMPARISONS: Final[Mapping[str, type[Any]]] = {
     "lte": LessThanOrEqual,
 }
 
+# Holds for every row, also as a part of another condition, where one without parts would be left out.
+TRUE: Final = ~Q(pk__in=())
+
 
 def is_plannable(item: Filter) -> bool:
     """Return whether the filter has the same SQL for all of its values."""
@@ -121,7 +124,7 @@ def _bound_quantified(item: Quantified, params: Sequence[Any]) -> Q:
     passes = bound_condition(Junction("not", item.parts) if denied else parts, params[: places(parts)])
     rows = linked(item.link)
     if denied and not item.parts:
-        return Q()
+        return TRUE
     return quantified(item, rows.filter(passes), Bind(params[-1]) if item.values else None)
 
 

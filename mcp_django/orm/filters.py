@@ -12,11 +12,15 @@ from typing import Any, Final
 
 from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db.models import (
+    BooleanField,
     Case,
+    Exists,
+    ExpressionWrapper,
     F,
     ForeignObjectRel,
     IntegerField,
     Model,
+    OuterRef,
     Q,
     QuerySet,
     Value,
@@ -32,6 +36,7 @@ from .access import MAX_NAME, has_every_row, related_exposure, sees_every_row, v
 from .columns import resolve_column
 from .conditions import (
     COMPARISONS,
+    TRUE,
     bound_condition,
     condition_values,
     is_plannable,
@@ -54,8 +59,9 @@ from .lookups import (
     resolve_path,
     usual_lookups,
 )
+from .managers import among
 from .patterns import check_patterns, is_pattern_lookup
-from .ways import computed_target, is_ordering, linked_rows, related_column
+from .ways import Link, computed_target, is_ordering, linked_rows, related_column
 
 # What a column that the admin computes is compared by.
 COMPUTED: Final = (*COMPARISONS, "in", "range", "isnull")
@@ -283,9 +289,9 @@ def filtered(
     return queryset, used
 
 
-def all_of(request: MCPRequest, exposure: Exposure, using: str, filters: Sequence[Filter]) -> Q:
+def all_of(request: MCPRequest, exposure: Exposure, using: str, filters: Sequence[Filter], inside: bool = False) -> Q:
     """Return the condition that all of the filters hold, for a query on the alias ``using``."""
-    return joined("and", [_condition(request, exposure, using, item, False) for item in filters])
+    return joined("and", [_condition(request, exposure, using, item, inside) for item in filters])
 
 
 def searched(request: MCPRequest, exposure: Exposure, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
@@ -384,49 +390,62 @@ def _is_part_of(found: QuerySet[Any], queryset: QuerySet[Any], *, joins: bool = 
     return not given.where or (kept and all(child in query.where.children for child in given.where.children))
 
 
-def _condition(request: MCPRequest, exposure: Exposure, using: str, item: Filter, negated: bool) -> Q:
+def _condition(request: MCPRequest, exposure: Exposure, using: str, item: Filter, inside: bool) -> Q:
+    """Return the filter as a condition.
+
+    ``inside`` says that it stands below an ``or`` or a ``not``, or in a query on related rows. It is an expression
+    there, which neither makes joins inner ones nor depends on those that other parts made, and NULL is false.
+    """
     if isinstance(item, Junction):
-        negated = negated or item.connector == "not"
-        return joined(item.connector, [_condition(request, exposure, using, part, negated) for part in item.parts])
+        inside = inside or item.connector != "and"
+        return joined(item.connector, [_condition(request, exposure, using, part, inside) for part in item.parts])
     if isinstance(item, Applied):
-        return Q(pk__in=_keys(item.source.narrow(exposure.get_queryset(request).using(using), item.values)))
+        return among(item.source.narrow(exposure.get_queryset(request).using(using), item.values))
     if isinstance(item, Quantified):
         return _quantified(request, using, item)
     if isinstance(item, Comparison):
-        return _comparison(item, negated)
+        return _comparison(item, inside)
     if item.path.many:
-        return _through_many(request, exposure, item)
+        return _through_many(request, exposure, item, inside)
     if item.path.guarded:
-        return _guarded(request, exposure.model, item)
+        return _guarded(request, exposure.model, item, inside)
     if is_plannable(item) or item.path.expression is not None:
-        return bound_condition(item, condition_values(item, using), negated)
-    return _plain(item, item.path.column)
+        return bound_condition(item, condition_values(item, using), inside)
+    found = _plain(item, item.path.column)
+    if not inside:
+        return found
+    known = Q(IsNull(F(item.path.column), False)) if item.path.nullable else Q()
+    return Q(ExpressionWrapper(found, BooleanField())) & known
 
 
 def _plain(condition: Condition, path: str) -> Q:
     """Return the condition as Django writes it; path and lookup come from the model and the closed list of lookups."""
     if condition.lookup == "isnull" and is_file_field(condition.path.field):
         return missing(condition, F(path))
-    value: Any = list(condition.values) if condition.lookup in ("in", "range") else condition.values[0]
+    several = condition.lookup.rpartition("__")[2] in ("in", "range")
+    value: Any = list(condition.values) if several else condition.values[0]
     return Q((f"{path}__{condition.lookup}", value))
 
 
-def _through_many(request: MCPRequest, exposure: Exposure, condition: Condition) -> Q:
+def _through_many(request: MCPRequest, exposure: Exposure, condition: Condition, inside: bool) -> Q:
     """Return the condition on a many-to-many relation, as a subquery, so that no row comes twice.
 
     Of the related rows only those count that the caller may view.
     """
     root, _, rest = condition.path.column.partition("__")
-    related = related_exposure(request, exposure.opts.get_field(root))
+    field = exposure.opts.get_field(root)
+    related = related_exposure(request, field)
     if related is None:
         return Q(pk__in=[])
-    inner = _guarded(request, related.model, condition, rest) if rest else _plain(condition, "pk")
+    inner = _guarded(request, related.model, condition, inside, rest) if rest else _plain(condition, "pk")
+    if inside:
+        return Q(Exists(linked_rows(request, Link(root, field, related)).filter(inner)))
     targets = related.get_queryset(request).order_by().filter(inner)
     sources = exposure.model._base_manager.using(targets.db).filter(Q((f"{root}__in", targets.values("pk"))))
     return Q(pk__in=sources.values("pk"))
 
 
-def _guarded(request: MCPRequest, model: Any, condition: Condition, path: str | None = None) -> Q:
+def _guarded(request: MCPRequest, model: Any, condition: Condition, inside: bool, path: str | None = None) -> Q:
     """Return the condition, in which each relation on the way leads to rows that the caller may view.
 
     A related row that is hidden has no values: it is found by none, and by ``isnull``.
@@ -440,26 +459,30 @@ def _guarded(request: MCPRequest, model: Any, condition: Condition, path: str | 
             found = Condition(condition.path, "isnull", (False,)) if missing else condition
             related, through = related_exposure(request, field), Q(pk__in=[])
             if related is not None:
-                inner = _guarded(request, related.model, found, "__".join(names[position + 1 :]))
+                inner = _guarded(request, related.model, found, inside, "__".join(names[position + 1 :]))
                 targets = related.get_queryset(request).order_by().filter(inner)
                 key = field.target_field.attname if field.concrete else "pk"
-                through = Q(("__".join([*names[: position + 1], "in"]), targets.values(key)))
+                way = "__".join(names[: position + 1] if field.concrete else [*names[: position + 1], "pk"])
+                if inside or missing:
+                    through = Q(Exists(targets.filter(**{key: OuterRef(way)})))
+                else:
+                    through = Q((f"{way}__in", targets.values(key)))
             return ~through if missing else through
         model = field.related_model
     return _plain(condition, path)
 
 
-def _comparison(item: Comparison, negated: bool) -> Q:
-    """Return the comparison, which a value that is NULL does not pass: below a ``not`` it is then false."""
+def _comparison(item: Comparison, inside: bool) -> Q:
+    """Return the comparison, which a value that is NULL does not pass."""
     left, right = item.left.expression, item.right.expression
     found = Q(COMPARISONS[item.lookup](left, right))
-    return found & Q(IsNull(left, False)) & Q(IsNull(right, False)) if negated else found
+    return found & Q(IsNull(left, False)) & Q(IsNull(right, False)) if inside else found
 
 
 def _quantified(request: MCPRequest, using: str, item: Quantified) -> Q:
-    rows, passes = linked_rows(request, item.link), all_of(request, item.link.exposure, using, item.parts)
+    rows, passes = linked_rows(request, item.link), all_of(request, item.link.exposure, using, item.parts, True)
     if item.quantifier == "every" and not item.parts:
-        return Q()
+        return TRUE
     if item.quantifier == "every":
         # What is neither true nor false, as a comparison with NULL, does not pass.
         verdict = Case(When(passes, then=Value(1)), default=Value(0), output_field=IntegerField())

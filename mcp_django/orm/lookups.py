@@ -61,6 +61,8 @@ PARTS: Final[Mapping[str, tuple[int, int]]] = {
     "hour": (0, 23),
     "minute": (0, 59),
 }
+# How a part is compared, after its name: ``year__gte``.
+OF_PARTS: Final = ("exact", "gt", "gte", "lt", "lte", "in", "range")
 _PARTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "date": ("year", "quarter", "month", "week", "week_day", "day"),
     "datetime": ("date", *PARTS),
@@ -186,8 +188,12 @@ def parse_condition(path: Path, lookup: str, value: Any, now: datetime | None = 
     operand = kind_of(field).operand
     if operand is not None:
         return Condition(path, lookup, (operand(field, lookup, value),))
-    if lookup in PARTS:
-        return Condition(path, lookup, (_part(lookup, value),))
+    part, _, word = lookup.partition("__")
+    if part in PARTS:
+        if not word and isinstance(value, list):
+            lookup, word = f"{part}__in", "in"
+        items = _two(value) if word == "range" else _values(value) if word == "in" else [value]
+        return Condition(path, lookup, tuple(_part(part, item) for item in items))
     if is_dated(field):
         return _temporal(path, lookup, value, now)
     if lookup == "in" or (lookup == "exact" and isinstance(value, list)):
@@ -444,6 +450,21 @@ def conditions_of(filters: Sequence[Filter], *, related: bool = True) -> Iterato
             yield from conditions_of(item.parts, related=related)
         elif not isinstance(item, (Quantified, Comparison)):
             yield item
+
+
+def left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterator[Applied]:
+    """Yield the filters that narrow the list when it is opened and of which nothing is chosen."""
+    chosen = {name for item in conditions_of(found, related=False) if isinstance(item, Applied) for name in item.values}
+    for source in opening:
+        if chosen.isdisjoint(source.names()):
+            yield Applied(source, {})
+
+
+def opening_hint(filters: Sequence[Filter]) -> Iterator[str]:
+    """Yield what to say of filters that narrow though the caller has not named them."""
+    names = [name for item in filters if isinstance(item, Applied) and not item.values for name in item.source.names()]
+    if names:
+        yield f"As in the admin, the filter {', '.join(names)} applies by itself: describe_model tells its choices."
 
 
 def is_moving(filters: Sequence[Filter]) -> bool:

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Any, Final
 
-from django.db.models import Model, QuerySet
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.db.models.manager import BaseManager
 from django.db.models.sql.constants import LOUTER
 
@@ -46,13 +46,23 @@ def leaves_out_nothing(queryset: QuerySet[Any]) -> bool:
 def filterable(queryset: QuerySet[Any]) -> QuerySet[Any]:
     """Return the same rows as a queryset of instances that takes filters and an order.
 
-    One that is united, sliced, ``DISTINCT ON`` or of values takes none: its keys become a subquery.
+    One that is united, sliced, ``DISTINCT ON``, of values or filtered by a window takes none: its keys become a
+    subquery.
     """
     query: Any = queryset.query
-    if not (query.combinator or query.is_sliced or query.distinct_fields or _has_values(queryset)):
+    is_whole = query.combinator or query.is_sliced or query.distinct_fields or query.where.contains_over_clause
+    if not (is_whole or _has_values(queryset)):
         return queryset
     keys = (queryset if query.is_sliced or query.distinct_fields else queryset.order_by()).values("pk")
     return queryset.__class__(queryset.model, using=queryset.db).filter(pk__in=keys)
+
+
+def among(queryset: QuerySet[Any]) -> Q:
+    """Return the condition that the row of the query around is one of these, for a query that is itself within one.
+
+    The row is looked up by its key. SQLite would go through all keys of an ``IN (SELECT ...)`` again for each row.
+    """
+    return Q(Exists(filterable(queryset).order_by().filter(pk=OuterRef("pk"))))
 
 
 def _has_values(queryset: Any) -> bool:

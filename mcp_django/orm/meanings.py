@@ -18,11 +18,10 @@ from .lookups import MORE_TEXT
 from .repairs import with_field
 from .spellings import OPERATORS
 from .ways import MAX_HOPS, NoField, link_of, links_of
-from .wording import json_or_text, letters, misnamed, nearest, singular
+from .wording import COUNTING, json_or_text, letters, misnamed, nearest, singular, words
 
 MAX_PARTS: Final = MAX_HOPS + 3
 _SEPARATORS: Final = re.compile(r"__|\.|->|/|::")
-_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+")
 _IDENTIFIERS: Final = re.compile(r"[^\W\d][\w.]*")
 # What is no part of a path though it stands after the name of a field.
 _ENDINGS: Final = frozenset(
@@ -144,7 +143,7 @@ def _named_so(request: MCPRequest, error: NoField, within: Sequence[str]) -> Too
 
     near = paths_meant(request, error.exposure, error.text, accepts)
     repair = partial(with_field, error.text, within=within)
-    return misnamed(error.lead, error.text, error.known, repair, near or None)
+    return misnamed(error.lead, error.text, error.known, repair, near or None, of=error.exposure.opts.model_name)
 
 
 def _meant(request: MCPRequest, exposure: Exposure, parts: Sequence[str]) -> Iterator[str]:
@@ -179,11 +178,11 @@ def _compound(
     request: MCPRequest, exposure: Exposure, names: Sequence[str], text: str, rest: Sequence[str]
 ) -> Iterator[str]:
     """Yield the paths that are written as one word, such as ``customerName``, ``total_gte`` or ``orderNumber``."""
-    words = _WORDS.findall(text)
+    parts = words(text)
     by_letters = {letters(name): name for name in names}
-    for cut in range(len(words) - 1, 0, -1):
-        head, tail = by_letters.get(letters("".join(words[:cut]))), "_".join(words[cut:]).lower()
-        if head is not None and (tail in _ENDINGS or (tail == "count" and link_of(request, exposure, head))):
+    for cut in range(len(parts) - 1, 0, -1):
+        head, tail = by_letters.get(letters("".join(parts[:cut]))), "_".join(parts[cut:]).lower()
+        if head is not None and tail in _ENDINGS:
             yield "__".join([head, tail, *rest])
         elif head is not None and (link := link_of(request, exposure, head)) is not None:
             there = _names(request, link.exposure)
@@ -192,8 +191,12 @@ def _compound(
                 list(_compound(request, link.exposure, there, tail, rest))
             ]
             yield from (f"{head}__{path}" for paths in behind for path in paths)
-    own = by_letters.get(letters("".join(words[1:]))) if len(words) > 1 else None
-    if own is not None and words[0].lower() in _ENDINGS:
-        yield "__".join([own, words[0].lower(), *rest])
-    if own is not None and letters(words[0]) == letters(str(exposure.opts.model_name)):
+    counted = [part for part in parts if part.lower() not in {*COUNTING, "of"}]
+    if len(counted) < len(parts):
+        many = (link.name for link in links_of(request, exposure) if singular(link.name) == singular("".join(counted)))
+        yield from ("__".join([name, "count", *rest]) for name in many)
+    own = by_letters.get(letters("".join(parts[1:]))) if len(parts) > 1 else None
+    if own is not None and parts[0].lower() in _ENDINGS:
+        yield "__".join([own, parts[0].lower(), *rest])
+    if own is not None and letters(parts[0]) == letters(str(exposure.opts.model_name)):
         yield from _followed(request, exposure, own, rest)

@@ -1,6 +1,6 @@
 """The argument ``filters``: an expression of conditions, which is read against what the caller may filter on."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
@@ -21,6 +21,8 @@ from .keys import key_meant, named_rows
 from .kinds import choices_of, kind_of, parse_integer
 from .lookups import (
     MAX_VALUES,
+    OF_PARTS,
+    PARTS,
     Applied,
     Comparison,
     Condition,
@@ -30,9 +32,9 @@ from .lookups import (
     Offer,
     Path,
     Quantified,
-    conditions_of,
     in_fixed_order,
     is_dated,
+    left_open,
     named_filters_of,
     parse_condition,
 )
@@ -47,6 +49,7 @@ from .spellings import (
     lookup_meant,
     name_meant,
     values_meant,
+    without_value,
 )
 from .ways import Link, is_countable, link_of, target_of
 from .wording import is_short_text, json_or_text, misnamed, nearest
@@ -206,12 +209,17 @@ class _Reader:
         if link is None:
             raise self._unknown(name)
         word, _, lookup = rest.partition("__")
-        if rest == "isnull" or not rest:
-            return self._related(link, {"exists": value is False} if rest else {"some": {"pk": value}}, depth)
+        if rest == "isnull" or (not rest and value is None):
+            return self._related(link, {"exists": value is False}, depth)
+        if not rest:
+            return self._related(link, {"some": {"pk": value}}, depth)
+        inner = replace(self, prefix=f"{self.prefix}{root}__")
+        if word in QUANTIFIERS and find_filter(self.request, link.exposure, word) is not None:
+            # A path leads to a field where there is one of that name.
+            return inner._related(link, {"some": {rest: value}}, depth)
         if QUANTIFIERS.get(word.lower()) == "count" and lookup:
             return self._related(link, {"count": {lookup: value}}, depth)
-        inner = replace(self, prefix=f"{self.prefix}{root}__")
-        if not link.to_many and (column := _without_value(rest, value)):
+        if not link.to_many and (column := without_value(rest, value)):
             # A related row that is hidden, or not there, has no values.
             return inner._related(link, {"none": {f"{column}__isnull": False}}, depth)
         return inner._related(link, {rest: value}, depth)
@@ -225,6 +233,9 @@ class _Reader:
         for key, item in value.items():
             word, _, lookup = key.lower().partition("__")
             quantifier = QUANTIFIERS.get(word)
+            if not link.to_many and quantifier and find_filter(self.request, link.exposure, word) is not None:
+                # Of one row there is nothing to count.
+                quantifier = None
             if key == "where" or quantifier is None:
                 rest |= {} if key == "where" else {key: item}
             elif quantifier == "count":
@@ -269,11 +280,20 @@ class _Reader:
         return [self._condition(name, lookup, item) for lookup, item in value.items()]
 
     def _condition(self, name: str, lookup: str | None, value: Any) -> Filter:
-        target, is_path = find_filter(self.request, self.exposure, name), False
+        target, is_path, part = find_filter(self.request, self.exposure, name), False, ""
         if target is None and lookup is None:
             root, _, last = name.rpartition("__")
             is_path = True
             target, lookup = find_filter(self.request, self.exposure, root) if root else None, last
+        if target is None:
+            # A part of a date: `year` of "created__year__gte", or of {"created__year": {"gte": 2025}}.
+            target, part = self._part(root if is_path else name)
+        elif lookup is not None and lookup.partition("__")[0] in PARTS and "__" in lookup:
+            part, _, lookup = lookup.partition("__")
+        if target is not None and part in target[1]:
+            target = target[0], OF_PARTS
+        elif part:
+            lookup, part = part, ""
         if target is None or (target[0].expression is not None and self._is_named(name)):
             self._count()
             raise _Unknown
@@ -283,7 +303,7 @@ class _Reader:
         lookup = _default_lookup(lookups, value) if lookup is None else lookup
         # Testing for null by another word needs no declaration of its own.
         if lookup in lookups or (value is None and lookup == "exact" and "isnull" in lookups):
-            return self._compared(name, path, lookups, lookup, value)
+            return self._compared(name, path, lookups, lookup, value, part)
         if isinstance(value, dict) and lookup.lower() in ("not", "$not"):
             return Junction("not", (self._all_of(in_fixed_order(self._conditions(name, value))),))
         meant = lookup_meant(lookup, value, lookups)
@@ -291,9 +311,14 @@ class _Reader:
             # A field of the related row.
             raise _Unknown
         if meant is None:
-            return self._compared(name, path, lookups, lookup, value)
-        found = self._compared(name, path, lookups, meant[0], meant[1])
+            return self._compared(name, path, lookups, lookup, value, part)
+        found = self._compared(name, path, lookups, meant[0], meant[1], part)
         return Junction("not", (found,)) if meant[2] else found
+
+    def _part(self, name: str) -> tuple[tuple[Path, tuple[str, ...]] | None, str]:
+        """Return the filter on the date of which the name is a part, and the part; None for any other name."""
+        root, _, part = name.replace(".", "__").rpartition("__")
+        return (find_filter(self.request, self.exposure, root), part) if root and part in PARTS else (None, "")
 
     def _is_named(self, name: str) -> bool:
         """Return whether a filter of the project's own has the name, which then means that."""
@@ -310,17 +335,19 @@ class _Reader:
             )
 
     def _compared(
-        self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Any
+        self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Any, part: str = ""
     ) -> Condition | Comparison:
+        """Return the condition; with ``part``, it is one on that part of the date."""
         self._count()
         if self._is_other(value) and kind_of(path.field).word not in ("json", "mapping"):
             return self._with_other(name, path, lookups, lookup, value)
-        if not self.exposure.lookup_allowed(self.request, f"{path.column}__{lookup}", _as_in_url(value)):
+        whole = f"{part}__{lookup}" if part and lookup != "exact" else part or lookup
+        if not self.exposure.lookup_allowed(self.request, f"{path.column}__{whole}", _as_in_url(value)):
             raise _Unknown
         wanted = "isnull" if value is None and lookup == "exact" else lookup
         if wanted not in lookups:
             raise self._other_lookup(name, path, lookups, lookup, value)
-        condition = self._parsed(name, path, lookup, value)
+        condition = self._parsed(name, path, whole, value)
         if condition.lookup == "in" and lookup == "exact" and "in" not in lookups:
             raise ToolError(f"The filter {name[:60]!r} takes one value.")
         return condition
@@ -435,15 +462,14 @@ class _Reader:
         known += ["or", "and", "not"]
         message = f"{self.exposure.label} has no filter {(self.prefix + name)[:60]!r}."
         more = self._by_key(name)
-        root, by_year, _ = name.partition("__year__")
-        if by_year and find_filter(self.request, self.exposure, root) is not None:
-            more = f' A year is compared as {{"{root}__gte": "2026"}}.{more}'
         near = paths_meant(self.request, self.exposure, name_meant(name) or name, self._is_filter)
 
         def mended(right: str) -> Repair:
             return with_condition(name, right, prefix=self.prefix)
 
-        return misnamed(message, name, dict.fromkeys(known), mended, near or None, more)
+        return misnamed(
+            message, name, dict.fromkeys(known), mended, near or None, more, of=self.exposure.opts.model_name
+        )
 
     def _is_filter(self, path: str) -> bool:
         """Return whether a condition can have the name, which is of exact names."""
@@ -556,7 +582,7 @@ def filters_argument(
         value = reader.unwrapped(value)
         found = reader.read(value, 0)
     opening = exposure.get_opening_filters(request)
-    return in_fixed_order([*found, *_left_open(found, opening)]) if opening else found
+    return in_fixed_order([*found, *left_open(found, opening)]) if opening else found
 
 
 def condition_of(request: MCPRequest, exposure: Exposure, value: Any) -> Q:
@@ -570,26 +596,3 @@ def condition_of(request: MCPRequest, exposure: Exposure, value: Any) -> Q:
         raise ToolError(f"where must be an object such as {EXAMPLE}.")
     reader = _Reader(request, exposure, cache(local_now), exposure.get_named_filters(request))
     return all_of(request, exposure, exposure.get_queryset(request).db, reader.read(given, 0))
-
-
-def _left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterator[Applied]:
-    """Yield the filters that narrow the list when it is opened and of which nothing is chosen."""
-    chosen = {name for item in conditions_of(found, related=False) if isinstance(item, Applied) for name in item.values}
-    for source in opening:
-        if chosen.isdisjoint(source.names()):
-            yield Applied(source, {})
-
-
-def opening_hint(filters: Sequence[Filter]) -> Iterator[str]:
-    """Yield what to say of filters that narrow though the caller has not named them."""
-    names = [name for item in filters if isinstance(item, Applied) and not item.values for name in item.source.names()]
-    if names:
-        yield f"As in the admin, the filter {', '.join(names)} applies by itself: describe_model tells its choices."
-
-
-def _without_value(path: str, value: Any) -> str:
-    """Return the column that a filter wants to be null, in whichever of its spellings."""
-    column, _, lookup = path.rpartition("__")
-    if value is None or value == {"isnull": True}:
-        return path
-    return column if lookup == "isnull" and str(value).lower() in ("true", "1") else ""

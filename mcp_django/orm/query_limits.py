@@ -25,6 +25,10 @@ ADVICE: Final = (
     "Ask for less: filter on indexed fields (describe_model), leave out search and ordering, or group by fewer fields."
 )
 TOO_SLOW: Final = f"The database took too long. {ADVICE}"
+# SQLite reads no more brackets within each other than some hundred.
+TOO_DEEP: Final = (
+    "The question is nested too deep for the database. Ask with fewer brackets or fewer nested conditions."
+)
 # Seconds between two looks of the watching thread, and after the last call until it ends.
 TICK: Final = 0.1
 IDLE: Final = 30.0
@@ -56,6 +60,8 @@ class _TimeLimit:
                 pass
             if isinstance(raised, DatabaseError):
                 raise ToolError(TOO_SLOW) from None
+        if isinstance(raised, DatabaseError) and str(raised) == "parser stack overflow":
+            raise ToolError(TOO_DEEP) from None
 
 
 _watched: dict[int, _TimeLimit] = {}

@@ -139,6 +139,14 @@ def name_meant(text: str) -> str | None:
     return name if name != text else None
 
 
+def without_value(path: str, value: Any) -> str:
+    """Return the column that a filter wants to be null, in whichever of its spellings."""
+    column, _, lookup = path.rpartition("__")
+    if value is None or value == {"isnull": True}:
+        return path
+    return column if lookup == "isnull" and str(value).lower() in ("true", "1") else ""
+
+
 # A comparison within a value or within a whole text, as in SQL or in words.
 _WORDED: Final = (
     r"(?:is\s+)?(?P<operator>>=|<=|!=|<>|==|=|>|<|!|before|after|since|until|from|not|at\s+least|at\s+most|"

@@ -21,6 +21,7 @@ from .columns import Column, is_generic_key, is_generic_relation, resolve_column
 from .computed import computed_value, order_source
 from .kinds import is_joinable, is_stored_as_text, kind_of
 from .lookups import resolve_path
+from .managers import among
 from .wording import alternatives
 
 # Each hop is a join.
@@ -338,7 +339,7 @@ def linked_rows(request: MCPRequest, link: Link) -> QuerySet[Any]:
     rows, related = linked(link), link.exposure
     if sees_every_row(request, related):
         return rows
-    return rows.filter(pk__in=related.get_queryset(request).order_by().values("pk"))
+    return rows.filter(among(related.get_queryset(request)))
 
 
 def linked(link: Link) -> QuerySet[Any]:

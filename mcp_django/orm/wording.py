@@ -1,5 +1,6 @@
 """Read what a client wrote: objects sent as text, and the valid names nearest to a wrong one."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Final
@@ -7,7 +8,7 @@ from typing import Any, Final
 from ..exceptions import Repair, ToolError
 from ..protocol.errors import ParseError
 from ..protocol.messages import MAX_DEPTH, MAX_ITEMS, TooMuch, decode_text
-from .kinds import parse_text
+from .kinds import TEXTUAL, parse_text
 
 MAX_LISTED: Final = 40
 # Characters of the names in a message, and of a text that is compared with names.
@@ -17,6 +18,28 @@ MAX_COMPARED: Final = 100
 NEAR: Final = 0.6
 CLOSE: Final = 0.06
 MAX_NEAR: Final = 3
+# How alike two words are of which one is a misspelt other.
+TYPO: Final = 0.7
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W_A-Z]+")
+COUNTING: Final = frozenset(("count", "counts", "cnt", "num", "number", "nr", "n"))
+# What a name may have or not without a difference; and words that ask something of a value, which are never misspelt.
+_FILLING: Final = frozenset(("at", "on", "of", "by", "the", "is", "id", "pk", "date", "time", "datetime"))
+_ASKING: Final = frozenset(
+    {
+        *TEXTUAL,
+        "endswith",
+        "iendswith",
+        "exact",
+        "iexact",
+        "count",
+        "year",
+        "quarter",
+        "month",
+        "week",
+        "hour",
+        "minute",
+    }
+)
 _PLURALS: Final = (("ies", "y"), ("sses", "ss"), ("shes", "sh"), ("ches", "ch"), ("xes", "x"), ("s", ""))
 
 
@@ -61,6 +84,33 @@ def singular(text: str) -> str:
     return word
 
 
+def words(text: str) -> list[str]:
+    """Return the words of a name such as ``customer__name``, ``orderNumber`` or ``order number``, as it has them."""
+    return _WORDS.findall(text)
+
+
+def says_all(text: Any, name: str) -> bool:
+    """Return whether a name has each word of a text, which may be misspelt there.
+
+    A name that lacks one says something else: ``orders`` is not ``num_orders``, and ``paid`` not ``unpaid``.
+    """
+    if not isinstance(text, str) or letters(text[:MAX_COMPARED]) == letters(name):
+        return True
+    known = list(map(_plain, words(name)))
+    asked = map(_plain, words(text[:MAX_COMPARED]))
+    return all(word in _FILLING or any(_is_same(word, other) for other in known) for word in asked)
+
+
+def _plain(word: str) -> str:
+    return "count" if word.lower() in COUNTING else singular(word)
+
+
+def _is_same(word: str, other: str) -> bool:
+    if word == other or word in _ASKING or (word.endswith(other) and len(word) > len(other)):
+        return word == other
+    return SequenceMatcher(a=word, b=other).ratio() >= TYPO
+
+
 def _alike(text: str, names: Sequence[str]) -> list[str]:
     matcher = SequenceMatcher(b=text)
     scores: dict[str, float] = {}
@@ -80,12 +130,18 @@ def misnamed(
     repair: Callable[[str], Repair],
     near: Sequence[str] | None = None,
     more: str = "",
+    *,
+    of: str | None = "",
 ) -> ToolError:
-    """Return the error of a name that is none of ``names``; ``repair`` mends the call by the only one that is near."""
+    """Return the error of a name that is none of ``names``; ``repair`` mends the call by the only one that is near.
+
+    It does where that says all that the text says, of the model ``of``; None stands for a name that is known to mean
+    the same.
+    """
     known = list(names)
     near = nearest(text, known) if near is None else near
-    text = f"{message} {alternatives(text, known, near)}{more}"
-    return ToolError(text, repair=repair(near[0]) if len(near) == 1 else None)
+    is_meant = len(near) == 1 and (of is None or says_all(text, f"{near[0]} {of}"))
+    return ToolError(f"{message} {alternatives(text, known, near)}{more}", repair=repair(near[0]) if is_meant else None)
 
 
 def json_or_text(value: Any) -> Any:

@@ -35,9 +35,9 @@ from ..orm.arguments import (
     search_argument,
 )
 from ..orm.arithmetic import FLOAT
-from ..orm.lookups import Filter
+from ..orm.lookups import Filter, opening_hint
 from ..orm.meanings import naming
-from ..orm.parsing import filters_argument, opening_hint
+from ..orm.parsing import filters_argument
 from ..orm.queries import narrowed
 from ..orm.repairs import with_field
 from ..orm.spellings import order_meant, order_texts

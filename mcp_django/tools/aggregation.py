@@ -320,7 +320,8 @@ def _measure(request: MCPRequest, exposure: Exposure, asked: _Asked, alias: str)
         message, meant = f"Unknown aggregate {name[:40]!r}.", aggregate_meant(name)
         # A function without a field may as well be a field without its function.
         near = ([meant] if meant in FUNCTIONS else None) if text else []
-        raise misnamed(message, name, [*FUNCTIONS, *DERIVED], partial(with_field, name, within=("aggregates",)), near)
+        repair = partial(with_field, name, within=("aggregates",))
+        raise misnamed(message, name, [*FUNCTIONS, *DERIVED], repair, near, of=None if near else "")
     where: dict[str, Any] = {}
     if asked.where is not None:
         where["filter"] = condition_of(request, exposure, asked.where)

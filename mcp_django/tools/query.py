@@ -31,11 +31,11 @@ from ..orm.arguments import (
 )
 from ..orm.keys import names_told
 from ..orm.kinds import kind_of
-from ..orm.lookups import Condition, is_moving, wording
+from ..orm.lookups import Condition, is_moving, opening_hint, wording
 from ..orm.ordering import client_order_key, is_served, sortable_names
 from ..orm.pages import Page, read_page
 from ..orm.pagination import OrderKey, read_cursor, write_cursor
-from ..orm.parsing import filters_argument, opening_hint
+from ..orm.parsing import filters_argument
 from ..orm.queries import COUNT_CAP, PageQuery, count_rows
 from ..orm.query_limits import read_limits
 from ..orm.relative_dates import local_now, seen_from

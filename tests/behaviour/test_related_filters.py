@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 
 from mcp_django import ModelExposure
 from mcp_django.context.request import MCPRequest
+from mcp_django.orm.parsing import QUANTIFIERS
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -327,3 +328,27 @@ class TestFieldsAgainstFields:
         Book.objects.filter(title="book 1").update(title=HIDDEN, author=Author.objects.create(name=HIDDEN))
         found = call(QUERY, request, model="testapp.book", filters={"title": {"field": "author.name"}}, limit=100)
         assert [row[1] for row in found["rows"]] == ["a"]
+
+
+@pytest.mark.parametrize("filters", [{"books": None}, {"books": {"none": {}}}, {"books__isnull": True}])
+def test_null_of_several_rows_is_none_of_them(request_of_one: MCPRequest, filters: Any) -> None:
+    make_author("without")
+    rows = call(QUERY, request_of_one, model="testapp.author", filters=filters, fields=["name"])["rows"]
+    assert "without" in {row[1] for row in rows}
+    assert not any(Book.objects.filter(author=row[0]).exists() for row in rows)
+
+
+def test_a_path_leads_to_a_field_that_is_called_as_the_number_is(
+    request_of_one: MCPRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(model: str, filters: Any) -> set[Any]:
+        rows = call(QUERY, request_of_one, model=model, filters=filters, fields=["pk"], limit=200)["rows"]
+        return {row[0] for row in rows}
+
+    paths = ("testapp.author", {"books.pages__gte": 3}), ("testapp.loan", {"book": {"pages__gte": 3}})
+    expected = [found(*path) for path in paths]
+    numbered = found("testapp.author", {"books": {"count__gte": 2}})
+    # No model of the tests has a field with one of the words.
+    monkeypatch.setitem(QUANTIFIERS, "pages", "count")  # type: ignore[arg-type]
+    assert [found(*path) for path in paths] == expected
+    assert found("testapp.author", {"books": {"pages__gte": 2}}) == numbered

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 from django.apps import apps
-from django.db import transaction
+from django.db import connection, transaction
 
 if not apps.is_installed("example_project.shop"):
     pytest.skip("needs the settings of the example project", allow_module_level=True)
 
 from benchmarks.tokens import has_tokenizer
 from evals import report, surface
-from evals.measures import answerability, ask, finding, recovery
+from evals.measures import answerability, ask, finding, recovery, runnable
 from evals.questions import Question, filled, plain, questions, same, table
 from evals.recovery import attempt, mutations, values_of
 from evals.shop import Endpoint, fill, quiet
@@ -22,6 +22,20 @@ from tests.e2e.conftest import missing
 pytestmark = pytest.mark.django_db
 CLASSES = "totals trends shares top absence existence related durations history text".split()
 MUTATIONS = 12
+# Of SQLite's machine, in one call: some fifty for each row of the tables. Most calls take less than a tenth.
+MAX_STEPS = 500_000
+STEPS = 1_000
+# Orders by their lines, of which callers may not see all.
+OF_RELATED = {"model": "shop.order", "fields": ["number"], "limit": 200, "count": True}
+ASKED = (
+    {"lines": {"some": {"product.name": "Ash Casserole"}}},
+    {"lines": {"none": {"product.name": "Ash Casserole"}}},
+    {"lines": {"every": {"quantity__lt": 4}}},
+    {"lines": {"count__gte": 5}},
+    {"or": [{"lines.product.active": False}, {"lines.order.status": "paid"}]},
+    {"customer.orders.lines.product.suppliers.country.name": "Japan"},
+    {"not": {"customer": {"some": {"orders": {"some": {"lines": {"some": {"quantity__gt": 3}}}}}}}},
+)
 LARGE = {"tool": "query_records", "arguments": {"model": "shop.order", "filters": {"total__gt": 100}, "limit": 5}}
 
 
@@ -57,6 +71,30 @@ def test_every_question_is_answered_with_the_values_of_the_orm(measures) -> None
     assert not answers["faults"]
     assert answers["questions"] == 120
     assert all(report.reached(measures, what) for what, (part, *_) in report.BARS.items() if part == "answerability")
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="counts the steps of SQLite's virtual machine")
+def test_no_call_does_more_work_than_its_rows_need() -> None:
+    """What goes through a table again for each row of another one takes millions of steps."""
+    endpoint, steps = Endpoint(), 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += STEPS
+        return 0
+
+    every = [(one.id, call) for one in questions() for call in runnable(endpoint, one)]
+    every += [
+        (str(filters), {"tool": "query_records", "arguments": {**OF_RELATED, "filters": filters}}) for filters in ASKED
+    ]
+    connection.connection.set_progress_handler(count, STEPS)
+    try:
+        for name, call in every:
+            steps = 0
+            assert "error" not in endpoint.response(call["tool"], call["arguments"])
+            assert steps <= MAX_STEPS, (name, call, steps)
+    finally:
+        connection.connection.set_progress_handler(None, 0)
 
 
 def test_no_reference_is_empty() -> None:

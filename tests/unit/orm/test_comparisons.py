@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from mcp_django import ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.comparisons import is_field
+from mcp_django.testing import MCPClient
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_author, make_book, make_superuser
@@ -138,3 +139,32 @@ def test_pages_are_of_one_moment_and_of_one_question(library: MCPRequest) -> Non
 def test_a_field_has_no_more_than_its_shifts() -> None:
     assert is_field({"field": "pages", "plus": 1})
     assert not is_field({"field": "pages", "value": 1})
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({"price": {"field": "price*3-price-price"}}, "abcde"),
+        ({"price__gte": {"field": "price+0.1-0.1"}}, "abcde"),
+        ({"price__lt": {"field": "price*1.000000001"}}, "abcde"),
+        ({"published": {"field": "published", "plus": "5h"}}, "abcde"),
+        ({"published__gt": {"field": "published", "minus": "5h"}}, "abcde"),
+        ({"published__gt": {"field": "published-30min"}}, "abcde"),
+        ({"published": {"field": "published-24h"}}, ""),
+        ({"published__gt": {"max": "published", "minus": "5h"}}, "abcde"),
+    ],
+)
+def test_every_database_computes_decimals_and_moves_dates_alike(library: MCPRequest, filters: Any, found: str) -> None:
+    rows = call(QUERY, library, model="testapp.book", filters=filters, fields=["title"])["rows"]
+    assert sorted(row[1] for row in rows) == [*found]
+
+
+def test_a_question_that_is_nested_too_deep_for_the_database_is_refused_in_words() -> None:
+    """PostgreSQL answers it."""
+    make_book()
+    price = "price-(" * 8 + "price" + ")" * 8
+    inner: dict[str, Any] = {"price__gte": {"field": price}}
+    for _ in range(2):
+        inner = {"author": {"every": {"books": {"every": inner}}}}
+    found = MCPClient(make_superuser()).call("query_records", model="testapp.book", filters=inner)
+    assert not found.is_error or found.text.startswith("The question is nested too deep for the database.")

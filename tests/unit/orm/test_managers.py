@@ -1,10 +1,11 @@
 """Managers that projects write: what they hide is hidden everywhere, and what they give can be filtered and paged."""
 
 import pytest
-from django.db.models import Count, QuerySet
+from django.db.models import Count, F, QuerySet, Window
+from django.db.models.functions import RowNumber
 
 from mcp_django import ModelExposure
-from mcp_django.orm.managers import filterable, gives_every_row, leaves_out_nothing
+from mcp_django.orm.managers import among, filterable, gives_every_row, leaves_out_nothing
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
@@ -234,3 +235,12 @@ def test_one_that_cannot_becomes_one_of_the_same_class_and_database(items):
 )
 def test_row_127_only_what_narrows_nothing_leaves_out_nothing(items, change, every):
     assert leaves_out_nothing(change(Item.every.all())) is every
+
+
+def test_a_filter_shows_no_row_that_a_window_leaves_out(items):
+    """Django asks a further filter before the window, which then numbers the rows that are left."""
+    number = Window(RowNumber(), partition_by="kind", order_by=F("size").desc())
+    largest = filterable(Item.every.annotate(number=number).filter(number=1))
+    assert sorted(largest.values_list("size", flat=True)) == [3, 4, 5]
+    assert not largest.filter(size__lt=3).exists()
+    assert not Item.every.filter(among(largest), size__lt=3).exists()

@@ -241,7 +241,7 @@ def test_days_and_moments_in_lists(films: Any) -> None:
         {"shown": "9999-12-31"},
         {"released__year": 0},
         {"shown__year": 10_000},
-        {"shown__year__gt": 2000},
+        {"shown__year__gt": 10_000},
         {"released__month": 13},
         {"released__hour": 5},
         {"released__week_day": "monday"},

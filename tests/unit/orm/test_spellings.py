@@ -82,10 +82,41 @@ def test_what_is_not_understood_is_told_in_the_spelling_that_is(books: MCPReques
     assert pages(books, filters={"or": [{"status": "draft"}, {"pages__gt": 1}]}) == [0, 2, 3]
 
 
-def test_a_comparison_of_years_is_told_as_one_of_dates(books: MCPRequest) -> None:
-    message = refusal(QUERY, books, model="testapp.book", filters={"published__year__gte": 2024})
-    assert '{"published__gte": "2026"}' in message
-    assert pages(books, filters={"published__gte": "2024"}) == []
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({"published__year__gte": 2024}, [0, 2]),
+        ({"published__year__gt": 2024}, [2]),
+        ({"published.year": {"lte": 2024}}, [0, 3]),
+        ({"published": {"year__lt": 2024}}, [3]),
+        ({"published.year >": 2024}, [2]),
+        ({"published__year__in": [2020, 2025]}, [2, 3]),
+        ({"published__year": [2020, 2025]}, [2, 3]),
+        ({"published__year__range": [2020, 2024]}, [0, 3]),
+        ({"published__year__ne": 2024}, [1, 2, 3]),
+        ({"published__month__gte": 5}, [2, 3]),
+        ({"author.books.published.year__gte": 2025}, [2]),
+        ({"not": {"published__year__gte": 2024}}, [1, 3]),
+    ],
+)
+def test_a_part_of_a_date_is_compared_as_a_number(books: MCPRequest, filters: Any, found: list[int]) -> None:
+    for number, day in enumerate(("2024-02-01", None, "2025-05-01", "2020-12-31")):
+        Book.objects.filter(pages=number).update(published=day)
+    assert pages(books, filters=filters) == found
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        ({"published__year__gte": 99999}, "a whole number from 2 to 9998"),
+        ({"published__year__range": [2020]}, "a list of two values"),
+        ({"published__year__contains": 2024}, "Valid: exact, gt, gte, lt, lte, in, range."),
+        ({"title__year__gte": 2024}, "takes other lookups. Valid: exact, in, contains"),
+        ({"published__century__gte": 20}, "has no filter"),
+    ],
+)
+def test_a_part_of_a_date_is_not_compared_otherwise(books: MCPRequest, filters: Any, said: str) -> None:
+    assert said in refusal(QUERY, books, model="testapp.book", filters=filters)
 
 
 @pytest.mark.parametrize(
@@ -231,3 +262,29 @@ def test_a_text_that_looks_like_a_list_can_be_asked_for_as_it_is(books: MCPReque
     make_book(title='["a"]', author=make_author("A"), pages=9)
     assert pages(books, filters={"title__exact": '["a"]'}) == [9]
     assert "title__exact the text" in refusal(QUERY, books, model="testapp.book", filters={"title": '["a"]'})
+
+
+@pytest.mark.parametrize(
+    ("tool", "asked", "right"),
+    [
+        (QUERY, {"filters": {"num_books": 0}}, {"filters": {"books__count": 0}}),
+        (QUERY, {"filters": {"book_count__gte": 2}}, {"filters": {"books__count__gte": 2}}),
+        (QUERY, {"filters": {"numberOfBooks": {"gt": 2}}}, {"filters": {"books__count": {"gt": 2}}}),
+        (QUERY, {"filters": {"nmae": "A1"}}, {"filters": {"name": "A1"}}),
+        (QUERY, {"filters": {"author_name": "A1"}}, {"filters": {"name": "A1"}}),
+        (QUERY, {"filters": {"born_on__gte": "2020-01-01"}}, {"filters": {"born__gte": "2020-01-01"}}),
+        # A word that is left out, or another one, asks something else.
+        (QUERY, {"filters": {"born_year": 2020}}, None),
+        (QUERY, {"filters": {"last_name": "A1"}}, None),
+        (QUERY, {"fields": ["born__year"]}, None),
+        (QUERY, {"ordering": ["num_books"]}, None),
+        (QUERY, {"filters": {"born": {"nisnull": True}}}, None),
+        (AGGREGATE, {"aggregates": ["avg:num_books"]}, None),
+    ],
+)
+def test_a_proposal_says_all_that_the_call_said(books: MCPRequest, tool: Any, asked: Any, right: Any) -> None:
+    arguments = {"model": "testapp.author", **asked}
+    with pytest.raises(ToolError) as error:
+        tool.call(books, arguments)
+    found = proposal(books, tool, arguments, error.value)
+    assert (found and found["arguments"]) == (right and {"model": "testapp.author", **right})

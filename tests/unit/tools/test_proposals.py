@@ -192,6 +192,7 @@ WRONG: list[tuple[Tool, dict[str, Any]]] = [
     *(
         (QUERY, {"model": "testapp.book", argument: wrap(text)})
         for text in (
+            "titel",
             "secretNumber",
             "isbm",
             "isbn",
