@@ -29,6 +29,7 @@ from ..orm.arguments import (
     ordering_argument,
     search_argument,
 )
+from ..orm.columns import plain_key
 from ..orm.keys import names_told
 from ..orm.kinds import kind_of
 from ..orm.lookups import Condition, is_moving, wording
@@ -241,7 +242,7 @@ def _without_urls(request: MCPRequest, exposure: Exposure, given: Mapping[str, A
 def _add_urls(request: MCPRequest, exposure: Exposure, payload: dict[str, Any]) -> None:
     """Add a column with the admin's page of each row, null where none opens for the caller."""
     pk = exposure.opts.pk
-    keys = [pk.to_python(row[0]) for row in payload["rows"]] if len(exposure.opts.pk_fields) == 1 else []
+    keys = [pk.to_python(plain_key(row[0])) for row in payload["rows"]] if len(exposure.opts.pk_fields) == 1 else []
     payload["columns"].append(ADMIN_URL)
     urls = admin_urls(request, exposure, keys) if keys else [None] * len(payload["rows"])
     for row, url in zip(payload["rows"], urls, strict=True):
