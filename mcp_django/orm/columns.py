@@ -146,7 +146,7 @@ def _model_column(exposure: "Exposure", name: str) -> Column | None:
     pk = exposure.opts.pk
     if name == pk.name:
         # The key of a row is its own where the relation shows another column of what it points to.
-        is_link = pk.is_relation and key_field(pk) is pk.target_field
+        is_link = pk.is_relation and key_field(pk) is pk.target_field  # type: ignore[attr-defined]
         return Column(name, "relation" if is_link else "field", path=pk.attname, field=pk)
     path = resolve_path(exposure.model, name)
     if path is None:

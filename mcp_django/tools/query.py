@@ -30,6 +30,7 @@ from ..orm.arguments import (
     search_argument,
 )
 from ..orm.columns import plain_key
+from ..orm.filters import unsearched
 from ..orm.keys import names_told
 from ..orm.kinds import kind_of
 from ..orm.lookups import Condition, is_moving, wording
@@ -148,7 +149,9 @@ def _spelt_alike(request: MCPRequest, query: PageQuery, page: Page) -> Page:
         found.keys = []
         found.notes.append("nothing matches the search as it is written: these rows are the nearest in spelling")
     else:
-        found.notes.append("nothing matches the search; try a part of the word, or filters")
+        left = unsearched(request, query.exposure)
+        beside = f", which does not look into {', '.join(left)} for you" if left else ""
+        found.notes.append(f"nothing matches the search{beside}; try a part of the word, or filters")
     return found
 
 
