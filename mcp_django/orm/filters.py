@@ -360,7 +360,7 @@ def search_paths(
     found = []
     for number, text in enumerate(fields):
         name = text.lstrip("^=@")
-        visible, is_column = _visible_on(request, queryset.model, name)
+        visible, is_column = visible_on(request, queryset.model, name)
         if visible is None:
             found.append(text)
         elif visible and is_column:
@@ -370,7 +370,7 @@ def search_paths(
     return queryset, found
 
 
-def _visible_on(request: MCPRequest, model: Any, path: str) -> tuple[list[Q] | None, bool]:
+def visible_on(request: MCPRequest, model: Any, path: str) -> tuple[list[Q] | None, bool]:
     """Return the conditions for visible rows all along the path, and whether it ends at a column.
 
     There are None where nothing is hidden, and no conditions where all is.

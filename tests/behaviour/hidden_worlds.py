@@ -110,7 +110,19 @@ class AuthorAdmin(VisibleAdmin):
 
 class BookAdmin(VisibleAdmin):
     fields = BOOK_FIELDS
-    list_display = ["title", "author", "pages", "worth", "longest", "loan_count", "tag_count", "score", "keeper"]
+    ordering = ["status", "author__name"]
+    list_display = [
+        "title",
+        "author",
+        "pages",
+        "worth",
+        "longest",
+        "loan_count",
+        "tag_count",
+        "score",
+        "keeper",
+        "writer",
+    ]
     list_filter = ["status", "author", "tags"]
     search_fields = ["title", "author__name", "author__email", "isbn", "data", "owner__first_name", "owner__password"]
     inlines = [LoanInline]
@@ -141,6 +153,10 @@ class BookAdmin(VisibleAdmin):
     def score(self, book: Book) -> str:
         return SHOWN
 
+    @admin.display(ordering="author__name")
+    def writer(self, book: Book) -> str:
+        return SHOWN
+
     @admin.display(ordering="owner__first_name")
     def keeper(self, book: Book) -> str:
         return SHOWN
@@ -162,7 +178,13 @@ def declared_site(author: type[ModelExposure] = Visible) -> MCPSite:
     site = MCPSite("declared")
     fields: Any = ["name", "born"] if author is Visible else None
     site.register(Author, author, fields=fields, search_fields=["name"])
-    site.register(Book, Masking, fields=[*BOOK_FIELDS, "rating"], search_fields=["title", "author__name", "tags__name"])
+    site.register(
+        Book,
+        Masking,
+        fields=[*BOOK_FIELDS, "rating"],
+        search_fields=["title", "author__name", "tags__name"],
+        ordering=["author"],
+    )
     site.register(Tag, Visible, fields=["name", "books"], search_fields=["name"])
     site.register(Loan, Visible, fields=["book", "borrower", "due"])
     return site
