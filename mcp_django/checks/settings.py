@@ -30,7 +30,7 @@ from ..oauth.checks import DEPLOYMENT_CHECKS as OAUTH_DEPLOYMENT_CHECKS
 from ..oauth.checks import is_open_http
 from ..routing import known_urlconfs, mounted_prefixes, shadowed
 from .declarations import CHECKS as DECLARATION_CHECKS
-from .declarations import after_declarations, all_sites, check_orders, check_ttl, mounted
+from .declarations import after_declarations, all_sites, check_orders, check_random, check_ttl, mounted
 
 Check = Callable[..., list[CheckMessage]]
 # Settings that need an extra: the package that comes with it, and its name.
@@ -370,4 +370,6 @@ CHECKS: Final = (
     ),
 )
 # Those of `check --deploy`.
-DEPLOYMENT_CHECKS: Final = tuple(map(after_settings, (check_door, check_news, check_orders, *OAUTH_DEPLOYMENT_CHECKS)))
+DEPLOYMENT_CHECKS: Final = tuple(
+    map(after_settings, (check_door, check_news, check_orders, check_random, *OAUTH_DEPLOYMENT_CHECKS))
+)
