@@ -1,12 +1,22 @@
 """Recognise names of credentials. Their values are shown to nobody, unless an exposure names the field itself."""
 
 import re
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from django.core.exceptions import FieldDoesNotExist
-from django.db.models import BooleanField, CharField, DateField, DurationField, Model, TextField
+from django.db.models import (
+    BooleanField,
+    CharField,
+    DateField,
+    DurationField,
+    EmailField,
+    Model,
+    SlugField,
+    TextField,
+    URLField,
+)
 
 MAX_NAME: Final = 200
 # What stands in JSON where a secret is.
@@ -15,7 +25,8 @@ _SENSITIVE: Final = re.compile(
     r"(?:^|_)(?:pass(?:word|wd|phrase|code)|pwd|secrets?|tokens?|[ht]?otp|mfa|pin|cvv|cvc|ssn|salt|hash|p256dh"
     r"|credentials?|session_?data|hashed_?(?:key|code)|(?:key|code)_?digest"
     r"|(?:api|private|secret|access|session|encryption|signing|auth|ssh|recovery|backup|cert(?:ificate)?|client"
-    r"|webhook|hmac|master|activation|verification|confirmation|reset|login)_?(?:key|code)s?)(?:_?hash)?(?:$|_)"
+    r"|webhook|hmac|master|activation|verification|confirm(?:ation)?|reset|login|ping|feed|ical|invit(?:e|ation)"
+    r"|unsubscribe|magic|one_?time|shar(?:e|ing)|ingest|stream|unlock)_?(?:key|code)s?)(?:_?hash)?(?:$|_)"
     r"|(?:^|_)pass$|^auth$"
 )
 # What is said about a secret is none: whether it was checked, of which type it is.
@@ -26,6 +37,14 @@ _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 # Models whose rows are credentials, and the names that say nothing by themselves but hold one there.
 _HOLDER: Final = re.compile(r"(?:^|_)(?:authenticator|confirmation|verification|invitation|passkey|webauthn)s?(?:$|_)")
 _BARE: Final = frozenset({"code", "data", "digest", "key", "seed", "value"})
+# Models whose rows let somebody do something once, by a key or code that was sent to them, and what says they did.
+_SENT: Final = re.compile(r"(?:^|_)(?:confirm|activation|sign_?up|opt_?in|unsubscribe|verify|invite)s?(?:$|_)")
+_DONE: Final = re.compile(r"(?:^|_)(?:confirmed|verified|activated|validated)(?:$|_)")
+# Texts as long as this can be drawn so that nobody guesses them, and what draws them.
+LONG: Final = 16
+_DRAWING: Final = frozenset(
+    {"get_random_string", "token_hex", "token_urlsafe", "token_bytes", "uuid4", "urandom", "choices", "SystemRandom"}
+)
 
 
 @lru_cache(maxsize=8192)
@@ -34,7 +53,8 @@ def is_sensitive(name: str, model: type[Model] | None = None) -> bool:
 
     With its model, its kind counts: a truth value, a date and a choice are no secrets, and a relation is one where the
     key that it stores is. ``key`` and its like count too where the model's name says what they are
-    (``Authenticator``, ``HOTPDevice``), and ``key`` beside another credential of the model.
+    (``Authenticator``, ``HOTPDevice``), ``key`` beside another credential of the model or beside an address that it
+    confirms, and any ``key`` that is drawn: a long text with a random default.
     """
     field = _field(model, name) if model is not None else None
     if field is not None and field.is_relation:
@@ -44,7 +64,26 @@ def is_sensitive(name: str, model: type[Model] | None = None) -> bool:
     words = _CAMEL.sub("_", name).lower()
     if _SENSITIVE.search(words) is not None and _ABOUT.search(words) is None:
         return True
-    return model is not None and words in _BARE and _holds_credentials(model, words)
+    if model is None or not (words in _BARE or words.endswith("_key")):
+        return False
+    drawn = words.endswith("key") and is_long(field) and is_drawn(field)
+    return drawn or (words in _BARE and _holds_credentials(model, words))
+
+
+def is_long(field: Any) -> bool:
+    """Return whether the field, no key of its row, can hold texts that nobody guesses."""
+    ordinary = isinstance(field, (SlugField, EmailField, URLField)) or not isinstance(field, (CharField, TextField))
+    return not ordinary and not field.primary_key and (field.max_length or LONG) >= LONG
+
+
+def is_drawn(field: Any) -> bool:
+    """Return whether the field's default is made at random."""
+    default = field.default
+    while isinstance(default, partial):
+        default = default.func
+    code = getattr(default, "__code__", None)
+    names = {getattr(default, "__name__", ""), *(code.co_names if code is not None else ())}
+    return not _DRAWING.isdisjoint(names)
 
 
 def _field(model: type[Model], name: str) -> Any:
@@ -77,8 +116,17 @@ def _holds_credentials(model: type[Model], name: str) -> bool:
     words = _CAMEL.sub("_", model._meta.object_name or "").lower()
     if _HOLDER.search(words) or _SENSITIVE.search(words):
         return True
-    texts = (field.name for field in model._meta.concrete_fields if isinstance(field, (CharField, TextField)))
-    return name == "key" and any(map(is_sensitive, texts))
+    if name in ("code", "key") and _SENT.search(words) and is_long(_field(model, name)):
+        return True
+    fields = model._meta.concrete_fields
+    texts = (field.name for field in fields if isinstance(field, (CharField, TextField)))
+    return name == "key" and (any(map(is_sensitive, texts)) or _confirms(fields))
+
+
+def _confirms(fields: Sequence[Any]) -> bool:
+    """Return whether a row keeps an address, and whether it is known to be somebody's."""
+    done = any(isinstance(field, _HARMLESS) and _DONE.search(field.name) for field in fields)
+    return done and any(isinstance(field, EmailField) for field in fields)
 
 
 def members(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:

@@ -250,12 +250,12 @@ class MCPSite:
 
     def may_show(self, model: type[Model]) -> bool:
         """Return whether rows of the model may be shown with those of others: it is exposed, or nothing forbids it."""
-        registered = self.admin_site._registry.get(model) if self.admin_site is not None else None
-        return model in self.exposures or self.is_candidate(model, registered)
+        known = self.admin_site._registry if self.admin_site is not None else {}
+        return model in self.exposures or self.is_candidate(model, known.get(model))
 
-    def is_candidate(self, model: type[Model], model_admin: admin.ModelAdmin[Any] | None) -> bool:
-        """Return whether nothing keeps the model, which an admin knows, from being exposed by itself."""
-        return is_open(model) and model not in self._removed and getattr(model_admin, "mcp_expose", True)
+    def is_candidate(self, model: type[Model], model_admin: Any, *, closed: bool = False) -> bool:
+        """Return whether nothing keeps the model, which an admin knows, from being exposed, or only its closed app."""
+        return is_open(model) is not closed and model not in self._removed and getattr(model_admin, "mcp_expose", True)
 
     @property
     def exposures_by_label(self) -> dict[str, ModelExposure]:

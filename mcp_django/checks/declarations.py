@@ -3,6 +3,7 @@
 A name that leads nowhere, and a value of the wrong kind, would show less than was meant, and say nothing of it.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, wraps
@@ -20,7 +21,7 @@ from ..exposures.model import ModelExposure
 from ..orm.lookups import declared_lookups, resolve_path, usual_lookups
 from ..orm.ordering import declared_ordering, is_served
 from ..routing import mounted_sites
-from ..sensitive import is_sensitive
+from ..sensitive import is_drawn, is_long, is_sensitive
 from ..sites import MCPSite, site
 
 # Clients refuse or hide what is beyond these (VS Code 128, Cursor 40).
@@ -38,6 +39,8 @@ LISTS: Final = (*NAMES, "search_fields", "search_terms", "ordering", "sortable_b
 USUAL_PERMISSIONS: Final = ("view", "add", "change", "delete")
 # Lookups that some databases have.
 REGEX: Final = frozenset({"regex", "iregex"})
+# How names end of what an address can be made of that lets somebody in.
+OPENING: Final = re.compile(r"(?:^|_)(?:key|code|token|link|nonce|signature)$")
 # What is meant for mcp.py.
 MISSPELT: Final = ("mpc", "mcps", "mcp_", "_mcp", "cmp", "mcpp", "mmcp")
 
@@ -359,6 +362,33 @@ def _unserved(exposure: ModelExposure, names: Sequence[str]) -> CheckMessage:
         hint=hint,
         obj=exposure.model,
         id="mcp_django.I021",
+    )
+
+
+def check_random(**kwargs: Any) -> list[CheckMessage]:
+    """Tell, for a deployment, which columns look like what lets somebody in, though their names do not say it."""
+    found: dict[Any, CheckMessage] = {}
+    for checked in all_sites():
+        for exposure in checked.exposures.values():
+            named = exposure.fields is not None and exposure.fields != "__all__"
+            for field in () if named else exposure.opts.concrete_fields:
+                if _looks_random(field) and not exposure.leaves_out(field.name):
+                    found.setdefault((exposure.label, field.name), _random(exposure, field))
+    return list(found.values())
+
+
+def _looks_random(field: Any) -> bool:
+    if not is_long(field) or field.choices or is_sensitive(field.name, field.model):
+        return False
+    return is_drawn(field) or bool(field.unique and OPENING.search(field.name))
+
+
+def _random(exposure: ModelExposure, field: Any) -> CheckMessage:
+    return Info(
+        f"{exposure.label} shows {field.name!r}, whose values look random: whoever knows one may be let in by it.",
+        hint=f'If so, set exclude = ["{field.name}"] on its exposure. If not, list its fields, or silence this check.',
+        obj=exposure.model,
+        id="mcp_django.I159",
     )
 
 

@@ -27,9 +27,10 @@ from ..context.middleware import keeps_caller, load_middleware
 from ..forms.uploads import upload_storage
 from ..oauth.checks import CHECKS as OAUTH_CHECKS
 from ..oauth.checks import DEPLOYMENT_CHECKS as OAUTH_DEPLOYMENT_CHECKS
+from ..oauth.checks import is_open_http
 from ..routing import known_urlconfs, mounted_prefixes, shadowed
 from .declarations import CHECKS as DECLARATION_CHECKS
-from .declarations import after_declarations, all_sites, check_orders, check_ttl, mounted
+from .declarations import after_declarations, all_sites, check_orders, check_random, check_ttl, mounted
 
 Check = Callable[..., list[CheckMessage]]
 # Settings that need an extra: the package that comes with it, and its name.
@@ -152,7 +153,7 @@ def check_channel_layer(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_door(**kwargs: Any) -> list[CheckMessage]:
-    """Check, for a deployment, that not any host is answered, and that calls have a rate."""
+    """Check, for a deployment, that not any host or page is answered, and that calls have limits."""
     found: list[CheckMessage] = []
     if "*" in django_settings.ALLOWED_HOSTS:
         text = "ALLOWED_HOSTS is '*': a page of any name that leads to this server can speak to the endpoint."
@@ -160,6 +161,15 @@ def check_door(**kwargs: Any) -> list[CheckMessage]:
     if settings.CALL_RATE is None:
         text = "CALL_RATE is None: one user can make as many calls as the server can answer."
         found.append(Warning(text, hint=f"The default is {DEFAULTS['CALL_RATE']!r}.", id="mcp_django.W151"))
+    if settings.STATEMENT_TIMEOUT is None:
+        text = "STATEMENT_TIMEOUT is None: one question can keep the database busy for as long as it takes."
+        hint = f"The default is {DEFAULTS['STATEMENT_TIMEOUT']!r} seconds."
+        found.append(Warning(text, hint=hint, id="mcp_django.W157"))
+    for origin in settings.ALLOWED_ORIGINS:
+        if is_open_http(origin):
+            text = f"ALLOWED_ORIGINS has {origin!r}: whoever is on the way can put a script into a page of it."
+            hint = "Serve that site by TLS, and write its origin with https."
+            found.append(Warning(text, hint=hint, id="mcp_django.W158"))
     return found
 
 
@@ -379,4 +389,6 @@ CHECKS: Final = (
     ),
 )
 # Those of `check --deploy`.
-DEPLOYMENT_CHECKS: Final = tuple(map(after_settings, (check_door, check_news, check_orders, *OAUTH_DEPLOYMENT_CHECKS)))
+DEPLOYMENT_CHECKS: Final = tuple(
+    map(after_settings, (check_door, check_news, check_orders, check_random, *OAUTH_DEPLOYMENT_CHECKS))
+)

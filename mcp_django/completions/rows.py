@@ -63,7 +63,8 @@ def complete_rows(
 def _row_queries(
     request: MCPRequest, exposure: Exposure, text: str, conditions: Sequence[Condition]
 ) -> Iterator[QuerySet[Any]]:
-    ordering = [("-" if key.descending else "") + key.path for key in default_ordering(request, exposure)]
+    keys = default_ordering(request, exposure)
+    ordering = [("-" if key.descending else "") + key.path for key in keys if key.expression is None]
     rows = narrowed(request, exposure, conditions, "")
     if not text:
         yield rows.order_by(*ordering)

@@ -31,6 +31,12 @@ TWINS: Final = str.maketrans(
 )
 # Digits that are read as letters.
 DIGITS: Final = str.maketrans("01345", "oleas")
+# A capital I and a small l are one stroke in the usual typefaces, and so is the letter that stands for both here.
+STROKE: Final = "ı"  # noqa: RUF001
+STROKES: Final = str.maketrans("Il", STROKE * 2)
+# Signs by which services mark what they have verified.
+SEALS: Final = frozenset("✓✔✅☑🗸🗹⍻🔒🔐🔏🛡")
+_SMALL_CAPITAL: Final = re.compile(r"LATIN LETTER SMALL CAPITAL ([A-Z])")
 # Products that people know by name, and the domains of their makers. The name of the first ones is nobody else's; the
 # others are ordinary words too, so only a name that begins with them claims anything.
 DISTINCT: Final[Mapping[str, tuple[str, ...]]] = {
@@ -60,11 +66,13 @@ def doubts_about(name: str, hosts: Sequence[str] = ()) -> list[str]:
     found = []
     if _has_unseen(name):
         found.append(_("Its name has characters that cannot be seen or that disguise others; � stands for them."))
-    if _is_mixed(name):
+    product = _claimed(name)
+    if _is_mixed(name) or (product is not None and _claimed(name, strokes=False) is None):
         found.append(_("Letters of its name come from several alphabets, or look like those of another one."))
+    if SEALS.intersection(name):
+        found.append(_("Its name has a check mark or a similar sign, which proves nothing."))
     if len(name) >= LONGEST:
         found.append(_("Its name is very long. Only the beginning is shown."))
-    product = _claimed(name)
     strangers = [] if product is None else [host for host in hosts if not _belongs(host, product[1])]
     if product is not None and strangers:
         told = {"product": product[0], "hosts": ", ".join(strangers[:3])}
@@ -88,6 +96,8 @@ def _has_unseen(name: str) -> bool:
 def _is_mixed(name: str) -> bool:
     """Return whether a word has letters of scripts that nobody writes together, or all of it passes for Latin."""
     words = list(_words(unicodedata.normalize("NFKC", name)))
+    if any(_plain(char) != char for char in name):
+        return True
     scripts = [{_script(char) for char in word if char.isalpha()} - {"MODIFIER"} for word in words]
     if any(len(found) > 1 and not any(found <= together for together in TOGETHER) for found in scripts):
         return True
@@ -105,25 +115,39 @@ def _words(text: str) -> Iterator[str]:
     return (found[0] for found in re.finditer(r"[^\W_]+", text))
 
 
-def _claimed(name: str) -> tuple[str, tuple[str, ...]] | None:
+def _claimed(name: str, *, strokes: bool = True) -> tuple[str, tuple[str, ...]] | None:
     """Return the product that a name is read as, and whose it is, None for any other name."""
-    words = list(_words(_skeleton(name)))
+    words = list(_words(_skeleton(name, strokes)))
     pairs = ["".join(pair) for pair in pairwise(words)]
     spelt_out = "".join(words)
     for product, hosts in DISTINCT.items():
-        if product in (*pairs, spelt_out) or any(word.startswith(product) for word in words):
+        look = _look(product)
+        if any(map(look.fullmatch, (*pairs, spelt_out))) or any(map(look.match, words)):
             return product, hosts
     for product, hosts in ORDINARY.items():
-        if product in (*words[:1], *pairs[:1], spelt_out):
+        if any(map(_look(product).fullmatch, (*words[:1], *pairs[:1], spelt_out))):
             return product, hosts
     return None
 
 
-def _skeleton(name: str) -> str:
+def _look(product: str) -> re.Pattern[str]:
+    """Return what the name of a product looks like, in which one stroke can stand for an i or an l."""
+    return re.compile(re.sub("[il]", lambda found: f"[{found[0]}{STROKE}]", product))
+
+
+def _skeleton(name: str, strokes: bool) -> str:
     """Return what a name looks like: without marks, twins and digits as the letters that they pass for."""
-    bare = (char for char in unicodedata.normalize("NFKD", name) if unicodedata.category(char) not in ("Mn", "Cf"))
-    text = "".join(bare).replace(REPLACEMENT, "").translate(TWINS).casefold()
-    return text.translate(TWINS).translate(DIGITS)
+    plain = "".join(map(_plain, unicodedata.normalize("NFKD", name)))
+    bare = (char for char in plain if unicodedata.category(char) not in ("Mn", "Cf"))
+    text = "".join(bare).replace(REPLACEMENT, "").translate(TWINS)
+    text = text.translate(STROKES) if strokes else text
+    return text.casefold().translate(TWINS).translate(DIGITS)
+
+
+def _plain(char: str) -> str:
+    """Return the letter of which the character is the small capital, any other as it is."""
+    found = _SMALL_CAPITAL.fullmatch(unicodedata.name(char, ""))
+    return found[1].lower() if found is not None else char
 
 
 def _belongs(host: str, domains: Collection[str]) -> bool:

@@ -23,7 +23,7 @@ from ..sensitive import is_sensitive
 from .model import ModelExposure
 
 if TYPE_CHECKING:
-    from ..context.request import Exposure, MCPRequest, Registry
+    from ..context.request import MCPRequest, Registry
     from ..orm.lookups import NamedFilter
     from .actions import Action
 
@@ -73,6 +73,7 @@ class AdminExposure(ModelExposure):
         self.admin_site_name = model_admin.admin_site.name
         self.search_terms = self.search_terms or getattr(model_admin, "mcp_search_terms", ())
         self._fixed_fields: dict[Any, Any] = {}
+        self._closed: dict[ModelAdmin[Any], AdminExposure] = {}
 
     def overrides(self, *hooks: str) -> bool:
         """Return whether the ``ModelAdmin`` replaces one of these methods of Django's class."""
@@ -340,37 +341,35 @@ class AdminExposure(ModelExposure):
         return opening_filters(request, self)
 
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
-        """Return the admin's ``search_fields`` that the caller could read: others could be guessed letter by letter."""
-        if self.search_fields:
-            return self.search_fields
+        """Return the admin's ``search_fields`` without those whose values the caller could guess letter by letter."""
         from ..orm.filters import is_searched
 
-        names = self.ask("get_search_fields", request, ())
-        return [name for name in names if not self._is_hidden_path(name) and is_searched(request, self, name)]
+        names = self.declared_search(request)
+        return names if self.search_fields else [name for name in names if is_searched(request, self, name)]
 
-    def _is_hidden_path(self, text: str) -> bool:
-        """Return whether the path leads through a field that is sensitive, or that an exposure leaves out."""
-        from ..orm.lookups import resolve_path
+    def declared_search(self, request: MCPRequest) -> Sequence[str]:
+        """See :meth:`ModelExposure.declared_search`."""
+        return self.search_fields or self.ask("get_search_fields", request, ())
 
-        name = text.lstrip("^=@")
-        path = resolve_path(self.model, name)
-        if path is not None and is_sensitive(path.field.name, path.field.model):
-            return True
-        exposure: Exposure | None = self
-        for part in name.split("__"):
-            if is_sensitive(part) or (exposure is not None and exposure.leaves_out(part)):
-                return True
-            field = exposure.fields_by_name.get(part) if exposure is not None else None
-            exposure = self.site.exposures.get(field.related_model) if field is not None else None
-        return False
+    def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
+        """See :meth:`ModelExposure.closed_exposure`."""
+        known = self.model_admin.admin_site._registry.get(model)
+        if known is None or model in self.site.exposures or not self.site.is_candidate(model, known, closed=True):
+            return None
+        return self._closed.get(known) or self._closed.setdefault(known, AdminExposure(model, self.site, known))
+
+    def _searches_itself(self, request: MCPRequest) -> bool:
+        from ..orm.filters import is_hidden_path
+
+        return self._has_own_search and not any(is_hidden_path(self, name) for name in self.declared_search(request))
 
     def get_search_results(
         self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         """Search as the admin does, its own override included, but not in what the caller could not read."""
-        if not self._has_own_search or any(map(self._is_hidden_path, self.model_admin.get_search_fields(request))):
-            return super().get_search_results(request, queryset, search_term)
-        return self.model_admin.get_search_results(request, queryset, search_term)
+        if self._searches_itself(request):
+            return self.model_admin.get_search_results(request, queryset, search_term)
+        return super().get_search_results(request, queryset, search_term)
 
     @cached_property
     def _has_own_search(self) -> bool:
@@ -378,7 +377,7 @@ class AdminExposure(ModelExposure):
 
     def narrows_without_search(self, request: MCPRequest) -> bool:
         """Return whether the ``ModelAdmin``'s own search leaves rows out of its list while nothing is searched for."""
-        if not self._has_own_search or any(map(self._is_hidden_path, self.ask("get_search_fields", request, ()))):
+        if not self._searches_itself(request):
             return False
         rows = self.get_queryset(request)
         hook = self.model_admin.get_search_results

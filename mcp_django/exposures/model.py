@@ -265,6 +265,14 @@ class ModelExposure:
         """Return the fields that ``search`` looks in, with the admin's prefixes (``^ = @``)."""
         return self.search_fields
 
+    def declared_search(self, request: MCPRequest) -> Sequence[str]:
+        """Return the fields that the project has declared for ``search``, whoever asks."""
+        return self.search_fields
+
+    def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
+        """Return what the admin shows of a model that is exposed to nobody, in which searches of this one may look."""
+        return None
+
     def get_search_results(
         self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:

@@ -17,7 +17,7 @@ from ..conf import settings
 from ..context.admin_page import as_page
 from ..context.request import Exposure, MCPRequest
 from ..orm.access import columns_of, has_every_row, may_view, page_rows, visible_among
-from ..orm.columns import Column
+from ..orm.columns import Column, plain_key
 from ..orm.pages import show_rows
 from ..orm.unreadable import salvaged_rows
 from ..runtime.hooks import asked
@@ -261,7 +261,7 @@ def show_inlines(
         page = show_rows(
             request, exposure.exposure_of_inline(item.inline.admin), item.rows, item.columns, settings.TEXT_CHARS
         )
-        rows = [dict(zip(["pk", *page.names[1:]], row, strict=True)) for row in page.rows]
+        rows = [dict(zip(["pk", *page.names[1:]], [plain_key(key), *row], strict=True)) for key, *row in page.rows]
         kept = []
         for row in rows:
             room -= len(orjson.dumps(row))

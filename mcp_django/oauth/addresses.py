@@ -26,7 +26,7 @@ NOT_PUBLIC: Final = """
 # No setting opens these: services of the machine's own host, and what is no machine at all.
 NEVER: Final = """
 0.0.0.0/8 169.254.0.0/16 100.100.100.200/32 168.63.129.16/32 192.0.0.192/32 224.0.0.0/4 240.0.0.0/4
-::/96 fd00:ec2::/32 fe80::/10 fec0::/10 ff00::/8 64:ff9b::/96 64:ff9b:1::/48 2001::/32 2002::/16
+::/96 fd00:ec2::/32 fd20:ce::/32 fe80::/10 fec0::/10 ff00::/8 64:ff9b::/96 64:ff9b:1::/48 2001::/32 2002::/16
 """
 MAX_LABEL: Final = 63
 # The last label of what a browser takes for an IPv4 address, in decimal, octal or hexadecimal.

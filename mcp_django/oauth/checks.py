@@ -5,6 +5,7 @@ A finding is an error (``E1xx``) where it matters, and the same number as a warn
 
 import ssl
 from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -32,6 +33,7 @@ from ..conf import DEFAULTS, nearest, settings
 from ..context.request import MCPContext, MCPRequest
 from ..exposures.admin import AdminExposure
 from ..routing import known_urlconfs, mounted_sites
+from ..scopes import ADMIN, READ, WRITE
 from ..signin import CREDENTIAL, OTPDevice, SignInFact, restore
 
 AUTHENTICATION: Final = "mcp_django.oauth.bearer.BearerAuthentication"
@@ -70,6 +72,12 @@ def finding(number: int, message: str, hint: str) -> CheckMessage:
     return Error(message, hint=hint, id=f"mcp_django.E{number}")
 
 
+def is_open_http(origin: str) -> bool:
+    """Return whether what is sent to the origin can be read and changed on its way."""
+    parts = urlsplit(origin)
+    return parts.scheme == "http" and parts.hostname not in LOOPBACK
+
+
 def check_base_url(**kwargs: Any) -> list[CheckMessage]:
     """Check the origin that clients use and tokens are bound to."""
     base = settings.BASE_URL
@@ -83,7 +91,7 @@ def check_base_url(**kwargs: Any) -> list[CheckMessage]:
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query or "@" in base:
         hint = "An example is https://shop.example."
         found.append(finding(102, f"BASE_URL {base!r} is not scheme, host and port alone.", hint))
-    if parts.scheme == "http" and parts.hostname not in LOOPBACK and not django_settings.DEBUG:
+    if is_open_http(base) and not django_settings.DEBUG:
         hint = "Serve the site by TLS: tokens and codes travel in these requests."
         found.append(Warning(f"BASE_URL {base!r} is not https.", hint=hint, id="mcp_django.W103"))
     if not found[:1] or found[0].id == "mcp_django.W103":
@@ -128,7 +136,15 @@ def _on(value: Any) -> bool:
 
 
 def _longer_than(seconds: int) -> Callable[[Any], bool]:
-    return lambda value: not isinstance(value, int) or value > seconds
+    return lambda value: not value or not isinstance(value, (int, timedelta)) or _seconds(value) > seconds
+
+
+def _seconds(value: int | timedelta) -> float:
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def _writes(scopes: Iterable[str]) -> bool:
+    return not {"__all__", WRITE, ADMIN}.isdisjoint(scopes)
 
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -141,9 +157,15 @@ RULES: Final[tuple[Rule, ...]] = (
     (116, "PKCE_REQUIRED", lambda value: value is not True, "codes can be used by whoever intercepts them", "True"),
     (117, "ROTATE_REFRESH_TOKEN", _off, "a stolen refresh token works for ever", "True"),
     (118, "REFRESH_TOKEN_REUSE_PROTECTION", _off, "the theft of a refresh token is not noticed", "True"),
-    (119, "REFRESH_TOKEN_EXPIRE_SECONDS", _off, "an unused refresh token works for ever", "2592000"),
+    (
+        119,
+        "REFRESH_TOKEN_EXPIRE_SECONDS",
+        _longer_than(365 * 24 * HOUR),
+        "an unused refresh token works too long",
+        "2592000",
+    ),
     (120, "ALLOW_URI_WILDCARDS", _on, "codes can be sent to any host of a domain", "False"),
-    (121, "DEFAULT_SCOPES", lambda value: "__all__" in value, "who asks for no scope gets all of them", '["mcp:read"]'),
+    (121, "DEFAULT_SCOPES", _writes, "who asks for no scope gets more than reading", '["mcp:read"]'),
     (122, "REQUEST_APPROVAL_PROMPT", lambda value: value != "force", "users are not always asked", '"force"'),
     (123, "ACCESS_TOKEN_EXPIRE_SECONDS", _longer_than(24 * HOUR), "a stolen access token works too long", "3600"),
     (124, "AUTHORIZATION_CODE_EXPIRE_SECONDS", _longer_than(600), "a stolen code works too long", "60"),
@@ -183,7 +205,6 @@ def check_toolkit(**kwargs: Any) -> list[CheckMessage]:
         return [finding(104, "oauth2_provider is not installed.", 'Add "oauth2_provider" to INSTALLED_APPS.')]
     from oauth2_provider.settings import oauth2_settings
 
-    from ..scopes import READ
     from .validator import MCPValidator
 
     hint = "Build OAUTH2_PROVIDER with mcp_django.oauth.provider_settings()."

@@ -15,7 +15,7 @@ from ..context.places import at_page
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..runtime.hooks import asked, note_failure
-from .columns import Column, is_json_field, read_fields, resolve_column
+from .columns import Column, is_json_field, plain_key, read_fields, resolve_column
 from .instances import row_by_key
 from .kinds import kind_of, stored_field
 from .managers import leaves_out_nothing
@@ -329,7 +329,7 @@ def parse_pk(exposure: Exposure, raw: Any) -> Any:
     """
     fields: Sequence[Any] = exposure.opts.pk_fields
     if len(fields) == 1:
-        return _strict(fields[0], raw)
+        return _strict(fields[0], plain_key(raw) if fields[0].is_relation else raw)
     if isinstance(raw, str) and len(raw) <= 1000:
         try:
             raw = orjson.loads(raw)

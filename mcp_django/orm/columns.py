@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal
 from functools import lru_cache, partial
+from html import unescape
 from typing import TYPE_CHECKING, Any, Final, Literal
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from ..context.request import Exposure, MCPRequest
 from ..schema.jsonable import MAX_SAFE_INTEGER, clean_text
 from ..sensitive import may_hold_secrets, members
 from . import rendering
-from .kinds import kind_of, stored_field
+from .kinds import key_field, kind_of, stored_field
 from .lookups import resolve_path
 from .prefetch import each_row
 from .rendering import iso_text
@@ -144,7 +145,9 @@ def _is_relation(exposure: "Exposure", name: str) -> bool:
 def _model_column(exposure: "Exposure", name: str) -> Column | None:
     pk = exposure.opts.pk
     if name == pk.name:
-        return Column(name, "field", path=pk.attname, field=pk)
+        # The key of a row is its own where the relation shows another column of what it points to.
+        is_link = pk.is_relation and key_field(pk) is pk.target_field  # type: ignore[attr-defined]
+        return Column(name, "relation" if is_link else "field", path=pk.attname, field=pk)
     path = resolve_path(exposure.model, name)
     if path is None:
         return _relation_column(exposure, name)
@@ -212,6 +215,11 @@ def pk_text(value: Any) -> str:
     if isinstance(value, tuple):
         return orjson.dumps([pk_text(part) for part in value]).decode()
     return iso_text(value) if hasattr(value, "isoformat") else str(value)
+
+
+def plain_key(shown: Any) -> Any:
+    """Return the key of a row as its column shows it: alone, or as ``[key, label]`` where the key is a relation."""
+    return shown[0] if isinstance(shown, list) and len(shown) == 2 else shown
 
 
 def _text(limit: int | None, hint: str, value: Any) -> Any:
@@ -289,7 +297,8 @@ def _leaf(value: Any) -> Any:
         case None | bool():
             return value
         case SafeString():
-            return clean_text(strip_tags(value).strip())
+            # What is escaped may be JSON, in which secrets are looked for.
+            return clean_text(unescape(strip_tags(value)).strip())
         case str():
             return clean_text(str(value))
         case int():

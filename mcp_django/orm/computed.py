@@ -16,12 +16,13 @@ from ..context.request import Exposure, MCPRequest
 from .access import related_to, sees_every_row, visible_name
 from .columns import MAX_DIGITS, Column, resolve_column
 from .kinds import kind_of
+from .lookups import resolve_path
 
 # The name of the value in its subquery.
 VALUE: Final = "mcp_computed"
 # Of decimals that the database computes.
 PLACES: Final = 6
-_OPAQUE: Final = (Subquery, Query, RawSQL, Star, Window)
+_OPAQUE: Final = (RawSQL, Star, Window)
 
 
 def order_source(column: Column) -> Any:
@@ -59,7 +60,7 @@ def computed_value(
         field = found.output_field
     except (FieldError, TypeError, ValueError):
         return None
-    if not _is_readable(request, exposure, rows, found) or (column.shows_truth and kind_of(field).word != "boolean"):
+    if not is_readable(request, exposure, rows, found) or (column.shows_truth and kind_of(field).word != "boolean"):
         return None
     if kind_of(field).word == "decimal" and field.decimal_places is None:
         field = DecimalField(max_digits=MAX_DIGITS, decimal_places=PLACES)
@@ -67,13 +68,18 @@ def computed_value(
     return Column(column.name, "field", field=field), value
 
 
-def _is_readable(request: MCPRequest, exposure: Exposure, rows: QuerySet[Any], expression: Any) -> bool:
-    """Return whether the caller could read all columns and rows that the value is made of."""
+def is_readable(
+    request: MCPRequest, exposure: Exposure, rows: QuerySet[Any], expression: Any, *, nested: bool = False
+) -> bool:
+    """Return whether the caller could read all columns and rows that the value is made of, by subqueries if nested."""
+    query: Any = rows.query
+    own = _own_tables(query)
     parts = list(parts_of(expression))
     if any(isinstance(part, _OPAQUE) for part in parts):
         return False
-    query: Any = rows.query
-    own = _own_tables(query)
+    inner = [part for part in parts if isinstance(part, Query)]
+    if not all(nested and _reads_query(request, exposure, part, own) for part in inner):
+        return False
     columns = [part for part in parts if isinstance(part, Col)]
     if not all(_reads(request, exposure, column.target, column.alias in own) for column in columns):
         return False
@@ -86,6 +92,26 @@ def _is_readable(request: MCPRequest, exposure: Exposure, rows: QuerySet[Any], e
         _follows(request, exposure, query.alias_map[alias], own, several=expression.contains_aggregate)
         for alias in joins
         if alias not in own
+    )
+
+
+def _reads_query(request: MCPRequest, exposure: Exposure, query: Any, own: set[str]) -> bool:
+    """Return whether the caller could read the columns and rows of a subquery of one table."""
+    found = [part for source in (*query.select, *query.annotations.values(), query.where) for part in parts_of(source)]
+    tables = [alias for alias, count in query.alias_refcount.items() if count]
+    names = [name.lstrip("+-") if isinstance(name, str) else "" for name in query.order_by]
+    sorted_by = [resolve_path(query.model, name) for name in names]
+    if len(tables) > 1 or query.combinator or not _sees_all(request, query.model) or None in sorted_by:
+        return False
+    columns = [part for part in found if isinstance(part, Col)]
+    inside = [column.target for column in columns if column.alias in query.alias_map]
+    inside += [path.field for path in sorted_by if path is not None and "__" not in path.column]
+    outside = [column for column in columns if column.alias not in query.alias_map]
+    return (
+        not any(isinstance(part, (*_OPAQUE, Query)) for part in found)
+        and not any("__" in name for name in names)
+        and all(_reads(request, exposure, target, False) for target in inside)
+        and all(column.alias in own and _reads(request, exposure, column.target, True) for column in outside)
     )
 
 

@@ -32,7 +32,7 @@ from django.db.models.sql.where import AND
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..sensitive import is_sensitive
-from .access import MAX_NAME, has_every_row, related_exposure, sees_every_row, visible_fields, visible_name
+from .access import MAX_NAME, has_every_row, may_view, related_exposure, sees_every_row, visible_fields, visible_name
 from .columns import resolve_column
 from .conditions import (
     COMPARISONS,
@@ -45,7 +45,7 @@ from .conditions import (
     places,
     quantified,
 )
-from .kinds import is_file_field, is_joinable
+from .kinds import is_file_field, is_joinable, kind_of
 from .lookups import (
     Applied,
     Comparison,
@@ -117,29 +117,72 @@ def is_offered_path(request: MCPRequest, exposure: Exposure, path: str) -> bool:
     return found is not None and not leads_to_hidden_rows(request, exposure.model, found.column)
 
 
-def is_searched(request: MCPRequest, exposure: Exposure, text: str) -> bool:
-    """Return whether the admin's search may look into the path: the caller could read each field on it.
+def is_hidden_path(exposure: Exposure, text: str) -> bool:
+    """Return whether the path of a search leads through a field that is sensitive, or that an exposure leaves out."""
+    name = text.lstrip("^=@")
+    path = resolve_path(exposure.model, name)
+    if path is not None and is_sensitive(path.field.name, path.field.model):
+        return True
+    seen: Exposure | None = exposure
+    for part in name.split("__"):
+        if is_sensitive(part) or (seen is not None and seen.leaves_out(part)):
+            return True
+        field = seen.fields_by_name.get(part) if seen is not None else None
+        seen = exposure.site.exposures.get(field.related_model) if field is not None else None
+    return False
 
-    Of a model that is not exposed, and that nothing forbids to show, what the admin declares stands.
+
+def is_searched(request: MCPRequest, exposure: Exposure, text: str) -> bool:
+    """Return whether the admin's search may look into the path: the caller could read each field on it, there at least.
+
+    Into a column of the model's own that no page shows, too. Of a model that is not exposed, and that nothing forbids
+    to show, what the admin declares stands.
     """
-    seen = exposure
+    if is_hidden_path(exposure, text):
+        return False
+    seen, site = exposure, request.mcp.site
     for name in text.lstrip("^=@").split("__"):
         field = seen.opts.pk if name == "pk" else seen.fields_by_name.get(name)
         if field is None:
             # An annotation of the project's own, or a lookup after the column.
             return True
         if not isinstance(field, ForeignObjectRel) and visible_name(request, seen, name) is None:
-            return False
+            # JSON may hold secrets, which are hidden wherever it is shown.
+            is_own = seen is exposure and _is_shown_by_admin(request, exposure, name) and kind_of(field).word != "json"
+            if not is_own:
+                return False
         if field.is_relation and not is_joinable(field):
             return False
         model = field.related_model if field.is_relation else None
-        if model is None or model not in request.mcp.site.exposures:
-            return model is None or request.mcp.site.may_show(model)
-        related = related_exposure(request, field)
+        closed = exposure.closed_exposure(model) if model is not None else None
+        if closed is None and (model is None or model not in site.exposures):
+            return model is None or site.may_show(model)
+        related = related_exposure(request, field) if closed is None else _as_in_admin(request, closed)
         if related is None:
             return False
         seen = related
     return True
+
+
+def _as_in_admin(request: MCPRequest, closed: Exposure) -> Exposure | None:
+    """Return what the admin shows of a model that is exposed to nobody, None if the caller may not view it all."""
+    return closed if may_view(request, closed) and sees_every_row(request, closed) else None
+
+
+def unsearched(request: MCPRequest, exposure: Exposure) -> list[str]:
+    """Return the columns that the caller reads and by which others search, but not this caller."""
+
+    def root(text: str) -> str:
+        return text.lstrip("^=@").partition("__")[0]
+
+    def is_left(text: str) -> bool:
+        path = resolve_path(exposure.model, text.lstrip("^=@"))
+        return path is not None and leads_to_hidden_model(request, exposure.model, path.column)
+
+    declared, searched = exposure.declared_search(request), exposure.get_search_fields(request)
+    looked_at = {root(text) for text in searched if not is_left(text)}
+    roots = dict.fromkeys(root(text) for text in declared if not is_hidden_path(exposure, text))
+    return [name for name in roots if name not in looked_at and visible_name(request, exposure, name) is not None]
 
 
 def _undeclared_filters(request: MCPRequest, exposure: Exposure) -> list[str]:
@@ -323,7 +366,7 @@ def search_paths(
     found = []
     for number, text in enumerate(fields):
         name = text.lstrip("^=@")
-        visible, is_column = _visible_on(request, queryset.model, name)
+        visible, is_column = visible_on(request, queryset.model, name)
         if visible is None:
             found.append(text)
         elif visible and is_column:
@@ -333,7 +376,7 @@ def search_paths(
     return queryset, found
 
 
-def _visible_on(request: MCPRequest, model: Any, path: str) -> tuple[list[Q] | None, bool]:
+def visible_on(request: MCPRequest, model: Any, path: str) -> tuple[list[Q] | None, bool]:
     """Return the conditions for visible rows all along the path, and whether it ends at a column.
 
     There are None where nothing is hidden, and no conditions where all is.

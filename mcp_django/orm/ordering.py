@@ -6,22 +6,22 @@ Which orders an index serves is told as far as the model declares its indexes: t
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Final
 
 from django.core.exceptions import FieldError
-from django.db.models import BooleanField, CompositePrimaryKey, F, Model, UniqueConstraint
+from django.db.models import BooleanField, Case, CompositePrimaryKey, F, Model, Q, UniqueConstraint, When
 from django.db.models.expressions import OrderBy
 
 from ..context.request import Exposure, MCPRequest
-from ..sensitive import is_sensitive
 from .access import MAX_NAME, visible_fields, visible_name
 from .columns import Column, resolve_column
-from .computed import parts_of
-from .filters import leads_to_hidden_model
+from .computed import is_readable, order_source
+from .filters import visible_on
 from .kinds import kind_of
 from .lookups import resolve_path
 from .pagination import OrderKey
-from .ways import guarded_values, related_column
+from .ways import GUARDED, guarded_values, related_column
 
 # Kinds of indexes that keep an order: Django's own, and PostgreSQL's by its name.
 SORTED: Final = ("idx", "btree")
@@ -101,18 +101,21 @@ MAX_HOPS: Final = 3
 def default_ordering(request: MCPRequest, exposure: Exposure) -> tuple[OrderKey, ...]:
     """Return the exposure's own order as keys, made total by the primary key.
 
-    An entry that is no column of one value (an expression, ``?``, an annotation) is left out.
+    An entry that is no column of one value (an expression, ``?``, an annotation) is left out, and so is one of a model
+    that the caller may not view. The project may sort by columns of the rows that callers do not see.
     """
-    return _total(exposure, exposure.get_ordering(request))
+    keys = _keys(exposure, exposure.get_ordering(request))
+    seen = [_guarded_key(request, exposure, key) if "__" in key.path else key for key in keys]
+    return total_order(exposure, [key for key in seen if key is not None])
 
 
 def declared_ordering(exposure: Exposure) -> tuple[OrderKey, ...]:
     """Return the order that the exposure, its admin or its model declares for all callers."""
-    return _total(exposure, exposure.declared_ordering)
+    return total_order(exposure, _keys(exposure, exposure.declared_ordering))
 
 
-def _total(exposure: Exposure, entries: Sequence[Any]) -> tuple[OrderKey, ...]:
-    return total_order(exposure, [key for entry in entries for key in _own_keys(exposure.model, entry, MAX_HOPS)])
+def _keys(exposure: Exposure, entries: Sequence[Any]) -> list[OrderKey]:
+    return [key for entry in entries for key in _own_keys(exposure.model, entry, MAX_HOPS)]
 
 
 def _own_keys(model: type[Model], entry: Any, hops: int) -> list[OrderKey]:
@@ -184,7 +187,9 @@ def client_order_key(
     if column is not None:
         key = _column_key(request, exposure, column)
     else:
-        key = _path_key(request, exposure, name, is_declared=declared is not None)
+        key = _readable_key(request, exposure, name)
+        if key is None and declared is not None:
+            key = _declared_key(request, exposure, name)
     if key is None:
         return None
     if nulls_last is None and key.nulls_last is not None:
@@ -193,18 +198,19 @@ def client_order_key(
 
 
 def _column_key(request: MCPRequest, exposure: Exposure, column: Column) -> OrderKey | None:
-    order = column.name if column.is_plain else column.order_field
+    """Return the key of a visible column; one that is computed is sorted by what the caller could read, as filtered."""
+    if column.is_plain:
+        return _own_key(exposure.model, column.name)
+    order = column.order_field
     if order is None or order == "?":
         return None
     key = _own_key(exposure.model, order)
-    if column.is_plain:
-        return key
     if key is None:
         return _computed_key(request, exposure, column.name, order)
-    # What is hidden must not be told by the order of something that is computed from it.
-    root: Any = exposure.opts.get_field(key.path.partition("__")[0])
-    hidden = root.name in exposure.exclude or is_sensitive(key.field.name, key.field.model)
-    return None if hidden else key
+    found = _readable_key(request, exposure, order_source(column))
+    if found is None:
+        return None
+    return replace(found, descending=key.descending, nulls_last=key.nulls_last if found.nullable else None)
 
 
 def _computed_key(request: MCPRequest, exposure: Exposure, name: str, order: Any) -> OrderKey | None:
@@ -225,29 +231,17 @@ def _computed_key(request: MCPRequest, exposure: Exposure, name: str, order: Any
         is_sortable = kind_of(found.output_field).sortable
     except (FieldError, TypeError, ValueError):
         return None
-    if not is_sortable or _tells(exposure, found):
+    if not is_sortable or not is_readable(request, exposure, rows, found, nested=True):
         return None
     return OrderKey(path, found.output_field, descending, True, nulls_last, expression)
 
 
-def _tells(exposure: Exposure, expression: Any) -> bool:
-    """Return whether the expression is made of a column that is hidden."""
-    for part in parts_of(expression):
-        target = getattr(part, "target", None)
-        if target is not None and (
-            is_sensitive(target.name, target.model)
-            or (issubclass(exposure.model, target.model) and target.name in exposure.exclude)
-        ):
-            return True
-    return False
-
-
-def _path_key(request: MCPRequest, exposure: Exposure, text: str, *, is_declared: bool) -> OrderKey | None:
-    if is_declared:
-        root = text.partition("__")[0]
-        column = resolve_column(exposure, root) if root in visible_fields(request, exposure) else None
-        key = _own_key(exposure.model, text) if column is not None and column.kind == "relation" else None
-        return None if key is None or leads_to_hidden_model(request, exposure.model, key.path) else key
+def _readable_key(request: MCPRequest, exposure: Exposure, text: str) -> OrderKey | None:
+    """Return the key of a column, here or behind relations, that the caller could read row by row."""
+    name = visible_name(request, exposure, text)
+    own = resolve_column(exposure, name) if name is not None else None
+    if own is not None:
+        return _own_key(exposure.model, own.name) if own.is_plain else None
     column = related_column(request, exposure, text)
     key = _own_key(exposure.model, column.name) if column is not None else None
     if column is None or key is None or not column.is_guarded:
@@ -255,6 +249,26 @@ def _path_key(request: MCPRequest, exposure: Exposure, text: str, *, is_declared
     # What the caller may not see is null, as it is in a column.
     value = guarded_values(request, exposure, [column])[column.path]
     return OrderKey(column.path, column.field, False, True, None, value)
+
+
+def _declared_key(request: MCPRequest, exposure: Exposure, text: str) -> OrderKey | None:
+    """Return the key of a path that the project declares: through models, too, that are exposed to nobody."""
+    root = text.partition("__")[0]
+    column = resolve_column(exposure, root) if root in visible_fields(request, exposure) else None
+    key = _own_key(exposure.model, text) if column is not None and column.kind == "relation" else None
+    is_known = key is not None and key.field.model in request.mcp.site.exposures
+    return _guarded_key(request, exposure, key) if key is not None and not is_known else None
+
+
+def _guarded_key(request: MCPRequest, exposure: Exposure, key: OrderKey) -> OrderKey | None:
+    """Return the key, which is null behind rows that the caller may not see; None behind such a model."""
+    visible, _ = visible_on(request, exposure.model, key.path)
+    if visible is None:
+        return key
+    if not visible:
+        return None
+    path = f"{GUARDED}{blake2b(key.path.encode(), digest_size=8).hexdigest()}"
+    return replace(key, path=path, nullable=True, expression=Case(When(Q(*visible), then=F(key.path))))
 
 
 def sortable_names(request: MCPRequest, exposure: Exposure) -> list[str]:

@@ -467,10 +467,10 @@ def _assemble(
 
 def _values(work: _Work, cell: Cell) -> list[Any]:
     column = cell.column
-    if column.name == work.exposure.opts.pk.name:
-        return _rendered(work, cell, work.pks)
     if column.kind == "relation":
         return _relation(work, cell)
+    if column.name == work.exposure.opts.pk.name:
+        return _rendered(work, cell, work.pks)
     if column.kind in ("many", "reverse"):
         keys = work.pks if column.kind == "many" else work.columns[cell.position]
         listed, cut = linked_values(work.request, column.field, keys)

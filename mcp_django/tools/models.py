@@ -20,7 +20,7 @@ from ..orm.access import (
 )
 from ..orm.arguments import check_names, exposure_argument, flag_argument
 from ..orm.columns import Column, is_file
-from ..orm.filters import filters_of, find_filter
+from ..orm.filters import filters_of, find_filter, unsearched
 from ..orm.kinds import choices_of, holds_many, kind_of
 from ..orm.lookups import Offer, named_filters_of, usual_lookups
 from ..orm.ordering import default_ordering
@@ -135,6 +135,8 @@ def describe(request: MCPRequest, exposure: Exposure) -> dict[str, Any]:
         payload["named_filters"] = named
     if exposure.get_search_fields(request):
         payload["search"] = True
+    if left := unsearched(request, exposure):
+        payload["not_searched"] = left
     shown = [key for key in default_ordering(request, exposure) if key.path in own]
     payload["ordering"] = [("-" if key.descending else "") + key.path for key in shown]
     payload["default_columns"] = list(page_fields(request, exposure))

@@ -15,7 +15,7 @@ from ..forms.filling import writable_names
 from ..forms.html import first_choice
 from ..orm.access import caller_actions, columns_of, page_rows, visible_fields
 from ..orm.columns import Column
-from ..orm.filters import filters_of
+from ..orm.filters import filters_of, unsearched
 from ..orm.lookups import Offer, named_filters_of
 from ..orm.ways import computed_word, link_of, links_of
 from ..runtime.hooks import asked
@@ -149,6 +149,7 @@ def overview(request: MCPRequest, exposure: Exposure) -> dict[str, Any]:
     """
     may = may_words(request, exposure).replace("view add change delete", "write")
     may += " search" if exposure.get_search_fields(request) else ""
+    may += f", no search in {' '.join(left)}" if (left := unsearched(request, exposure)) else ""
     payload: dict[str, Any] = {"model": exposure.label, "may": may}
     if exposure.description:
         payload["description"] = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)

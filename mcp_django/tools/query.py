@@ -29,6 +29,8 @@ from ..orm.arguments import (
     ordering_argument,
     search_argument,
 )
+from ..orm.columns import plain_key
+from ..orm.filters import unsearched
 from ..orm.keys import names_told
 from ..orm.kinds import kind_of
 from ..orm.lookups import Condition, is_moving, opening_hint, wording
@@ -147,7 +149,9 @@ def _spelt_alike(request: MCPRequest, query: PageQuery, page: Page) -> Page:
         found.keys = []
         found.notes.append("nothing matches the search as it is written: these rows are the nearest in spelling")
     else:
-        found.notes.append("nothing matches the search; try a part of the word, or filters")
+        left = unsearched(request, query.exposure)
+        beside = f", which does not look into {', '.join(left)} for you" if left else ""
+        found.notes.append(f"nothing matches the search{beside}; try a part of the word, or filters")
     return found
 
 
@@ -241,7 +245,7 @@ def _without_urls(request: MCPRequest, exposure: Exposure, given: Mapping[str, A
 def _add_urls(request: MCPRequest, exposure: Exposure, payload: dict[str, Any]) -> None:
     """Add a column with the admin's page of each row, null where none opens for the caller."""
     pk = exposure.opts.pk
-    keys = [pk.to_python(row[0]) for row in payload["rows"]] if len(exposure.opts.pk_fields) == 1 else []
+    keys = [pk.to_python(plain_key(row[0])) for row in payload["rows"]] if len(exposure.opts.pk_fields) == 1 else []
     payload["columns"].append(ADMIN_URL)
     urls = admin_urls(request, exposure, keys) if keys else [None] * len(payload["rows"])
     for row, url in zip(payload["rows"], urls, strict=True):

@@ -28,7 +28,7 @@ from ..orm.arguments import (
     limit_argument,
     names_argument,
 )
-from ..orm.columns import Column, is_file
+from ..orm.columns import Column, is_file, plain_key
 from ..orm.keys import key_meant
 from ..orm.lookups import Applied, Condition, NamedFilter, Offer, resolve_path
 from ..orm.ordering import default_ordering, total_order
@@ -68,7 +68,7 @@ def record_payload(
     values = dict(zip(page.names, page.rows[0], strict=True))
     payload: dict[str, Any] = {
         "model": exposure.label,
-        "pk": values[exposure.opts.pk.name],
+        "pk": plain_key(values[exposure.opts.pk.name]),
         "uri": row_uri(exposure, obj.pk),
         "label": label_of(exposure, obj),
         "permissions": {

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
 from django.contrib.contenttypes.models import ContentType
 from django.db.models import Count, F, QuerySet
@@ -82,7 +83,7 @@ class LoanInline(admin.TabularInline):
 class AuthorAdmin(VisibleAdmin):
     fields = ["name", "born"]
     list_display = ["name", "born", "shouted", "years", "book_count", "life"]
-    search_fields = ["name", "email"]
+    search_fields = ["name", "secret_token"]
     inlines = [ProfileInline]
 
     def get_queryset(self, request: Any) -> QuerySet[Any]:
@@ -109,9 +110,21 @@ class AuthorAdmin(VisibleAdmin):
 
 class BookAdmin(VisibleAdmin):
     fields = BOOK_FIELDS
-    list_display = ["title", "author", "pages", "worth", "longest", "loan_count", "tag_count", "score", "keeper"]
+    ordering = ["status", "author__name"]
+    list_display = [
+        "title",
+        "author",
+        "pages",
+        "worth",
+        "longest",
+        "loan_count",
+        "tag_count",
+        "score",
+        "keeper",
+        "writer",
+    ]
     list_filter = ["status", "author", "tags"]
-    search_fields = ["title", "author__name", "isbn"]
+    search_fields = ["title", "author__name", "author__email", "isbn", "data", "owner__first_name", "owner__password"]
     inlines = [LoanInline]
 
     def get_queryset(self, request: Any) -> QuerySet[Any]:
@@ -140,9 +153,20 @@ class BookAdmin(VisibleAdmin):
     def score(self, book: Book) -> str:
         return SHOWN
 
+    @admin.display(ordering="author__name")
+    def writer(self, book: Book) -> str:
+        return SHOWN
+
     @admin.display(ordering="owner__first_name")
     def keeper(self, book: Book) -> str:
         return SHOWN
+
+
+class OthersAdmin(UserAdmin):
+    """Shows no user but those of whom each page is the same in every world."""
+
+    def get_queryset(self, request: Any) -> QuerySet[Any]:
+        return super().get_queryset(request).exclude(username__startswith="other")
 
 
 class TagAdmin(VisibleAdmin):
@@ -154,7 +178,13 @@ def declared_site(author: type[ModelExposure] = Visible) -> MCPSite:
     site = MCPSite("declared")
     fields: Any = ["name", "born"] if author is Visible else None
     site.register(Author, author, fields=fields, search_fields=["name"])
-    site.register(Book, Masking, fields=[*BOOK_FIELDS, "rating"], search_fields=["title", "author__name", "tags__name"])
+    site.register(
+        Book,
+        Masking,
+        fields=[*BOOK_FIELDS, "rating"],
+        search_fields=["title", "author__name", "tags__name"],
+        ordering=["author"],
+    )
     site.register(Tag, Visible, fields=["name", "books"], search_fields=["name"])
     site.register(Loan, Visible, fields=["book", "borrower", "due"])
     return site
@@ -166,6 +196,7 @@ def admin_site() -> MCPSite:
     pages.register(Author, AuthorAdmin)
     pages.register(Book, BookAdmin)
     pages.register(Tag, TagAdmin)
+    pages.register(User, OthersAdmin)
     return MCPSite("of hidden worlds", admin_site=pages)
 
 
@@ -239,7 +270,7 @@ class World:
         owner = self.others[number]
         Book.objects.update(rating=number * 9, data={word: number}, owner=owner, blob=word.encode())
         Book.objects.filter(pk=HIDDEN).update(title=word, pages=10**number, price=7 + number, published=day)
-        User.objects.filter(pk=owner.pk).update(first_name=word)
+        User.objects.filter(pk=owner.pk).update(first_name=word, password=word)
         for pk in range(HIDDEN + 1, HIDDEN + 3 + 2 * number):
             self._hide(pk, number)
         # Of a visible row, but about a field that nobody sees.

@@ -76,7 +76,7 @@ def test_relations_are_shown_from_both_ends() -> None:
     other = row_of(site, root, bob)
     assert (other["host"], other["friends"], other["passport"]) == ([ada.pk, "Ada"], [[ada.pk, "Ada"]], None)
     assert row_of(site, root, club)["guests"] == [[ada.pk, "Ada"]]
-    assert row_of(site, root, ada.passport)["guest"] == ada.pk
+    assert row_of(site, root, ada.passport)["guest"] == [ada.pk, "Ada"]
     assert row_of(site, root, remark)["target"] == [ada.pk, "Ada", "fieldapp.guest"]
 
 
@@ -185,7 +185,7 @@ def test_row_126_a_child_table_shows_no_more_than_its_parent_does() -> None:
     site.register(Place, ModelExposure, fields=["name", "restaurant"])
     root = make_superuser()
     assert row_of(site, root, restaurant) == {
-        "place_ptr": restaurant.pk,
+        "place_ptr": [restaurant.pk, "R"],
         "id": restaurant.pk,
         "name": "R",
         "cuisine": "c",
@@ -246,6 +246,63 @@ def test_what_relations_are_is_said_in_words() -> None:
     assert words["seats"] == "list of key → fieldapp.seat, read-only"
     assert words["remarks"] == "list of integer → fieldapp.remark, read-only"
     assert words["target"].startswith("[key, label, model] of any record, read-only")
+
+
+def test_a_primary_key_that_is_a_relation_is_one_everywhere() -> None:
+    ada, bob = people()
+    Passport.objects.create(guest=bob, number="P0")
+    site = everything()
+    request = reader(make_superuser(), site)
+    asked = {"model": "fieldapp.passport", "fields": ["guest", "guest.name", "number"], "ordering": ["-guest.name"]}
+    assert call(QUERY, request, **asked)["rows"] == [[[bob.pk, "Bob"], "Bob", "P0"], [[ada.pk, "Ada"], "Ada", "P1"]]
+    grouped = call(
+        AggregateRecords(),
+        request,
+        model="fieldapp.passport",
+        group_by=["guest.name", "guest"],
+        aggregates=["count", "count_distinct:guest.name"],
+        ordering=["guest.name"],
+    )
+    assert grouped["rows"] == [["Ada", [ada.pk, "Ada"], 1, 1], ["Bob", [bob.pk, "Bob"], 1, 1]]
+    found = call(GET, request, model="fieldapp.passport", pk=ada.pk, fields=["guest.name"])
+    assert (found["pk"], found["uri"]) == (ada.pk, f"django://fieldapp/passport/{ada.pk}")
+    assert found["fields"] == {"guest": [ada.pk, "Ada"], "guest__name": "Ada"}
+    # What is shown can be sent back.
+    assert call(GET, request, model="fieldapp.passport", pk=[ada.pk, "Ada"])["pk"] == ada.pk
+    assert call(QUERY, request, model="fieldapp.passport", filters={"guest": "Bob"})["returned"] == 1
+    described = call(DescribeModel(), request, model="fieldapp.passport", detail=True)
+    assert described["fields"][0] == "guest: integer → fieldapp.guest, pk, required"
+    assert call(DescribeModel(), request, model="fieldapp.passport")["fields"] == "guest* fieldapp.guest, number*"
+
+
+def test_the_key_of_a_child_table_leads_to_its_parent() -> None:
+    restaurant = Restaurant.objects.create(name="Aux", cuisine="French")
+    site, root = everything(), make_superuser()
+    request = reader(root, site)
+    asked = {"model": "fieldapp.restaurant", "fields": ["place_ptr.name"], "ordering": ["place_ptr.rent"]}
+    assert call(QUERY, request, **asked)["rows"] == [[[restaurant.pk, "Aux"], "Aux"]]
+    assert row_of(site, root, restaurant)["place_ptr"] == [restaurant.pk, "Aux"]
+
+
+def test_a_key_that_is_a_relation_tells_nothing_of_rows_that_are_hidden() -> None:
+    class Own(ModelExposure):
+        fields = ["name"]
+
+        def get_queryset(self, request: Any) -> Any:
+            return super().get_queryset(request).filter(name="Bob")
+
+    ada, bob = people()
+    Passport.objects.create(guest=bob, number="P0")
+    site = everything()
+    site.unregister(Guest)
+    site.register(Guest, Own)
+    request = reader(make_superuser(), site)
+    asked = {"model": "fieldapp.passport", "fields": ["guest", "guest.name"], "ordering": ["guest.name:nulls_last"]}
+    assert call(QUERY, request, **asked)["rows"] == [[[bob.pk, "Bob"], "Bob"], [[ada.pk, None], None]]
+    viewer = reader(make_user("viewer", "fieldapp.view_passport"), everything())
+    rows = call(QUERY, viewer, model="fieldapp.passport", fields=["guest"])["rows"]
+    assert rows == [[[ada.pk, None]], [[bob.pk, None]]]
+    refusal(QUERY, viewer, model="fieldapp.passport", fields=["guest.name"])
 
 
 def test_a_method_of_the_admin_comes_before_a_relation_of_its_name() -> None:

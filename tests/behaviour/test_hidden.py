@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
@@ -208,24 +209,73 @@ def test_row_112_the_admins_search_finds_nothing_by_what_the_caller_could_not_re
     site = MCPSite(admin_site=admin_site)
     member = request_of(make_user("u", "testapp.view_book", "testapp.view_author", staff=True), site)
     root = request_of(make_superuser(), site)
-    assert titles(member, search=term, fields=["title"]) == []
-    assert titles(root, search=term, fields=["title"]) == (["Found"] if term in ("covert", "borrowed") else [])
-    assert call(AGGREGATE, member, model="testapp.book", search=term)["rows"] == [[0]]
+    # A column of the model itself that no page shows is searched, as in the admin.
+    own = ["Found"] if term == "999" else []
+    assert titles(member, search=term, fields=["title"]) == own
+    assert titles(root, search=term, fields=["title"]) == (["Found"] if term in ("covert", "borrowed") else own)
+    assert call(AGGREGATE, member, model="testapp.book", search=term)["rows"] == [[len(own)]]
     assert titles(member, search="seen", fields=["title"]) == ["Other"]
     assert titles(root, search="overt other", fields=["title"]) == ["Other"]
 
 
 def test_a_search_in_nothing_that_the_caller_could_read_is_refused() -> None:
     admin_site = admin.AdminSite("unsearched")
-    options = {"list_display": ["title"], "fields": ["title"], "search_fields": ["isbn"]}
+    options = {
+        "list_display": ["title"],
+        "fields": ["title"],
+        "search_fields": ["isbn", "data", "author__secret_token"],
+    }
     admin_site.register(Book, type("IsbnAdmin", (admin.ModelAdmin,), options))
-    request = request_of(make_superuser(), MCPSite(admin_site=admin_site))
+    closed = MCPSite(admin_site=admin_site)
+    closed.register(Book, AdminExposure, exclude=["isbn"])
+    request = request_of(make_superuser(), closed)
     assert "no text search" in refusal(QUERY, request, model="testapp.book", search="9")
     assert "no text search" in refusal(AGGREGATE, request, model="testapp.book", search="9")
     declared = MCPSite(admin_site=admin_site)
     declared.register(Book, AdminExposure, search_fields=["isbn"])
     make_book("Found", isbn="999")
     assert titles(request_of(request.user, declared), search="999", fields=["title"]) == ["Found"]
+
+
+class OwnedAdmin(admin.ModelAdmin):
+    list_display = ["title", "owner"]
+    search_fields = ["title", "owner__username", "=owner__email", "owner__password", "author__secret_token"]
+
+
+class FewUsersAdmin(UserAdmin):
+    def get_queryset(self, request: Any) -> QuerySet[Any]:
+        return super().get_queryset(request).exclude(username="ada")
+
+
+def test_the_search_looks_at_users_for_those_who_may_view_them_in_the_admin_and_for_nobody_else() -> None:
+    admin_site = admin.AdminSite("owned")
+    admin_site.register(Book, OwnedAdmin)
+    admin_site.register(User, UserAdmin)
+    ada = User.objects.create(username="ada", email="a@lace.example", password="zanzibar")
+    make_book("Found", owner=ada, author=make_author("A", secret_token="zanzibar"))
+    make_book("Plain")
+    site = MCPSite(admin_site=admin_site)
+    viewer = make_user("viewer", "testapp.view_book", "auth.view_user", staff=True)
+    member = make_user("member", "testapp.view_book", staff=True)
+    for user in (make_superuser(), viewer):
+        for term in ("ada", "a@lace.example"):
+            assert titles(request_of(user, site), search=term, fields=["title"]) == ["Found"]
+        assert titles(request_of(user, site), search="zanzibar", fields=["title"]) == []
+        assert "not_searched" not in call(DESCRIBE, request_of(user, site), model="testapp.book", detail=True)
+    asked: dict[str, Any] = {"model": "testapp.book", "fields": ["title"]}
+    answers = [call(QUERY, request_of(member, site), **asked, search=term) for term in ("ada", "nobody")]
+    assert answers[0] == answers[1]
+    assert answers[0]["hint"].startswith("nothing matches the search, which does not look into owner for you;")
+    assert titles(request_of(member, site), **asked, search="plain") == ["Plain"]
+    assert call(DESCRIBE, request_of(member, site), model="testapp.book", detail=True)["not_searched"] == ["owner"]
+    assert call(DESCRIBE, request_of(member, site), model="testapp.book")["may"] == "view search, no search in owner"
+    # Nor where the admin keeps some users from its own list, or the project has closed the model to clients.
+    for kind in (FewUsersAdmin, ClosedAdmin):
+        admin_site.unregister(User)
+        admin_site.register(User, kind)
+        closed = MCPSite(admin_site=admin_site)
+        assert titles(request_of(viewer, closed), **asked, search="ada") == []
+    assert titles(request_of(viewer, closed), **asked, search="plain") == ["Plain"]
 
 
 def test_row_121_a_search_that_may_look_nowhere_finds_nothing() -> None:

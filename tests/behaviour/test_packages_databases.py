@@ -108,7 +108,7 @@ def test_groups_are_counted_there(client, boxes):
 @pytest.mark.usefixtures("view")
 def test_row_126_a_view_of_the_database_is_read_like_a_table(client, boxes):
     found = rows_of(client, "archive.boxsize", filters={"papers__gt": 1}, ordering=["-papers"])
-    assert found == [[boxes[0].pk, 3]]
+    assert found == [[[boxes[0].pk, "Box 0"], 3]]
     assert BoxSize.objects.get().papers == 3
 
 

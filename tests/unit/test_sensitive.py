@@ -1,5 +1,8 @@
 """Which names hold credentials, alone and with the model that they are of."""
 
+import secrets
+import uuid
+from functools import partial
 from time import process_time
 from typing import Any, ClassVar
 
@@ -9,6 +12,7 @@ from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.test.utils import isolate_apps
 from django.urls import include, path
+from django.utils.crypto import get_random_string
 
 from mcp_django import MCPSite
 from mcp_django.orm.relations import plain_label
@@ -67,6 +71,54 @@ def test_row_129_a_key_beside_a_credential_is_one() -> None:
     assert is_sensitive("key", model_of("App", key=text(), client_secret=text()))
     assert not is_sensitive("code", model_of("App", code=text(), client_secret=text()))
     assert not is_sensitive("key", model_of("App", key=text(), is_secret=models.BooleanField()))
+
+
+def drawn() -> str:
+    return get_random_string(32)
+
+
+@pytest.mark.parametrize(
+    "name", "ping_key feed_key invite_code unsubscribe_key one_time_code share_key pingKey".split()
+)
+def test_row_129_a_key_that_opens_an_address_is_one(name: str) -> None:
+    assert is_sensitive(name, model_of("Project", **{name: text()}))
+
+
+@pytest.mark.parametrize("name", ["key", "widget_key", "widgetKey"])
+@pytest.mark.parametrize("default", [drawn, partial(get_random_string, 32), partial(secrets.token_urlsafe, 24)])
+def test_row_129_a_key_that_is_drawn_is_one(name: str, default: Any) -> None:
+    assert is_sensitive(name, model_of("Widget", **{name: models.CharField(max_length=64, default=default)}))
+    assert is_sensitive(name, model_of("Widget", **{name: models.TextField(default=default)}))
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("sort_key", models.CharField(max_length=100)),
+        ("cache_key", models.CharField(max_length=250, unique=True)),
+        ("key", models.CharField(max_length=100, unique=True)),
+        ("key", models.SlugField(default=drawn)),
+        ("key", models.CharField(max_length=64, default=drawn, primary_key=True)),
+        ("translation_key", models.UUIDField(default=uuid.uuid4)),
+        ("issue_key", models.CharField(max_length=10, default=drawn)),
+        ("colour_key", models.CharField(max_length=64, default=str)),
+        ("code", models.CharField(max_length=64, default=drawn)),
+        ("key", models.CharField(max_length=64, default=drawn, choices=[("a", "A")])),
+    ],
+)
+def test_an_ordinary_key_is_none(name: str, field: Any) -> None:
+    assert not is_sensitive(name, model_of("Widget", **{name: field}))
+
+
+def test_row_129_a_key_that_confirms_something_is_one() -> None:
+    done = models.BooleanField(default=False)
+    subscriber = model_of("Subscriber", email=models.EmailField(), key=text(), confirmed=done)
+    assert is_sensitive("key", subscriber)
+    assert is_sensitive("key", model_of("SignUp", key=text()))
+    assert is_sensitive("code", model_of("SiteInvite", code=text()))
+    assert not is_sensitive("key", model_of("Phrase", key=text(), verified=models.BooleanField()))
+    assert not is_sensitive("data", model_of("SiteInvite", data=text()))
+    assert not is_sensitive("code", model_of("Invite", code=models.CharField(max_length=3)))
 
 
 def test_row_129_secrets_within_json_are_hidden_and_numbers_are_not() -> None:

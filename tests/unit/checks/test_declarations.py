@@ -1,12 +1,16 @@
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import AbstractUser
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
+from django.db import models
 from django.test import override_settings
+from django.test.utils import isolate_apps
 from django.urls import path
+from django.utils.crypto import get_random_string
 
 from mcp_django import MCPSite, ModelExposure, action, site
 from mcp_django.checks.declarations import (
@@ -15,9 +19,11 @@ from mcp_django.checks.declarations import (
     check_functions,
     check_modules,
     check_orders,
+    check_random,
     check_registries,
     check_tools,
 )
+from mcp_django.checks.settings import CHECKS, DEPLOYMENT_CHECKS
 from tests.testapp.models import Author
 
 # Django's checks of JSON fields ask the database, once in a process.
@@ -130,6 +136,34 @@ def test_an_order_through_a_relation_has_no_index_to_add(exposed):
 def test_orders_are_checked_for_a_deployment_alone():
     assert "mcp_django.I021" not in ids(checks.run_checks())
     assert "mcp_django.I021" in ids(checks.run_checks(include_deployment_checks=True))
+
+
+def test_columns_that_look_random_are_told_of_for_a_deployment_alone(exposed):
+    with isolate_apps("tests.testapp"):
+
+        class Ticket(models.Model):
+            title = models.CharField(max_length=100, unique=True)
+            reference = models.CharField(max_length=40, default=partial(get_random_string, 20))
+            door_code = models.CharField(max_length=40, unique=True)
+            short_code = models.CharField(max_length=6, unique=True)
+            api_key = models.CharField(max_length=40, default=partial(get_random_string, 20))
+
+            class Meta:
+                app_label = "testapp"
+
+    def names(**options):
+        own._registry.clear()
+        own.register(Ticket, ModelExposure, **options)
+        found = [message for message in check_random() if message.obj is Ticket]
+        assert {message.id for message in found} <= {"mcp_django.I159"}
+        return [message.msg.split("'")[1] for message in found]
+
+    assert names(fields="__all__") == ["reference", "door_code"]
+    assert names(fields="__all__", exclude=["reference"]) == ["door_code"]
+    assert names(fields=["reference"]) == []
+    deployment, always = ([check.__name__ for check in group] for group in (DEPLOYMENT_CHECKS, CHECKS))
+    assert check_random.__name__ in deployment
+    assert check_random.__name__ not in always
 
 
 # Options of exposures

@@ -221,16 +221,21 @@ def test_uploads_that_may_be_served_are_an_error(settings, tmp_path, where, expe
     assert ids(check_uploads()) == ["mcp_django.E029"] * expected
 
 
-def test_hosts_and_the_rate_of_calls_are_checked_for_a_deployment_alone(settings):
+def test_hosts_origins_and_limits_are_checked_for_a_deployment_alone(settings):
+    unsafe = {f"mcp_django.W{number}" for number in (150, 151, 157, 158)}
+
     def found(**options):
-        return {one.id for one in checks.run_checks(**options)} & {"mcp_django.W150", "mcp_django.W151"}
+        return {one.id for one in checks.run_checks(**options)} & unsafe
 
     settings.ALLOWED_HOSTS = ["shop.example", ".shop.example"]
     assert found(include_deployment_checks=True) == set()
     settings.ALLOWED_HOSTS = ["shop.example", "*"]
-    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_RATE": None}
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "ALLOWED_ORIGINS": ["http://localhost:6274", "https://a.example"]}
+    assert found(include_deployment_checks=True) == {"mcp_django.W150"}
+    more = {"CALL_RATE": None, "STATEMENT_TIMEOUT": None, "ALLOWED_ORIGINS": ["http://a.example"]}
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, **more}
     assert found() == set()
-    assert found(include_deployment_checks=True) == {"mcp_django.W150", "mcp_django.W151"}
+    assert found(include_deployment_checks=True) == unsafe
 
 
 # Settings

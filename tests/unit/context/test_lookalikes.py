@@ -7,13 +7,14 @@ import pytest
 from mcp_django.context.lookalikes import DIGITS, TWINS, doubts_about
 
 UNSEEN, MIXED, LONG, CLAIMED = "cannot be seen", "several alphabets", "very long", "makers of that product"
+SEAL = "check mark"
 EVIL = ("tools.evil.example",)
 
 
 def kinds(name: str, *hosts: str) -> list[str]:
     """Which doubts there are, in their order."""
     told = doubts_about(name, hosts)
-    found = [next(kind for kind in (UNSEEN, MIXED, LONG, CLAIMED) if kind in doubt) for doubt in told]
+    found = [next(kind for kind in (UNSEEN, MIXED, SEAL, LONG, CLAIMED) if kind in doubt) for doubt in told]
     assert len(set(found)) == len(found)
     return found
 
@@ -58,6 +59,32 @@ def test_letters_that_pass_for_those_of_another_alphabet_are_told_of(name: str) 
 )
 def test_what_is_not_seen_and_what_covers_is_told_of(name: str) -> None:
     assert kinds(name) == [UNSEEN]
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("CIaude", "claude.ai"),  # a capital i
+        ("CIaude Code", "claude.ai"),
+        ("OpenAl", "openai.com"),  # a small l
+        ("ᴄʟᴀᴜᴅᴇ", "claude.ai"),  # small capitals
+        ("VlsuaI Studio", "vscode.dev"),
+    ],
+)
+def test_letters_of_the_same_stroke_and_small_capitals_are_told_of(name: str, own: str) -> None:
+    assert kinds(name) == [MIXED]
+    assert kinds(name, own) == [MIXED]
+    assert kinds(name, *EVIL) == [MIXED, CLAIMED]
+
+
+@pytest.mark.parametrize("name", ["OPENAI", "GEMINI CLI", "Illinois CLI", "OpenAL Soft", "Alliance"])
+def test_capitals_that_are_meant_so_are_left_alone(name: str) -> None:
+    assert kinds(name) == []
+
+
+@pytest.mark.parametrize("name", ["Robot ✓", "✅ Claude", "Robot ☑\ufe0f"])
+def test_a_check_mark_proves_nothing(name: str) -> None:
+    assert kinds(name) == [SEAL]
 
 
 def test_a_name_that_is_cut_is_told_of() -> None:

@@ -1,3 +1,4 @@
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -65,6 +66,21 @@ def test_J189_each_unsafe_setting_of_the_toolkit_is_an_error(settings: Any, numb
     assert found() == [f"mcp_django.E{number}"]
     settings.DEBUG = True
     assert found() == [f"mcp_django.W{number}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("DEFAULT_SCOPES", ["mcp:read", "mcp:write"], ["mcp_django.E121"]),
+        ("DEFAULT_SCOPES", ["mcp:admin"], ["mcp_django.E121"]),
+        ("REFRESH_TOKEN_EXPIRE_SECONDS", 10 * 365 * 86_400, ["mcp_django.E119"]),
+        ("REFRESH_TOKEN_EXPIRE_SECONDS", timedelta(days=3650), ["mcp_django.E119"]),
+        ("REFRESH_TOKEN_EXPIRE_SECONDS", timedelta(days=90), []),
+    ],
+)
+def test_J189_what_is_too_much_is_an_error_too(settings: Any, name: str, value: Any, expected: list[str]) -> None:
+    configure(settings, **{name: value})
+    assert found() == expected
 
 
 def test_J189_the_toolkits_own_defaults_are_not_safe(settings: Any) -> None:

@@ -51,7 +51,9 @@ SITE = MCPSite()
         ("a\ud800b", "a\ufffdb"),
         ({"a\udfff": [1, {"b": float("inf")}]}, {"a\ufffd": [1, {"b": None}]}),
         ((1, 2), [1, 2]),
-        (format_html("<b>{}</b> <img src=x>", "a<b"), "a&lt;b"),
+        (format_html("<b>{}</b> <img src=x>", "a<b"), "a<b"),
+        (format_html("<b>{}</b>", "Tom & Jerry's"), "Tom & Jerry's"),
+        (format_html("<pre>{}</pre>", '{"password": "x", "user": "ann"}'), '{"password": "<hidden>", "user": "ann"}'),
         (object, str(object)),
     ],
 )

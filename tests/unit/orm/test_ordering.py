@@ -107,6 +107,19 @@ class Some(ModelExposure):
         return super().get_queryset(request).exclude(name="hidden")
 
 
+class Shy(ModelExposure):
+    fields = ("name",)
+
+    def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).exclude(email="hidden")
+
+
+def reexpose(site: MCPSite, model: Any, exposure: Any, **options: Any) -> None:
+    """Let the site show the model in another way."""
+    site.unregister(model)
+    site.register(model, exposure, **options)
+
+
 def is_sortable(user: User, site: MCPSite, name: str, model: Any = Book) -> bool:
     return client_order_key(request_of(user, site), site.exposures[model], name) is not None
 
@@ -242,6 +255,7 @@ def computed(db: None) -> Any:
             make_book(author=author, pages=pages, price=f"{number * 7 % 5}.25")
     admin_site = admin.AdminSite("computed")
     admin_site.register(Author, ComputedAdmin)
+    admin_site.register(Book)
     return request_of(make_superuser(), MCPSite(admin_site=admin_site))
 
 
@@ -298,3 +312,92 @@ def test_what_is_hidden_is_not_sorted_by_though_it_is_computed_with(computed: An
     computed.mcp.site.register(Author, AdminExposure, exclude=["email"])
     request = request_of(computed.user, computed.mcp.site)
     assert "full" not in sortable_names(request, request.mcp.site.exposures[Author])
+
+
+def test_what_the_caller_may_not_see_is_not_sorted_by_in_a_total_or_a_subquery(computed: Any) -> None:
+    site = computed.mcp.site
+    viewer = make_user("viewer", "testapp.view_author", staff=True)
+    assert {"many", "last"}.isdisjoint(sortable_names(request_of(viewer, site), site.exposures[Author]))
+    for options, hidden in (({"exclude": ["price"]}, {"last"}), ({"exclude": ["pages"]}, {"last"})):
+        reexpose(site, Book, AdminExposure, **options)
+        names = set(sortable_names(request_of(computed.user, site), site.exposures[Author]))
+        assert {"many", "last"} - names == hidden
+
+    class Few(AdminExposure):
+        def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+            return super().get_queryset(request).exclude(title="hidden")
+
+    reexpose(site, Book, Few)
+    request = request_of(computed.user, site)
+    assert {"many", "last"}.isdisjoint(sortable_names(request, site.exposures[Author]))
+
+
+class PathsAdmin(admin.ModelAdmin):
+    """Has columns that are sorted by what is behind a relation, and by a column that no page shows."""
+
+    fields = ["title", "author"]
+    list_display = ["title", "by", "born", "unseen", "holder"]
+
+    @admin.display(ordering="author__name")
+    def by(self, book: Book) -> str:
+        return "*"
+
+    @admin.display(ordering=F("author__born").desc(nulls_last=True))
+    def born(self, book: Book) -> str:
+        return "*"
+
+    @admin.display(ordering="rating")
+    def unseen(self, book: Book) -> str:
+        return "*"
+
+    @admin.display(ordering="owner__username")
+    def holder(self, book: Book) -> str:
+        return "*"
+
+
+@pytest.mark.django_db
+def test_row_112_a_column_is_sorted_by_what_a_filter_could_ask_for() -> None:
+    admin_site = admin.AdminSite("paths")
+    admin_site.register(Book, PathsAdmin)
+    site = MCPSite(admin_site=admin_site)
+    site.register(Author, Some)
+    for number, name in enumerate(("hidden", "b", "a")):
+        make_book(f"{number}", author=make_author(name))
+    root = make_superuser()
+    asked = {"model": "testapp.book", "fields": ["title"]}
+
+    def titles(user: User, ordering: str) -> str:
+        rows = call(QueryRecords(), request_of(user, site), **asked, ordering=[ordering])["rows"]
+        return "".join(row[1] for row in rows)
+
+    assert titles(root, "by:nulls_last") == "210"
+    assert titles(root, "-by:nulls_last") == "120"
+    for name in ("born", "unseen", "holder"):
+        assert "cannot be ordered by" in refusal(QueryRecords(), request_of(root, site), **asked, ordering=[name])
+    reexpose(site, Author, Some, fields=["name", "born"])
+    assert is_sortable(root, site, "born")
+    viewer = make_user("viewer", "testapp.view_book", staff=True)
+    assert not is_sortable(viewer, site, "by")
+    assert not is_sortable(viewer, site, "author__name")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("given", ["author__name", "author"])
+def test_row_112_an_order_that_is_declared_tells_nothing_of_hidden_rows(given: str) -> None:
+    site = site_with(Book, ordering=[given], sortable_by=["title", "author__name", "owner__username"])
+    site.register(Author, Shy)
+    for number, name in enumerate(("x", "b", "a", "y")):
+        make_book(f"{number}", author=make_author(name, email="hidden" if name in "xy" else "seen"))
+    root, asked = make_superuser(), {"model": "testapp.book", "fields": ["title"]}
+    answers = []
+    for name in ("z", "aa"):
+        Author.objects.filter(email="hidden", name__in=["x", "z"]).update(name=name)
+        answers.append(call(QueryRecords(), request_of(root, site), **asked)["rows"])
+        answers.append(call(QueryRecords(), request_of(root, site), **asked, ordering=["author__name"])["rows"])
+    assert answers[:2] == answers[2:]
+    assert [row[1] for row in answers[0] if row[1] in "12"] == ["2", "1"]
+    viewer = make_user("viewer", "testapp.view_book")
+    rows = call(QueryRecords(), request_of(viewer, site), **asked)["rows"]
+    assert [row[1] for row in rows] == ["0", "1", "2", "3"]
+    # A path through a model that is exposed to nobody is the project's to declare.
+    assert sortable_names(request_of(root, site), site.exposures[Book]) == ["title", "author__name", "owner__username"]
