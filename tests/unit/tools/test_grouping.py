@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from mcp_django.context.request import MCPRequest
 from mcp_django.tools.aggregate import AggregateRecords
-from mcp_django.tools.aggregation import PERIODS
+from mcp_django.tools.grouping import PERIODS
 from tests.factories import make_author, make_book, make_superuser
 from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Loan
