@@ -5,7 +5,7 @@ those of SQL's ordered-set and sample functions; for SQLite, which has none, the
 """
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -36,6 +36,7 @@ from django.db.models.lookups import IsNull
 from .arithmetic import DURATION, EXACT_DIGITS, FLOAT, INTEGER
 from .columns import MAX_DIGITS, Column
 from .kinds import kind_of, stored_field
+from .query_limits import check_time
 from .ways import is_comparable, is_countable, is_groupable, is_summable
 
 MAX_DECIMALS: Final = 6
@@ -43,6 +44,8 @@ MAX_DECIMALS: Final = 6
 MAX_UNITS: Final = 18
 # The part of a step by which floating point numbers that stand for the same one differ.
 NEARLY: Final = 1e-9
+# Values between two looks at the time.
+CHECKED: Final = 50_000
 # Functions that take the value of one row, by an order.
 EDGES: Final = ("first", "last")
 
@@ -241,11 +244,23 @@ class _Collected:
         if value is not None:
             self.values.append(value)
 
+    def timely(self) -> Iterator[Any]:
+        """Yield the values while there is time: SQLite asks for the result of a query that was interrupted too."""
+        for position, value in enumerate(self.values):
+            if not position % CHECKED:
+                check_time()
+            yield value
+
 
 class _Percentile(_Collected):
     def finalize(self) -> Any:
         """Return the value below which the share of values lies, between two of them if need be."""
-        values = sorted(self.values)
+        values = self.values
+        for start in range(0, len(values), CHECKED):
+            check_time()
+            values[start : start + CHECKED] = sorted(values[start : start + CHECKED])
+        # This merges what is sorted already, which is quick.
+        values.sort()
         if not values:
             return None
         place = self.share * (len(values) - 1)
@@ -257,13 +272,13 @@ class _Percentile(_Collected):
 class _Deviation(_Collected):
     def finalize(self) -> float | None:
         """Return the standard deviation of a sample, None for less than two values."""
-        return statistics.stdev(self.values) if len(self.values) > 1 else None
+        return statistics.stdev(self.timely()) if len(self.values) > 1 else None
 
 
 class _Variance(_Collected):
     def finalize(self) -> float | None:
         """Return the variance of a sample, None for less than two values."""
-        return statistics.variance(self.values) if len(self.values) > 1 else None
+        return statistics.variance(self.timely()) if len(self.values) > 1 else None
 
 
 class _Computed(Aggregate):

@@ -11,7 +11,7 @@ from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.grouping import PERIODS
 from tests.factories import make_author, make_book, make_superuser
 from tests.reading import reader, site_with
-from tests.testapp.models import Author, Book, Loan
+from tests.testapp.models import Author, Book, Loan, Tag
 from tests.writing import call, refusal
 
 pytestmark = pytest.mark.django_db
@@ -90,3 +90,56 @@ def test_values_are_shown_as_a_page_shows_them(loans: MCPRequest) -> None:
     asked = ["author", "price", "status", "active", "uuid", "isbn"]
     (row,) = call(AGGREGATE, loans, model="testapp.book", group_by=asked)["rows"]
     assert row == [[book.author_id, "Ann"], "9.90", "draft", True, str(book.uuid), book.isbn, 1]
+
+
+@pytest.mark.parametrize(
+    ("width", "begins"),
+    [
+        ("0.1", [-0.4, -0.1, 0.3, 0.6, 0.7, 0.9]),
+        ("0.3", [-0.6, -0.3, 0.3, 0.6, 0.6, 0.9]),
+        ("0.35", [-0.35, -0.35, 0.0, 0.35, 0.7, 0.7]),
+        ("2", [-2.0, -2.0, 0.0, 0.0, 0.0, 0.0]),
+        ("0.001", [-0.35, -0.1, 0.3, 0.6, 0.7, 0.99]),
+    ],
+)
+def test_a_number_on_a_border_is_in_the_step_that_begins_there(db: None, width: str, begins: list[float]) -> None:
+    request = reader(make_superuser(), site_with(Book))
+    for number, price in enumerate(("-0.35", "-0.10", "0.30", "0.60", "0.70", "0.99")):
+        make_book(price=price, rating=float(price), pages=number)
+    for field in ("price", "rating"):
+        asked: dict[str, Any] = {"model": "testapp.book", "group_by": [f"{field}:{width}", "pages"]}
+        found = call(AGGREGATE, request, **asked, ordering=["pages"])["rows"]
+        assert [row[0] for row in found] == begins, field
+        # The leading steps are found again by where they begin.
+        led = call(AGGREGATE, request, **asked, top=50)["rows"]
+        assert sorted(row[1] for row in led) == [row[1] for row in found]
+
+
+def test_steps_of_whole_numbers_are_whole_and_hold_any(db: None) -> None:
+    request = reader(make_superuser(), site_with(Book))
+    for pages in (2_000_000_001, 7):
+        make_book(pages=pages)
+    for width, begins in (("10", [0, 2_000_000_000]), ("0.5", [7.0, 2_000_000_001.0])):
+        found = call(AGGREGATE, request, model="testapp.book", group_by=[f"pages:{width}"])["rows"]
+        assert [row[0] for row in found] == begins
+
+
+def test_a_relation_to_several_rows_is_refused_with_the_way_out(db: None) -> None:
+    request = reader(make_superuser(), site_with(Book, Author, Loan, Tag))
+    for name in ("tags", "tags.name"):
+        text = refusal(AGGREGATE, request, model="testapp.book", group_by=[name])
+        assert text.startswith(
+            'tags leads to several rows: aggregate testapp.tag itself, grouped by its own fields, with "count:'
+        )
+    book = make_book()
+    book.tags.add(Tag.objects.create(name="new"))
+    counted = text.partition('"')[2].partition('"')[0]
+    assert call(AGGREGATE, request, model="testapp.tag", group_by=["name"], aggregates=[counted])["rows"] == [
+        ["new", 1]
+    ]
+    text = refusal(AGGREGATE, request, model="testapp.book", group_by=["loans.borrower"])
+    assert text == "loans leads to several rows: aggregate testapp.loan itself, grouped by its own fields."
+    # Of models that the caller does not know, nothing is told.
+    request = reader(request.user, site_with(Book))
+    assert "several" not in refusal(AGGREGATE, request, model="testapp.book", group_by=["tags"])
+    assert "several" not in refusal(AGGREGATE, request, model="testapp.book", group_by=["loans"])
