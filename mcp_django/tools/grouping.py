@@ -128,7 +128,7 @@ class Group:
     def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:
         """Return the values as JSON; a relation as ``[key, label]``."""
         if self.width is not None:
-            return [float(value) if isinstance(value, Decimal) else render(rounded(value)) for value in values]
+            return [render(float(value) if isinstance(value, Decimal) else rounded(value)) for value in values]
         if self.period:
             _, write = PERIODS[self.period]
             return [None if value is None else write(value) for value in values]
