@@ -164,12 +164,12 @@ def check_door(**kwargs: Any) -> list[CheckMessage]:
     if settings.STATEMENT_TIMEOUT is None:
         text = "STATEMENT_TIMEOUT is None: one question can keep the database busy for as long as it takes."
         hint = f"The default is {DEFAULTS['STATEMENT_TIMEOUT']!r} seconds."
-        found.append(Warning(text, hint=hint, id="mcp_django.W157"))
+        found.append(Warning(text, hint=hint, id="mcp_django.W160"))
     for origin in settings.ALLOWED_ORIGINS:
         if is_open_http(origin):
             text = f"ALLOWED_ORIGINS has {origin!r}: whoever is on the way can put a script into a page of it."
             hint = "Serve that site by TLS, and write its origin with https."
-            found.append(Warning(text, hint=hint, id="mcp_django.W158"))
+            found.append(Warning(text, hint=hint, id="mcp_django.W161"))
     return found
 
 

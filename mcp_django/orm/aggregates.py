@@ -5,7 +5,7 @@ those of SQL's ordered-set and sample functions; for SQLite, which has none, the
 """
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -19,7 +19,10 @@ from django.db.models import (
     Case,
     Count,
     DecimalField,
+    DurationField,
     ExpressionWrapper,
+    Func,
+    IntegerField,
     Max,
     Min,
     Q,
@@ -27,15 +30,22 @@ from django.db.models import (
     Value,
     When,
 )
-from django.db.models.functions import Cast, Round
+from django.db.models.functions import Cast, Floor, Round
 from django.db.models.lookups import IsNull
 
 from .arithmetic import DURATION, EXACT_DIGITS, FLOAT, INTEGER
 from .columns import MAX_DIGITS, Column
 from .kinds import kind_of, stored_field
+from .query_limits import check_time
 from .ways import is_comparable, is_countable, is_groupable, is_summable
 
 MAX_DECIMALS: Final = 6
+# Digits of the whole numbers of SQLite.
+MAX_UNITS: Final = 18
+# The part of a step by which floating point numbers that stand for the same one differ.
+NEARLY: Final = 1e-9
+# Values between two looks at the time.
+CHECKED: Final = 50_000
 # Functions that take the value of one row, by an order.
 EDGES: Final = ("first", "last")
 
@@ -64,17 +74,56 @@ class UnitField(DecimalField):  # type: ignore[type-arg]
         return Decimal(value).scaleb(-self.decimal_places) if whole else value
 
 
+class Units(Func):
+    """A number as a :class:`UnitField` has it: SQLite holds and adds decimals as floating point numbers."""
+
+    arity = 1
+    output_field: UnitField
+
+    def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
+        """Return the number."""
+        return compiler.compile(self.get_source_expressions()[0])
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Return the whole number of units."""
+        source = self.get_source_expressions()[0]
+        sql, params = compiler.compile(source)
+        field, places = source.output_field, self.output_field.decimal_places
+        if isinstance(field, (UnitField, IntegerField)):
+            return f"({sql} * {10 ** (places - getattr(field, 'decimal_places', 0))})", params
+        return f"CAST(ROUND(({sql}) * {10**places}) AS INTEGER)", params
+
+
 class UnitSum(Sum):
-    """The exact sum of decimals: SQLite holds and adds them as floating point numbers."""
+    """The exact sum of decimals."""
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         """Return the sum of whole numbers."""
         copy = self.copy()
         source, *others = copy.get_source_expressions()
-        field: Any = self.output_field
-        units = ExpressionWrapper(source * Value(10**field.decimal_places), output_field=FLOAT)
-        copy.set_source_expressions([Cast(Round(units), INTEGER), *others])
+        copy.set_source_expressions([Units(source, output_field=self.output_field), *others])
         return super(UnitSum, copy).as_sqlite(compiler, connection, **extra)
+
+
+class Step(Func):
+    """Where the step of a number begins, among steps of one width; that of -1 is below zero."""
+
+    arity = 1
+
+    def __init__(self, expression: Any, width: Any, **extra: Any) -> None:
+        """Take the number as it is counted in the database, and the width of the steps."""
+        super().__init__(expression, **extra)
+        self.width = width
+
+    def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
+        """Return what is exact for integers and decimals: a quotient may be rounded, a remainder is not."""
+        sql, params = compiler.compile(self.get_source_expressions()[0])
+        width = self.width
+        if isinstance(self.output_field, UnitField):
+            width = self.output_field.get_db_prep_value(width, connection)
+        rest = connection.ops.combine_expression("%%", [f"({sql})", "%s"])
+        rest = connection.ops.combine_expression("%%", [f"({rest} + %s)", "%s"])
+        return f"({sql} - {rest})", [*params, *params, width, width, width]
 
 
 class OverGroups(ExpressionWrapper):  # type: ignore[type-arg]
@@ -85,20 +134,66 @@ class OverGroups(ExpressionWrapper):  # type: ignore[type-arg]
         return []
 
 
+class AfterWindows(OverGroups):
+    """A condition on groups that windows do not heed: they see the groups that do not pass too."""
+
+    contains_over_clause = True
+
+
 class Amount(Cast):
-    """A sum, or another number of a group, as a floating point number."""
+    """A sum, or another number of a group, as a floating point number; a duration as its seconds."""
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         """Return the number; of units of the last place, as many as make one."""
-        (source,) = self.get_source_expressions()
+        field = self.get_source_expressions()[0].output_field
         sql, params = super().as_sqlite(compiler, connection, **extra)
-        field = source.output_field
-        return (f"({sql} / {10**field.decimal_places}.0)", params) if isinstance(field, UnitField) else (sql, params)
+        places = field.decimal_places if isinstance(field, UnitField) else 6 if isinstance(field, DurationField) else 0
+        return (f"({sql} / {10**places}.0)", params) if places else (sql, params)
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Return the number."""
+        (source,) = self.get_source_expressions()
+        if not isinstance(source.output_field, DurationField):
+            return super().as_postgresql(compiler, connection, **extra)
+        sql, params = compiler.compile(source)
+        return f"EXTRACT(EPOCH FROM {sql})::double precision", params
 
 
 @lru_cache(maxsize=32)
 def _units(places: int) -> UnitField:
     return UnitField(max_digits=MAX_DIGITS, decimal_places=places)
+
+
+def exact_field(fields: Sequence[Any], places: int = 0) -> Any:
+    """Return a type with at least so many places that holds the values of all of these exactly, on SQLite too.
+
+    None stands for no such type: what they give is a floating point number.
+    """
+    if all(isinstance(field, IntegerField) for field in fields) and not places:
+        return INTEGER
+    if not all(isinstance(field, (IntegerField, DecimalField)) for field in fields):
+        return None
+    places = max(places, *(getattr(field, "decimal_places", 0) or 0 for field in fields))
+    for field in fields:
+        if isinstance(field, DecimalField) and not isinstance(field, UnitField):
+            digits = field.max_digits or MAX_DIGITS
+            if digits > EXACT_DIGITS or digits - (field.decimal_places or 0) + places > MAX_UNITS:
+                return None
+    return _units(places)
+
+
+def step(expression: Any, field: Any, width: Decimal) -> Any:
+    """Return where the step of a number of a field begins."""
+    whole = width == width.to_integral_value()
+    exact = exact_field([field], 0 if whole else max(0, -int(width.normalize().as_tuple().exponent)))
+    if exact is INTEGER:
+        return Step(expression, int(width), output_field=INTEGER)
+    if exact is not None and not isinstance(field, IntegerField):
+        return Step(Units(expression, output_field=exact), width, output_field=exact)
+    size = Value(float(width), output_field=FLOAT)
+    # The border is in the step that begins there, though 0.3 holds 0.1 less than three times.
+    place = Floor(ExpressionWrapper(Cast(expression, FLOAT) / size + Value(NEARLY), output_field=FLOAT))
+    return ExpressionWrapper(place * size, output_field=FLOAT)
 
 
 def _sum_field(column: Column) -> Any:
@@ -149,11 +244,23 @@ class _Collected:
         if value is not None:
             self.values.append(value)
 
+    def timely(self) -> Iterator[Any]:
+        """Yield the values while there is time: SQLite asks for the result of a query that was interrupted too."""
+        for position, value in enumerate(self.values):
+            if not position % CHECKED:
+                check_time()
+            yield value
+
 
 class _Percentile(_Collected):
     def finalize(self) -> Any:
         """Return the value below which the share of values lies, between two of them if need be."""
-        values = sorted(self.values)
+        values = self.values
+        for start in range(0, len(values), CHECKED):
+            check_time()
+            values[start : start + CHECKED] = sorted(values[start : start + CHECKED])
+        # This merges what is sorted already, which is quick.
+        values.sort()
         if not values:
             return None
         place = self.share * (len(values) - 1)
@@ -165,13 +272,13 @@ class _Percentile(_Collected):
 class _Deviation(_Collected):
     def finalize(self) -> float | None:
         """Return the standard deviation of a sample, None for less than two values."""
-        return statistics.stdev(self.values) if len(self.values) > 1 else None
+        return statistics.stdev(self.timely()) if len(self.values) > 1 else None
 
 
 class _Variance(_Collected):
     def finalize(self) -> float | None:
         """Return the variance of a sample, None for less than two values."""
-        return statistics.variance(self.values) if len(self.values) > 1 else None
+        return statistics.variance(self.timely()) if len(self.values) > 1 else None
 
 
 class _Computed(Aggregate):

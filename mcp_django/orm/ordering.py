@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from django.core.exceptions import FieldError
+from django.db import connections
 from django.db.models import BooleanField, Case, CompositePrimaryKey, F, Model, Q, UniqueConstraint, When
 from django.db.models.expressions import OrderBy
 
@@ -33,17 +34,22 @@ def is_served(model: type[Model], keys: Sequence[OrderKey]) -> bool:
     """Return whether a page in this order can be read from an index, without sorting the whole table.
 
     An index that begins with the first keys is enough, as the database sorts the few rows that are equal by it: few
-    they are not where its last column is a boolean or has choices.
+    they are not where its last column is a boolean or has choices. The first key is read without its NULLs, and of the
+    others an index has NULL where the database puts it.
     """
-    return any(_serves(parts, keys) for parts in _indexes(model))
+    return any(_serves(model, parts, keys) for parts in _indexes(model))
 
 
-def _serves(parts: Sequence[Part], keys: Sequence[OrderKey]) -> bool:
+def _serves(model: type[Model], parts: Sequence[Part], keys: Sequence[OrderKey]) -> bool:
     same = 0
     for (name, descending), key in zip(parts, keys, strict=False):
         # An index is read in both directions.
         if name != key.path or (descending is key.descending) is not (parts[0][1] is keys[0].descending):
             break
+        if same and key.nulls_last is not None:
+            largest = connections[model._default_manager.db].features.nulls_order_largest
+            if key.nulls_last is (key.descending is largest):
+                break
         same += 1
     if same == 0 or same == len(keys):
         return same > 0
@@ -175,7 +181,7 @@ def client_order_key(
 
     A column that the admin computes is sorted by its ``admin_order_field``. A path through relations is one that
     ``sortable_by`` declares, or that the caller could follow by reading every row on its way: an order by rows that are
-    hidden would tell of them.
+    hidden would tell of them. NULL is last in both directions, where neither the client nor the admin says otherwise.
     """
     if len(text) > MAX_NAME:
         return None
@@ -192,8 +198,9 @@ def client_order_key(
             key = _declared_key(request, exposure, name)
     if key is None:
         return None
-    if nulls_last is None and key.nulls_last is not None:
-        nulls_last = key.nulls_last is not descending
+    if nulls_last is None:
+        # Whoever asks for the highest value does not mean a row that has none, on whatever database.
+        nulls_last = key.nulls_last is None or key.nulls_last is not descending
     return replace(key, descending=key.descending is not descending, nulls_last=nulls_last if key.nullable else None)
 
 

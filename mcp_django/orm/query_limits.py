@@ -83,6 +83,17 @@ def read_limits(share: float = 1.0) -> AbstractContextManager[None]:
     return limit if settings.MAX_QUERY_COST is None or share != 1.0 else _bounded_costs(limit)
 
 
+def check_time() -> None:
+    """Pass unless the time of the block that this thread is in is over: for work that no database can interrupt.
+
+    Raises:
+        ToolError: it is over.
+    """
+    mine = connections.all()
+    if any(watched.is_over and watched.connections == mine for watched in list(_watched.values())):
+        raise ToolError(TOO_SLOW)
+
+
 @contextmanager
 def _bounded_costs(limit: AbstractContextManager[None]) -> Iterator[None]:
     with ExitStack() as stack:

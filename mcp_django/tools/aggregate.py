@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from django.db import DatabaseError, NotSupportedError
 from django.db.models import (
+    BooleanField,
     Case,
     Count,
     F,
@@ -19,13 +20,14 @@ from django.db.models import (
     Window,
 )
 from django.db.models.expressions import OrderBy
-from django.db.models.functions import Lag, NullIf, RowNumber
+from django.db.models.functions import Cast, Lag, NullIf, RowNumber
+from django.db.models.lookups import IsNull
 
 from ..context.places import go_to
 from ..context.request import Exposure, MCPRequest
 from ..context.results import ToolResult
 from ..exceptions import ToolError
-from ..orm.aggregates import OverGroups
+from ..orm.aggregates import AfterWindows, OverGroups
 from ..orm.arguments import (
     check_names,
     exposure_argument,
@@ -44,8 +46,9 @@ from ..orm.spellings import order_meant, order_texts
 from ..orm.unreadable import is_out_of_range, is_unreadable, salvaged_tuples
 from ..orm.wording import json_or_text, misnamed
 from ..schema.types import FREE_OBJECT
-from .aggregation import STRETCHES, Group, Measure, amount, find_title, group_of, measures_of, periods
+from .aggregation import Measure, amount, find_title, measures_of, number
 from .base import RecordTool
+from .grouping import STRETCHES, Group, group_of, periods
 from .having import having_of
 
 MAX_GROUPS: Final = 200
@@ -54,6 +57,18 @@ MAX_TOP: Final = 50
 MAX_TERMS: Final = 10
 MAX_PERIODS: Final = 1_000
 PLACE: Final = "mcp_place"
+NULL_PLACES: Final = ("nulls_first", "nulls_last")
+
+
+class Way(NamedTuple):
+    """A direction of an order: null is last in both, where it is not said to be first."""
+
+    descending: bool
+    nulls_first: bool = False
+
+
+UP: Final = Way(False)
+DOWN: Final = Way(True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +82,8 @@ class Question:
     groups: tuple[Group, ...]
     measures: tuple[Measure, ...]
     having: Q
-    order: tuple[tuple[str, bool], ...]
-    rank: tuple[Measure, bool]
+    order: tuple[tuple[str, Way], ...]
+    rank: tuple[Measure, Way]
     limit: int
     top: int | None
     per: Group | None = None
@@ -78,6 +93,11 @@ class Question:
     def terms(self) -> tuple[Group | Measure, ...]:
         """All columns of the result."""
         return (*self.groups, *self.measures)
+
+    @property
+    def has_change(self) -> bool:
+        """Whether a measure looks from one group to another."""
+        return any(measure.has_change for measure in self.measures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +146,15 @@ def _question(request: MCPRequest, exposure: Exposure, given: Mapping[str, Any])
     top = limit_argument(given["top"], MAX_TOP, MAX_TOP) if "top" in given else None
     limit = limit_argument(given.get("limit"), DEFAULT_GROUPS if top is None else MAX_GROUPS, MAX_GROUPS)
     order = _order(terms, given.get("ordering"))
-    rank = next(((term, down) for term, down in order if isinstance(term, Measure)), (measures[0], True))
+    rank = next(((term, way) for term, way in order if isinstance(term, Measure)), (measures[0], DOWN))
     if top is not None:
-        order = [(term, down) for term, down in order if term is not rank[0]]
+        order = [(term, way) for term, way in order if term is not rank[0]]
     if top is not None and len(groups) == 1:
         order, limit, top = [rank, *order], min(limit, top), None
     if per is not None:
-        order = [(per, False), rank]
+        order = [(per, UP), rank]
     # By all groups in the end, so that the order is total.
-    named = {term.alias: down for term, down in reversed([*order, *((group, False) for group in groups)])}
+    named = {term.alias: way for term, way in reversed([*order, *((group, UP) for group in groups)])}
     aliases = dict.fromkeys([*(term.alias for term, _ in order), *(group.alias for group in groups)])
     total = tuple((alias, named[alias]) for alias in aliases)
     fill = flag_argument(given.get("fill"), "fill")
@@ -161,22 +181,28 @@ def _check(given: Mapping[str, Any], groups: Sequence[Group], measures: Sequence
         raise ToolError('"change" needs one period in group_by, such as "created:month".')
 
 
-def _order(terms: Sequence[Group | Measure], value: Any) -> list[tuple[Group | Measure, bool]]:
-    """Return the columns to order by, and for each whether it descends."""
-    found: list[tuple[Group | Measure, bool]] = []
+def _order(terms: Sequence[Group | Measure], value: Any) -> list[tuple[Group | Measure, Way]]:
+    """Return the columns to order by, and in which direction."""
+    found: list[tuple[Group | Measure, Way]] = []
     titles = [term.title for term in terms]
     for item in _list(order_texts(value), "ordering"):
-        text = str(item)
+        text, place = _placed(str(item))
         name = text.lstrip("+-")
         position = find_title(titles, name)
         if position is None:
-            text = order_meant(text)
+            text, place = _placed(order_meant(str(item)))
             position = find_title(titles, text.lstrip("-"))
         if position is None:
             message = f"The result has no column {name[:60]!r} to order by."
             raise misnamed(message, name, titles, partial(with_field, name, within=("ordering",)))
-        found.append((terms[position], text.startswith("-")))
+        found.append((terms[position], Way(text.startswith("-"), place == "nulls_first")))
     return found
+
+
+def _placed(text: str) -> tuple[str, str]:
+    """Return what ``-total:nulls_first`` says of the order, and where it puts null."""
+    name, _, place = text.rpartition(":")
+    return (name, place) if place in NULL_PLACES else (text, "")
 
 
 # Queries
@@ -196,9 +222,12 @@ def _base(request: MCPRequest, exposure: Exposure, conditions: Sequence[Filter],
     return rows
 
 
-def _ordered(order: Sequence[tuple[str, bool]]) -> list[OrderBy]:
-    """Return the order, in which null is last on every database."""
-    return [OrderBy(F(alias), descending=down, nulls_last=True) for alias, down in order]
+def _ordered(order: Sequence[tuple[str, Way]]) -> list[OrderBy]:
+    """Return the order, in which null is where it is said to be on every database."""
+    return [
+        OrderBy(F(alias), descending=down, **{"nulls_first" if first else "nulls_last": True})
+        for alias, (down, first) in order
+    ]
 
 
 def _grouped(
@@ -214,6 +243,13 @@ def _grouped(
     return found.annotate(**{measure.alias: measure.expression for measure in made})
 
 
+def _meeting(found: QuerySet[Any], question: Question, condition: Q) -> QuerySet[Any]:
+    """Return the groups that meet a condition; a change is from the group before, whether that meets it or not."""
+    if condition and question.has_change:
+        return found.filter(AfterWindows(condition, output_field=BooleanField()))
+    return found.filter(condition)
+
+
 def _answer(rows: QuerySet[Any], question: Question) -> Answer:
     """Return the groups of the question; what they leave out is summed up by a query of its own."""
     if not question.groups:
@@ -224,9 +260,9 @@ def _answer(rows: QuerySet[Any], question: Question) -> Answer:
     place, others = _leaders(rows, question)
     if question.top is not None and place is None:
         return Answer([])
-    found = _grouped(rows, question.groups, question.measures, place).filter(question.having)
+    found = _meeting(_grouped(rows, question.groups, question.measures, place), question, question.having)
     found = found.order_by(*([PLACE] if place is not None else []), *_ordered(question.order))
-    wanted = found.filter(**{f"{PLACE}__lt": question.top}) if place is not None else found
+    wanted = _meeting(found, question, Q((f"{PLACE}__lt", question.top))) if place is not None else found
     aliases = [term.alias for term in question.terms]
     read = _read(wanted, aliases, question.limit + 1)
     shown, more = read[: question.limit], len(read) > question.limit
@@ -242,29 +278,38 @@ def _settled(rows: QuerySet[Any], question: Question) -> Question:
     for measure in question.measures:
         source = measure.sources[0] if measure.sources else None
         if measure.function == "percent_of_total" and source is not None:
-            ((total,),) = _totals(rows, [source])
-            found[measure] = amount(source) * Value(100.0 / float(total)) if total else Value(None)
+            ((value,),) = _totals(rows, [source])
+            total = number(source, value)
+            # A cast, because PostgreSQL cannot sort by NULL alone.
+            found[measure] = amount(source) * Value(100.0 / total) if total else Cast(Value(None), FLOAT)
         elif measure.function == "change" and source is not None and period is not None:
-            others = [F(group.alias) for group in question.groups if group is not period]
+            others: list[Any] = [F(group.alias) for group in question.groups if group is not period]
+            # Rows without a date are of no period, neither before nor after one.
+            others.append(IsNull(F(period.alias), True))
             before = Window(Lag(amount(source)), partition_by=others, order_by=F(period.alias).asc())
             found[measure] = (amount(source) - before) * Value(100.0) / NullIf(before, Value(0.0))
     made = {measure: replace(measure, expression=OverGroups(found[measure], output_field=FLOAT)) for measure in found}
-    measure, down = question.rank
+    measure, way = question.rank
     return replace(
         question,
         measures=tuple(made.get(measure, measure) for measure in question.measures),
-        rank=(made.get(measure, measure), down),
+        rank=(made.get(measure, measure), way),
     )
 
 
 def _best_of_each(rows: QuerySet[Any], question: Question) -> Answer:
     """Return the first groups for each value of the group ``per``."""
     assert question.per is not None
-    measure, down = question.rank
+    measure, way = question.rank
     rest = [group.alias for group in question.groups if group is not question.per]
-    found = _grouped(rows, question.groups, question.measures).filter(question.having)
-    order = _ordered([(measure.alias, down), *((alias, False) for alias in rest)])
-    ranked = found.annotate(mcp_rank=Window(RowNumber(), partition_by=[F(question.per.alias)], order_by=order))
+    found = _grouped(rows, question.groups, question.measures)
+    # Those are counted that meet the condition.
+    parts: list[Any] = [F(question.per.alias)]
+    if question.having and question.has_change:
+        parts.append(OverGroups(question.having, output_field=BooleanField()))
+    found = _meeting(found, question, question.having)
+    order = _ordered([(measure.alias, way), *((alias, UP) for alias in rest)])
+    ranked = found.annotate(mcp_rank=Window(RowNumber(), partition_by=parts, order_by=order))
     wanted = ranked.filter(mcp_rank__lte=question.top).order_by(*_ordered(question.order))
     read = _read(wanted, [term.alias for term in question.terms], question.limit + 1)
     shown, more = read[: question.limit], len(read) > question.limit
@@ -294,8 +339,10 @@ def _filled(rows: Sequence[tuple[Any, ...]], question: Question) -> list[tuple[A
         raise ToolError(
             f"There are more than {MAX_PERIODS} periods to fill: narrow the filters or group more coarsely."
         )
-    down = question.order[0][1]
-    return [*(reversed(found) if down else found), *(row for row in rows if row[0] is None)]
+    way = question.order[0][1]
+    none = [row for row in rows if row[0] is None]
+    dated = found[::-1] if way.descending else found
+    return [*none, *dated] if way.nulls_first else [*dated, *none]
 
 
 def _totals(rows: QuerySet[Any], measures: Sequence[Measure]) -> list[tuple[Any, ...]]:
@@ -340,11 +387,11 @@ def _leaders(rows: QuerySet[Any], question: Question) -> tuple[Any, bool]:
     """
     if question.top is None:
         return None, False
-    first, (measure, down) = question.groups[0], question.rank
+    first, (measure, way) = question.groups[0], question.rank
     if measure.has_change:
         raise ToolError('"top" cannot rank by a change: order by it, or rank by what changes.')
     ranked = _grouped(rows, [first], _needed(measure, question.measures)).order_by(
-        *_ordered([(measure.alias, down), (first.alias, False)])
+        *_ordered([(measure.alias, way), (first.alias, UP)])
     )
     values = list(ranked.values_list(first.alias, flat=True)[: question.top + 1])
     if not values:

@@ -1,206 +1,39 @@
-"""The groups, aggregates and conditions on groups (``having``) of ``aggregate_records``.
-
-Dates can be grouped by periods and weekdays.
-"""
+"""The aggregates of ``aggregate_records``, and what is made of them."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
-from decimal import Decimal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from django.db.models import (
-    Count,
-    DateField,
-    DateTimeField,
-    ExpressionWrapper,
-    F,
-    Q,
-    Subquery,
-    Value,
-)
-from django.db.models.functions import (
-    Cast,
-    Coalesce,
-    ExtractDay,
-    ExtractHour,
-    ExtractIsoWeekDay,
-    ExtractMonth,
-    ExtractQuarter,
-    ExtractWeek,
-    Floor,
-    NullIf,
-    TruncDay,
-    TruncHour,
-    TruncMonth,
-    TruncQuarter,
-    TruncWeek,
-    TruncYear,
-)
+from django.db.models import Count, F, Subquery, Value
+from django.db.models.functions import Coalesce, NullIf
 
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..orm.access import MAX_NAME
-from ..orm.aggregates import EDGES, FUNCTIONS, MAX_DECIMALS, Amount, OverGroups, edge, middle, result_of
+from ..orm.aggregates import (
+    EDGES,
+    FUNCTIONS,
+    Amount,
+    OverGroups,
+    UnitField,
+    Units,
+    edge,
+    exact_field,
+    middle,
+    result_of,
+)
 from ..orm.arithmetic import DURATION, FLOAT, INTEGER, UNITS, is_expression, value_of
-from ..orm.columns import Column, field_renderer, render, render_column, trimmed
+from ..orm.columns import Column, render, trimmed
 from ..orm.kinds import kind_of, stored_field
 from ..orm.parsing import condition_of
-from ..orm.relations import labels_for
 from ..orm.repairs import with_field
-from ..orm.spellings import aggregate_meant, as_aggregate, group_meant
-from ..orm.ways import Link, Target, is_groupable, is_ordering, is_period, is_summable, link_of, linked_rows, target_of
+from ..orm.spellings import aggregate_meant, as_aggregate
+from ..orm.ways import Link, is_groupable, is_ordering, link_of, linked_rows, target_of
 from ..orm.wording import alternatives, json_or_text, misnamed
-
-WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-MAX_TEXT: Final = 200
-
-
-def _quarter(value: date) -> str:
-    return f"{value.isoformat()[:4]}-Q{(value.month + 2) // 3}"
-
-
-def _week(value: date) -> str:
-    year, week, _ = value.isocalendar()
-    return f"{year:04}-W{week:02}"
-
-
-# What computes a period from a column, and how its value is written.
-PERIODS: Final[Mapping[str, tuple[Callable[..., Any], Callable[[Any], str]]]] = {
-    "year": (TruncYear, lambda value: value.isoformat()[:4]),
-    "quarter": (TruncQuarter, _quarter),
-    "month": (TruncMonth, lambda value: value.isoformat()[:7]),
-    "week": (TruncWeek, _week),
-    "day": (TruncDay, lambda value: value.isoformat()[:10]),
-    "hour": (TruncHour, lambda value: value.isoformat()[:13]),
-    "weekday": (ExtractIsoWeekDay, lambda value: WEEKDAYS[value - 1]),
-    "quarter_of_year": (ExtractQuarter, str),
-    "month_of_year": (ExtractMonth, str),
-    "week_of_year": (ExtractWeek, str),
-    "day_of_month": (ExtractDay, str),
-    "hour_of_day": (ExtractHour, str),
-}
-# Those that are stretches of time, one after the other.
-STRETCHES: Final = ("year", "quarter", "month", "week", "day", "hour")
-_WIDTH: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
-
-
-def periods(first: Any, last: Any, period: str) -> Iterator[Any]:
-    """Yield where the periods begin from the first to the last; both are dates, or times for hours."""
-    months = {"month": 1, "quarter": 3, "year": 12}.get(period)
-    step = {"week": timedelta(7), "day": timedelta(1), "hour": timedelta(hours=1)}.get(period)
-    yield first
-    # Nothing is made that comes after the last: after year 9999 there is no date.
-    while first < last:
-        if step is not None:
-            first += step
-        else:
-            month = first.year * 12 + first.month - 1 + (months or 1)
-            first = first.replace(year=month // 12, month=month % 12 + 1)
-        yield first
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """One column that rows are grouped by: its ``title`` for the caller, its ``alias`` in the query.
-
-    The alias is made here: what a client writes is never a name in SQL.
-    """
-
-    title: str
-    alias: str
-    target: Target
-    period: str = ""
-
-    @property
-    def narrowed(self) -> tuple[str, ...]:
-        """See :class:`~mcp_django.orm.ways.Target`."""
-        return self.target.narrowed
-
-    @property
-    def width(self) -> Decimal | None:
-        """The width of buckets of numbers, each of which is known by where it begins."""
-        return Decimal(self.period) if _WIDTH.fullmatch(self.period) else None
-
-    @property
-    def expression(self) -> Any:
-        """What the query groups by."""
-        if not self.period:
-            return self.target.expression
-        if self.width is not None:
-            width = Value(float(self.width), output_field=FLOAT)
-            return ExpressionWrapper(Floor(Cast(self.target.expression, FLOAT) / width) * width, output_field=FLOAT)
-        function, _ = PERIODS[self.period]
-        # As dates, the values of all but hours can be compared without regard to time zones.
-        options = {"output_field": DateField()} if self.period in STRETCHES[:-1] else {}
-        return function(self.target.expression, **options)
-
-    def equals(self, value: Any) -> Q:
-        """Return the condition that the group has a value that the query gave."""
-        if value is None:
-            return Q((f"{self.alias}__isnull", True))
-        if isinstance(value, datetime) and self.period == "hour":
-            value = TruncHour(Value(value, output_field=DateTimeField()))
-        return Q((self.alias, value))
-
-    def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:
-        """Return the values as JSON; a relation as ``[key, label]``."""
-        if self.width is not None:
-            return [render(_rounded(value)) for value in values]
-        if self.period:
-            _, write = PERIODS[self.period]
-            return [None if value is None else write(value) for value in values]
-        return _shown(request, self.target.column, values)
-
-
-def _shown(request: MCPRequest, column: Column, values: Sequence[Any]) -> list[Any]:
-    """Return values of a column as JSON; a relation as ``[key, label]``."""
-    places = getattr(column.field, "decimal_places", None)
-    whole = [trimmed(value, places) for value in values] if places is not None else values
-    keys, _ = render_column(column.name, field_renderer(column.field, MAX_TEXT, ""), whole)
-    if column.kind != "relation":
-        return keys
-    labels = labels_for(request, column.field, values)
-    return [None if key is None else [key, labels.get(value)] for key, value in zip(keys, values, strict=True)]
-
-
-def group_of(request: MCPRequest, exposure: Exposure, given: Any, position: int) -> Group:
-    """Return what ``status``, ``customer__country`` or ``created:month`` groups by.
-
-    Raises:
-        ToolError: the caller cannot group by that.
-    """
-    if not isinstance(given, str):
-        raise ToolError('group_by is a list of fields, a date also as "created:month".')
-    name, _, period = group_meant(given, PERIODS).partition(":")
-    alias = f"mcp_g{position}"
-    if not period:
-        root, _, last = name.rpartition("__")
-        try:
-            target = target_of(request, exposure, name, is_groupable)
-            return Group(target.name, alias, target)
-        except ToolError:
-            if not root or last not in PERIODS:
-                raise
-            # "created__month"
-            name, period = root, last
-    if _WIDTH.fullmatch(period) and Decimal(period):
-        target = target_of(request, exposure, name, is_summable)
-        if kind_of(target.column.field).word == "duration":
-            raise ToolError(f"{target.name} is a duration: buckets are of numbers.")
-        return Group(f"{target.name}:{period}", alias, target, period)
-    if period not in PERIODS:
-        message = f"Unknown period {period[:40]!r}."
-        raise misnamed(message, period, PERIODS, partial(with_field, period, within=("group_by", "per")))
-    target = target_of(request, exposure, name, is_period)
-    if period in ("hour", "hour_of_day") and kind_of(target.column.field).word == "date":
-        raise ToolError(
-            f"{target.name} has no hours. {alternatives(period, (name for name in PERIODS if 'hour' not in name))}"
-        )
-    return Group(f"{target.name}:{period}", alias, target, period)
-
+from .grouping import rounded, shown_values
 
 _TITLE: Final = re.compile(r"(?!groups$)[A-Za-z][A-Za-z0-9_]{0,39}")
 _CALL: Final = re.compile(r"(\w{1,20})\((.*)\)")
@@ -212,6 +45,12 @@ _SPELLING: Final = (
 _MEMBERS: Final = frozenset({"function", "field", "as", "where", "share", "unit", "order"})
 SHARES: Final = "a share between 0 and 1, such as 0.9"
 DEFAULT_UNIT: Final = "days"
+# Kinds of values.
+NUMBER: Final = "number"
+DATES: Final = ("date", "datetime")
+UNIT_SPELLING: Final = (
+    'A duration is a number in a unit: {"function": "sum", "field": "working_time", "unit": "hours", "as": "hours"}.'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,23 +92,14 @@ class Measure:
     def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:
         """Return the values as JSON."""
         if self.column is not None:
-            return _shown(request, self.column, values)
+            return shown_values(request, self.column, values)
         if self.unit is not None:
             values = [value / self.unit if isinstance(value, timedelta) else value for value in values]
-        if self.unit is not None or self.sources or self.function not in ("count", "sum", "min", "max"):
-            return [render(_rounded(value)) for value in values]
+        has_places = isinstance(self.result, UnitField) or self.function in ("count", "sum", "min", "max")
+        if self.unit is not None or not has_places:
+            return [render(rounded(value)) for value in values]
         places = getattr(self.result, "decimal_places", None)
         return [render(trimmed(value, places)) for value in values]
-
-
-def _rounded(value: Any) -> Any:
-    """Return a number without the digits that the division alone made."""
-    if isinstance(value, float):
-        return float(f"{value:.10g}")
-    if not isinstance(value, Decimal) or not value.is_finite():
-        return value
-    short = round(value, MAX_DECIMALS).normalize()
-    return short if short else Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,30 +271,54 @@ def _unit(given: Any, result: Any, is_computed: bool) -> tuple[timedelta | None,
 # What is made of other aggregates of the call
 
 
-def _divided(value: Any, by: Any) -> Any:
-    return None if value is None or not by else float(value) / float(by)
+def kind_of_values(measure: Measure) -> str:
+    """Return what kind of values these are: a duration that is shown as a number of its unit is a number."""
+    word = kind_of(measure.result).word
+    return NUMBER if word in ("integer", "decimal", "number") or measure.unit is not None else word
 
 
-def _difference(value: Any, other: Any) -> Any:
-    return None if value is None or other is None else value - other
+def alike(*measures: Measure) -> list[Measure]:
+    """Return measures that are put together: durations as such, one beside a number as a number of its unit."""
+    durations = all(kind_of(measure.result).word == "duration" for measure in measures)
+    return [replace(measure, unit=None) if durations else measure for measure in measures]
 
 
 def amount(measure: Measure) -> Any:
     """Return the value of a measure as a number that can be divided."""
-    return Amount(F(measure.alias), FLOAT)
+    found = Amount(F(measure.alias), FLOAT)
+    return found / Value(measure.unit.total_seconds()) if measure.unit is not None else found
 
 
-def _ratio(one: Measure, other: Measure) -> tuple[Any, Any]:
-    return amount(one) / NullIf(amount(other), Value(0.0)), FLOAT
+def number(measure: Measure, value: Any) -> float | None:
+    """Return what :func:`amount` gives of a value."""
+    if isinstance(value, timedelta):
+        return value / (measure.unit or timedelta(seconds=1))
+    return None if value is None else float(value)
 
 
-def _less(one: Measure, other: Measure) -> tuple[Any, Any]:
-    if one.result.get_internal_type() in DATES:
-        return F(one.alias) - F(other.alias), DURATION
-    kinds = {(field.get_internal_type(), getattr(field, "decimal_places", 0)) for field in (one.result, other.result)}
-    if len(kinds) == 1:
-        return F(one.alias) - F(other.alias), one.result
-    return amount(one) - amount(other), FLOAT
+def _ratio(one: Measure, other: Measure) -> tuple[Any, Any, Any]:
+    def derive(value: Any, by: Any) -> Any:
+        dividend, divisor = number(one, value), number(other, by)
+        return None if dividend is None or not divisor else dividend / divisor
+
+    return amount(one) / NullIf(amount(other), Value(0.0)), FLOAT, derive
+
+
+def _less(one: Measure, other: Measure) -> tuple[Any, Any, Any]:
+    words = {kind_of(measure.result).word for measure in (one, other)}
+    exact = exact_field([one.result, other.result])
+    plain: Any = F(one.alias) - F(other.alias)
+    if len(words) == 1 and words <= {"date", "datetime", "duration"}:
+        exact = DURATION
+    elif exact is not None and exact is not INTEGER:
+        plain = Units(F(one.alias), output_field=exact) - Units(F(other.alias), output_field=exact)
+
+    def derive(value: Any, by: Any) -> Any:
+        if value is None or by is None:
+            return None
+        return value - by if exact is not None else (number(one, value) or 0.0) - (number(other, by) or 0.0)
+
+    return (plain, exact, derive) if exact is not None else (amount(one) - amount(other), FLOAT, derive)
 
 
 # How many aggregates each takes, and what it makes of them.
@@ -487,36 +341,34 @@ def _derived(asked: _Asked, alias: str, measures: Sequence[Measure], later: Sequ
         raise ToolError(f'{asked.function} takes {DERIVED[asked.function]}, as in {{"ratio": ["refunded", "count"]}}.')
     _check_sources(asked.function, sources)
     title = asked.title or "_".join([asked.function, *(source.title for source in sources)])[:80]
-    made: tuple[Any, Any] = (None, FLOAT)
+    made: tuple[Any, Any, Any] = (None, FLOAT, None)
     if asked.function in ("ratio", "difference"):
-        made = (_ratio if asked.function == "ratio" else _less)(*sources)
-    derive = {"ratio": _divided, "difference": _difference}.get(asked.function)
+        made = (_ratio if asked.function == "ratio" else _less)(*alike(*sources))
     narrowed = tuple(label for source in sources for label in source.narrowed)
-    unit = sources[0].unit if asked.function == "difference" else None
-    unit = UNITS[DEFAULT_UNIT] if sources[0].result.get_internal_type() in DATES else unit
-    expression = OverGroups(made[0], output_field=made[1]) if made[0] is not None else None
-    return Measure(title, alias, expression, made[1], asked.function, narrowed, tuple(sources), derive, unit)
-
-
-NUMBERS: Final = frozenset({"BigIntegerField", "IntegerField", "FloatField", "DecimalField", "UnitField"}) | {
-    f"{size}IntegerField" for size in ("Small", "Positive", "PositiveSmall", "PositiveBig")
-}
-
-
-DATES: Final = ("DateField", "DateTimeField")
+    expression, result, derive = made
+    unit = None
+    if result is DURATION:
+        unit = UNITS[DEFAULT_UNIT] if kind_of_values(sources[0]) in DATES else sources[0].unit
+    if expression is not None:
+        expression = OverGroups(expression, output_field=result)
+    return Measure(title, alias, expression, result, asked.function, narrowed, tuple(sources), derive, unit)
 
 
 def _check_sources(function: str, sources: Sequence[Measure]) -> None:
     """Pass unless nothing can be made of these aggregates."""
-    kinds = [source.result.get_internal_type() for source in sources]
+    kinds = [kind_of_values(source) for source in alike(*sources)]
     for source, kind in zip(sources, kinds, strict=True):
-        if kind not in NUMBERS and not (function == "difference" and kind in (*DATES, "DurationField")):
-            raise ToolError(f"{function} takes numbers, and {source.title} is none.")
+        if kind not in (NUMBER, "duration") and not (function == "difference" and kind in DATES):
+            raise ToolError(f"{function} takes numbers and durations, and {source.title} is none.")
         if function == "change" and source.has_change:
             raise ToolError(f"change cannot be of {source.title}, which is made of a change.")
-    if len({"number" if kind in NUMBERS else kind for kind in kinds}) > 1:
+    if len(set(kinds)) > 1:
         names = " and ".join(source.title for source in sources)
-        raise ToolError(f"{function} takes two numbers, two dates or two durations: {names} are of different kinds.")
+        ways = "two numbers, two dates or two durations" if function == "difference" else "two numbers or two durations"
+        message = f"{function} takes {ways}: {names} are of different kinds."
+        if "duration" in kinds and NUMBER in kinds:
+            message += f" {UNIT_SPELLING}"
+        raise ToolError(message)
 
 
 def _spelt(given: Any) -> _Asked:

@@ -13,7 +13,8 @@ from ..orm.columns import Column
 from ..orm.kinds import choices_of, holds_many, kind_of
 from ..orm.parsing import filters_argument
 from ..orm.ways import is_countable, is_groupable, is_period, is_summable, links_of
-from .aggregation import group_of, measures_of
+from .aggregation import measures_of
+from .grouping import group_of
 
 T = TypeVar("T")
 

@@ -7,18 +7,17 @@ from typing import Any, Final
 from django.db.models import F, Q
 
 from ..exceptions import ToolError
-from ..orm.arithmetic import FLOAT
+from ..orm.arithmetic import FLOAT, length
 from ..orm.conditions import COMPARISONS as BETWEEN
 from ..orm.kinds import kind_of, parse_boolean, parse_operand, parse_value
 from ..orm.lookups import Path, is_dated, parse_condition
 from ..orm.repairs import with_field
 from ..orm.spellings import OPERATORS, filters_meant
 from ..orm.wording import alternatives, json_or_text, misnamed
-from .aggregation import NUMBERS, Measure, amount, find_title
+from .aggregation import NUMBER, Measure, alike, amount, find_title, kind_of_values
 
 COMPARISONS: Final = (*BETWEEN, "range", "isnull")
 MAX_COMPARISONS: Final = 10
-NUMBER: Final = "number"
 
 
 def having_of(measures: Sequence[Measure], value: Any) -> Q:
@@ -80,7 +79,8 @@ def _lookup(text: str) -> str:
 
 def _with_other(measure: Measure, lookup: str, other: Measure) -> Q:
     """Return the comparison of two aggregates of a group, which hold values of one kind."""
-    compare, kinds = BETWEEN.get(_lookup(lookup)), [_kind(measure), _kind(other)]
+    measure, other = alike(measure, other)
+    compare, kinds = BETWEEN.get(_lookup(lookup)), [kind_of_values(measure), kind_of_values(other)]
     if compare is None:
         raise ToolError(f"having compares two aggregates by {', '.join(BETWEEN)}.")
     if kinds == [NUMBER, NUMBER]:
@@ -89,10 +89,6 @@ def _with_other(measure: Measure, lookup: str, other: Measure) -> Q:
         names = f"{measure.title} and {other.title}"
         raise ToolError(f"having: {names} cannot be compared: a {kinds[0]} and a {kinds[1]}.")
     return Q(compare(F(measure.alias), F(other.alias)))
-
-
-def _kind(measure: Measure) -> str:
-    return NUMBER if measure.result.get_internal_type() in NUMBERS else kind_of(measure.result).word
 
 
 def _compared(measure: Measure, lookup: str, given: Any) -> Q:
@@ -105,19 +101,39 @@ def _compared(measure: Measure, lookup: str, given: Any) -> Q:
             found = parse_condition(Path(measure.alias, measure.result, False, True), lookup, given)
             single = found.values[0] if found.lookup not in ("in", "range") else list(found.values)
             return Q((f"{measure.alias}__{found.lookup}", single))
-        if lookup == "range":
-            if not isinstance(given, list) or len(given) != 2:
-                raise ValueError("a list of two values: the first and the last")
-            value: Any = [_operand(measure, parse_operand, item) for item in given]
-        else:
-            value = _operand(measure, parse_value if lookup == "exact" else parse_operand, given)
+        if lookup == "range" and (not isinstance(given, list) or len(given) != 2):
+            raise ValueError("a list of two values: the first and the last")
+        return _between(measure, lookup, given if lookup == "range" else [given])
     except ValueError as error:
         raise ToolError(f"having: {measure.title} with {lookup} needs {error}.") from None
-    return Q((f"{measure.alias}__{lookup}", value))
+
+
+def _between(measure: Measure, lookup: str, given: Sequence[Any]) -> Q:
+    try:
+        values = [_operand(measure, parse_value if lookup == "exact" else parse_operand, item) for item in given]
+    except ValueError:
+        if kind_of(measure.result).word != "decimal":
+            raise
+        # A number with more digits than values of this type have.
+        numbers = [parse_operand(FLOAT, item) for item in given]
+        lookups = ("gte", "lte") if lookup == "range" else (lookup,)
+        found = Q()
+        for name, number in zip(lookups, numbers, strict=True):
+            found &= Q(BETWEEN[name](amount(measure), number))
+        return found
+    return Q((f"{measure.alias}__{lookup}", values if lookup == "range" else values[0]))
 
 
 def _operand(measure: Measure, parse: Callable[[Any, Any], Any], given: Any) -> Any:
-    if measure.unit is None:
+    if measure.unit is not None:
+        number: float = parse(FLOAT, given)
+        return number * measure.unit
+    try:
         return parse(measure.result, given)
-    number: float = parse(FLOAT, given)
-    return number * measure.unit
+    except ValueError:
+        if kind_of(measure.result).word != "duration":
+            raise
+        try:
+            return length(given).expression.value
+        except ToolError:
+            raise ValueError("a duration such as 3h, 30min or 1 02:30:00") from None

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -53,6 +53,17 @@ def week(day: date) -> tuple[Any, Any]:
     return (year, number), f"{year}-W{number:02}"
 
 
+def steps(name: str, width: str) -> tuple[str, Key]:
+    def key(row: Row) -> tuple[Any, Any]:
+        value = getattr(row, name)
+        if value is None:
+            return None, None
+        begins = (Decimal(str(value)) / Decimal(width)).to_integral_value(ROUND_FLOOR) * Decimal(width)
+        return begins, float(begins)
+
+    return f"{name}:{width}", key
+
+
 GROUPS: dict[str, Key] = {
     "status": plain("status"),
     "active": plain("active"),
@@ -60,6 +71,10 @@ GROUPS: dict[str, Key] = {
     "price": lambda row: (row.price, str(row.price)),
     "author": lambda row: (row.author_id, [row.author_id, row.author.name]),
     "author__name": lambda row: (row.author.name, row.author.name),
+    **dict(
+        steps(name, width)
+        for name, width in [("price", "0.1"), ("price", "0.3"), ("price", "2.5"), ("rating", "0.1"), ("pages", "2")]
+    ),
     "author__born": lambda row: (row.author.born, row.author.born and row.author.born.isoformat()),
     "author__born:year": of_day(lambda row: row.author.born, lambda day: (day.year, f"{day.year}")),
     "published:year": of_day(lambda row: row.published, lambda day: (day.year, f"{day.year}")),
@@ -112,6 +127,31 @@ MEASURES = [
 ]
 
 
+# What is made of aggregates that are of one kind, and what a difference or a ratio of them is at least now and then.
+ALIKE: list[tuple[list[str], list[str]]] = [
+    (["count", "max:id", "sum:pages", "max:pages", "sum:price", "min:price", "sum:rating", "max:rating"], ["0.777"]),
+    (["sum:reading_time", "min:reading_time", "max:reading_time"], ["90min", "777min"]),
+    (["min:published", "max:published"], []),
+    (["min:created", "max:created"], []),
+]
+Made = dict[str, Any]
+
+
+def made_of(one: Any, other: Any, function: str) -> Any:
+    if one is None or other is None or (function == "ratio" and not other):
+        return None
+    if function == "ratio":
+        return one / other if isinstance(one, timedelta) else float(one) / float(other)
+    if isinstance(one, float) or isinstance(other, float):
+        return float(one) - float(other)
+    return (one - other) / timedelta(1) if isinstance(one, date) else one - other
+
+
+def percent(one: Any, whole: Any) -> float | None:
+    share = made_of(one, whole, "ratio")
+    return None if share is None else 100 * share
+
+
 def computed(rows: Sequence[Row], measure: str) -> Any:
     function, _, name = measure.partition(":")
     return FUNCTIONS[function](rows, name) if name else len(rows)
@@ -134,8 +174,10 @@ def same(found: Any, expected: Any) -> bool:
     return bool(found == expected)
 
 
-def title(measure: str) -> str:
-    return measure.replace(":", "_").removesuffix("_id")
+def title(measure: str | Made) -> str:
+    if isinstance(measure, dict):
+        return str(measure["as"])
+    return measure.replace(":", "_").replace("author_id", "author")
 
 
 def make_rows(rng: random.Random) -> None:
@@ -148,8 +190,9 @@ def make_rows(rng: random.Random) -> None:
             title=f"book {rng.randrange(5)}",
             author=rng.choice(authors),
             pages=rng.randrange(5),
-            price=Decimal(rng.randrange(1000)) / 100,
-            rating=rng.choice([None, rng.randrange(8) / 4]),
+            # Many of them on the border of two steps.
+            price=rng.choice([Decimal(rng.randrange(1000)) / 100, Decimal(rng.randrange(-9, 12)) / 10]),
+            rating=rng.choice([None, rng.randrange(8) / 4, 0.3, 0.7]),
             status=rng.choice(Book.Status.values),
             active=rng.random() < 0.5,
             published=rng.choice([None, date(2023, 12, 20) + timedelta(days=rng.randrange(60))]),
@@ -160,16 +203,25 @@ def make_rows(rng: random.Random) -> None:
         Book.objects.filter(pk=book.pk).update(created=moment)
 
 
-def order_of(given: Sequence[str], titles: Sequence[str], count: int) -> list[tuple[int, bool]]:
-    found = [(titles.index(name.lstrip("-")), name.startswith("-")) for name in given]
-    return found + [(position, False) for position in range(count) if position not in [index for index, _ in found]]
+# A column, whether it descends, and whether null is first.
+Order = tuple[int, bool, bool]
 
 
-def in_order(lines: list[Any], order: Sequence[tuple[int, bool]]) -> list[Any]:
-    """Return the lines sorted by their raw values, null last."""
-    for position, down in reversed(order):
+def order_of(given: Sequence[str], titles: Sequence[str], count: int) -> list[Order]:
+    found = []
+    for text in given:
+        name, place = (text.removesuffix(":nulls_first"), text.endswith(":nulls_first"))
+        found.append((titles.index(name.lstrip("-")), name.startswith("-"), place))
+    known = [index for index, *_ in found]
+    return found + [(position, False, False) for position in range(count) if position not in known]
+
+
+def in_order(lines: list[Any], order: Sequence[Order]) -> list[Any]:
+    """Return the lines sorted by their raw values, null where it is wanted."""
+    for position, down, first in reversed(order):
         full = sorted(filter(_has(position), lines), key=_raw(position), reverse=down)
-        lines = full + [line for line in lines if line[0][position] is None]
+        none = [line for line in lines if line[0][position] is None]
+        lines = none + full if first else full + none
     return lines
 
 
@@ -181,6 +233,22 @@ def _has(position: int) -> Callable[[Any], bool]:
     return lambda line: line[0][position] is not None
 
 
+def reaches(value: Any, least: Any) -> bool:
+    if value is None:
+        return False
+    if isinstance(value, timedelta):
+        return value >= timedelta(minutes=int(least.removesuffix("min")))
+    return bool(value >= (Decimal(least) if isinstance(value, Decimal) else float(least)))
+
+
+PERIODS = (":year", ":quarter", ":month", ":week", ":day", ":hour")
+
+
+def change(before: Any, now: Any) -> float | None:
+    share = made_of(now, before, "ratio")
+    return None if share is None else 100 * (share - 1)
+
+
 class Python:
     """The answer to a question, without the database."""
 
@@ -188,17 +256,19 @@ class Python:
         self.question = question
         self.groups, self.measures = question["group_by"], question["aggregates"]
         self.titles = [*self.groups, *map(title, self.measures)]
+        self.plain = [measure for measure in self.measures if isinstance(measure, str)]
+        self.made = [measure for measure in self.measures if isinstance(measure, dict)]
         self.lines = self.grouped(rows, self.groups)
         if threshold := question.get("having"):
             ((name, least),) = threshold.items()
             position = self.titles.index(name.removesuffix("__gte"))
-            self.lines = [line for line in self.lines if line[0][position] is not None and line[0][position] >= least]
+            self.lines = [line for line in self.lines if reaches(line[0][position], least)]
         order = order_of(question.get("ordering", []), self.titles, len(self.groups))
         self.lines = in_order(self.lines, order)
         limit, top = question.get("limit", 50), question.get("top")
         if top is not None:
             limit = question.get("limit", 200)
-            rank = next((item for item in order if item[0] >= len(self.groups)), (len(self.groups), True))
+            rank = next((item for item in order if item[0] >= len(self.groups)), (len(self.groups), True, False))
             order = [item for item in order if item[0] != rank[0]]
             if len(self.groups) == 1:
                 self.lines, limit = in_order(self.lines, [rank, *order]), min(limit, top)
@@ -215,16 +285,39 @@ class Python:
             found.setdefault(tuple(GROUPS[group](row)[0] for group in groups), []).append(row)
         lines = []
         for key, members in found.items():
-            numbers = [computed(members, measure) for measure in self.measures]
+            numbers = [computed(members, measure) for measure in self.plain]
             texts = [GROUPS[group](members[0])[1] for group in groups]
-            texts += [shown(measure, number) for measure, number in zip(self.measures, numbers, strict=True)]
+            texts += [shown(measure, number) for measure, number in zip(self.plain, numbers, strict=True)]
             lines.append(([*key, *numbers], texts, members))
+        for measure in self.made:
+            self.make(measure, rows, lines, groups)
         return lines
 
-    def led(self, rows: Sequence[Row], rank: tuple[int, bool], order: Any, top: int) -> list[Any]:
+    def make(self, measure: Made, rows: Sequence[Row], lines: list[Any], groups: Sequence[str]) -> None:
+        """Add what is made of other aggregates to each line."""
+        function, sources = next(iter(measure.items()))
+        positions = [len(groups) + list(map(title, self.plain)).index(source) for source in sources]
+        period = next((index for index, group in enumerate(groups) if group.endswith(PERIODS)), None)
+        before: dict[Any, Any] = {}
+        for key, texts, _ in in_order(lines, [(period, False, False)]) if period is not None else lines:
+            one = key[positions[0]]
+            if function == "percent_of_total":
+                value: Any = percent(one, computed(rows, self.plain[positions[0] - len(groups)]))
+            elif function == "change":
+                others = tuple(part for index, part in enumerate(key[: len(groups)]) if index != period)
+                value = None
+                if period is not None and key[period] is not None:
+                    value = change(before.get(others), one)
+                    before[others] = one
+            else:
+                value = made_of(one, key[positions[1]], function)
+            key.append(value)
+            texts.append(shown("", value))
+
+    def led(self, rows: Sequence[Row], rank: Order, order: Any, top: int) -> list[Any]:
         first = self.grouped(rows, self.groups[:1])
         position = rank[0] - len(self.groups) + 1
-        ranked = [line[0][0] for line in in_order(first, [(position, rank[1]), (0, False)])]
+        ranked = [line[0][0] for line in in_order(first, [(position, *rank[1:]), (0, False, False)])]
         lines = in_order(self.lines, order)
         placed = [(*line[:2], min(ranked.index(line[0][0]), top), line[2]) for line in lines]
         return sorted(placed, key=lambda line: line[2])
@@ -233,7 +326,7 @@ class Python:
         if not self.others:
             return None
         members = [row for line in self.others for row in line[-1]]
-        additive = [measure for measure in self.measures if measure.partition(":")[0] in ("count", "sum", "min", "max")]
+        additive = [measure for measure in self.plain if measure.partition(":")[0] in ("count", "sum", "min", "max")]
         found = {title(measure): shown(measure, computed(members, measure)) for measure in additive}
         return {"groups": len(self.others), **found}
 
@@ -245,7 +338,7 @@ def make_question(rng: random.Random) -> dict[str, Any]:
     titles = [*groups, *map(title, measures)]
     if rng.random() < 0.5:
         names = rng.sample(titles, rng.randint(1, len(titles)))
-        question["ordering"] = [rng.choice(["", "-"]) + name for name in names]
+        question["ordering"] = [rng.choice(["", "-"]) + name + rng.choice(["", ":nulls_first"]) for name in names]
     if rng.random() < 0.5:
         question["limit"] = rng.choice([1, 2, 5, 20, 200])
     if rng.random() < 0.4:
@@ -253,6 +346,36 @@ def make_question(rng: random.Random) -> dict[str, Any]:
     sums = [measure for measure in measures if measure in ("count", "sum:pages", "sum:price", "max:price", "avg:pages")]
     if sums and rng.random() < 0.6:
         question["having"] = {f"{title(sums[0])}__gte": rng.choice([1, 2, 5])}
+    return question
+
+
+def make_question_of_each_other(rng: random.Random) -> dict[str, Any]:
+    """Return a question in which aggregates are made of each other; one of its groups is a period."""
+    period = rng.choice([group for group in sorted(GROUPS) if group.endswith(PERIODS)])
+    others = rng.sample([group for group in sorted(GROUPS) if not group.endswith(PERIODS)], rng.randint(0, 2))
+    groups = rng.sample([period, *others], 1 + len(others))
+    measures, thresholds = rng.choice(ALIKE)
+    plain = rng.sample(measures, 2)
+    names = list(map(title, plain))
+    numbers = [function for function in ("ratio", "percent_of_total", "change") if thresholds]
+    made: list[Made] = [{"difference": names, "as": "m0"}]
+    for number, function in enumerate(rng.sample(numbers, min(2, len(numbers)))):
+        made.append({function: names if function == "ratio" else names[:1], "as": f"m{number + 1}"})
+    question: dict[str, Any] = {"group_by": groups, "aggregates": [*plain, *made]}
+    if rng.random() < 0.5:
+        wanted = rng.sample([*groups, *names], rng.randint(1, len(groups) + 2))
+        question["ordering"] = [rng.choice(["", "-"]) + name + rng.choice(["", ":nulls_first"]) for name in wanted]
+    if rng.random() < 0.5:
+        question["limit"] = rng.choice([2, 5, 200])
+    if rng.random() < 0.4:
+        question["top"] = rng.choice([1, 3, 50])
+    if thresholds and rng.random() < 0.6:
+        # What durations are divided by is a number.
+        least = rng.choice(thresholds)
+        names = [*names, "m0"] if least.endswith("min") else [*names, *(measure["as"] for measure in made)]
+        known = [name for name in names if name not in ("count", "max_id", "sum_pages", "max_pages")]
+        if known and not (set(names[:2]) & {"count", "max_id", "sum_pages", "max_pages"}):
+            question["having"] = {f"{rng.choice(known)}__gte": least}
     return question
 
 
@@ -305,17 +428,30 @@ def test_groups_measures_order_and_rest_are_those_of_python(rng: random.Random) 
         for _ in range(QUESTIONS):
             question = make_question(rng)
             narrowing, passes = rng.choice(narrowings)
-            found = asked(request, question, **narrowing)
-            expected = Python([book for book in books if passes(book)], question)
-            assert found["columns"] == expected.titles, question
-            rows = [line[1] for line in expected.shown]
-            assert len(found["rows"]) == len(rows) == found["returned"], question
-            for row, wanted in zip(found["rows"], rows, strict=True):
-                assert all(map(same, row, wanted)), (question, row, wanted)
-            rest = expected.rest()
-            assert found.get("rest", {}).keys() == (rest or {}).keys(), (question, found.get("rest"), rest)
-            for name, value in (rest or {}).items():
-                assert same(found["rest"][name], value), (question, name, found["rest"], rest)
+            check(request, question, [book for book in books if passes(book)], **narrowing)
+
+
+def check(request: MCPRequest, question: dict[str, Any], books: list[Book], **narrowing: Any) -> None:
+    """Pass if the answer to the question is that of Python."""
+    found = asked(request, question, **narrowing)
+    expected = Python(books, question)
+    assert found["columns"] == expected.titles, question
+    rows = [line[1] for line in expected.shown]
+    assert len(found["rows"]) == len(rows) == found["returned"], question
+    for row, wanted in zip(found["rows"], rows, strict=True):
+        assert all(map(same, row, wanted)), (question, row, wanted)
+    rest = expected.rest()
+    assert found.get("rest", {}).keys() == (rest or {}).keys(), (question, found.get("rest"), rest)
+    for name, value in (rest or {}).items():
+        assert same(found["rest"][name], value), (question, name, found["rest"], rest)
+
+
+def test_what_is_made_of_other_aggregates_is_what_python_makes_of_them(rng: random.Random) -> None:
+    request = reader(make_superuser(), site_with(Author, Book))
+    books = list(Book.objects.select_related("author"))
+    with timezone.override(ZONE):
+        for _ in range(QUESTIONS):
+            check(request, make_question_of_each_other(rng), books)
 
 
 def test_totals_are_those_of_python(rng: random.Random) -> None:

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.db.models import BigAutoField, DecimalField, FloatField, IntegerField
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
+from mcp_django.orm.aggregates import exact_field
 from mcp_django.orm.columns import trimmed
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.aggregation import find_title
@@ -267,3 +269,22 @@ def test_what_outgrows_the_database_is_right_or_refused_in_words(
     except ToolError as error:
         outcome = error.message
     assert outcome in (*right, "A sum or an average is too large for the database. Narrow the filters.")
+
+
+@pytest.mark.parametrize(
+    ("fields", "places", "expected"),
+    [
+        ([IntegerField(), BigAutoField(primary_key=True)], 0, 0),
+        ([IntegerField()], 2, 2),
+        ([DecimalField(max_digits=10, decimal_places=2), IntegerField()], 0, 2),
+        ([DecimalField(max_digits=10, decimal_places=2), DecimalField(max_digits=6, decimal_places=4)], 3, 4),
+        ([DecimalField(max_digits=15, decimal_places=2)], 5, 5),
+        # More than the whole numbers of SQLite hold, and than its floating point numbers do.
+        ([DecimalField(max_digits=15, decimal_places=2)], 6, None),
+        ([DecimalField(max_digits=16, decimal_places=2)], 0, None),
+        ([DecimalField(max_digits=10, decimal_places=2), FloatField()], 0, None),
+    ],
+)
+def test_what_all_databases_hold_exactly(fields: list[Any], places: int, expected: int | None) -> None:
+    found = exact_field(fields, places)
+    assert (found and getattr(found, "decimal_places", 0)) == expected

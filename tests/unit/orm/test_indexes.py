@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from django.contrib.postgres.indexes import GinIndex
-from django.db import models
+from django.db import connection, models
 from django.db.models.functions import Lower
 from django.test.utils import isolate_apps
 
@@ -80,3 +80,26 @@ def test_an_index_serves_what_it_begins_with_in_either_direction() -> None:
     assert not served(Event, "done", "id")
     assert served(Event, "done")
     assert not any(served(Event, name, "id") for name in ("number", "code", "word", "text", "low"))
+
+
+@isolate_apps("tests.testapp")
+def test_an_index_has_null_where_the_database_puts_it() -> None:
+    class Visit(models.Model):
+        kind = models.CharField(max_length=1, choices=[("a", "A")])
+        height = models.IntegerField(null=True)
+
+        class Meta:
+            app_label = "testapp"
+            indexes = (models.Index(fields=["kind", "height"], name="g"), models.Index(fields=["height"], name="h"))
+
+    def key(name: str, descending: bool, nulls_last: bool | None) -> OrderKey:
+        field = Visit._meta.get_field(name)
+        return OrderKey(name, field, descending, field.null, nulls_last)
+
+    largest = connection.features.nulls_order_largest
+    for descending in (False, True):
+        for nulls_last in (None, False, True):
+            first, second = key("kind", descending, None), key("height", descending, nulls_last)
+            # The first column is read without its NULLs, which come as a range of their own.
+            assert is_served(Visit, [second])
+            assert is_served(Visit, [first, second]) is (nulls_last in (None, descending is not largest))

@@ -15,6 +15,7 @@ from django.test import override_settings
 from mcp_django import ModelExposure, ToolError
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm import query_limits
+from mcp_django.orm.aggregates import _Collected
 from mcp_django.orm.query_limits import TOO_SLOW, read_limits
 from mcp_django.server.methods.completions import complete
 from mcp_django.server.methods.resources import read_resource
@@ -122,6 +123,30 @@ def test_a_query_that_begins_after_the_time_is_over_is_stopped(in_a_hurry: None)
     with pytest.raises(ToolError) as error, read_limits():
         stopped_twice()
     assert error.value.message == TOO_SLOW
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="other databases compute these themselves")
+@pytest.mark.parametrize("function", ["median", "percentile", "stddev", "variance"])
+def test_what_this_process_computes_for_sqlite_ends_with_the_time(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    """The database interrupts only what it does itself, and then asks for the result of what it has read."""
+    for pages in (1, 2):
+        make_book(pages=pages)
+    request = reader(make_superuser(), site_with(Book))
+    measure = {"function": function, "field": "pages", "share": 0.5}
+    given = {"name": "aggregate_records", "arguments": {"model": "testapp.book", "aggregates": [measure]}}
+    read = _Collected.step
+
+    def read_late(self: Any, *values: Any) -> None:
+        read(self, *values)
+        for watched in query_limits._watched.values():
+            watched.is_over = True
+
+    with limited(STATEMENT_TIMEOUT=600):
+        assert "isError" not in call_tool(request, given)
+        monkeypatch.setattr(_Collected, "step", read_late)
+        assert text_of(call_tool(request, given)) == TOO_SLOW
 
 
 def test_other_errors_of_the_database_stay_what_they_are(in_a_hurry: None) -> None:

@@ -184,7 +184,8 @@ def test_row_128_hidden_columns_are_not_in_the_query(narrowed_request: MCPReques
 )
 def test_relations_to_many_rows_are_not_followed_as_they_would_multiply_sums(text: str) -> None:
     request = reader(make_superuser(), site_with(Book, Author, Loan, Shelf))
-    assert "has no field" in refusal(AGGREGATE, request, model="testapp.book", group_by=[text])
+    told = "leads to several rows" if text.startswith(("shelf", "loans")) else "has no field"
+    assert told in refusal(AGGREGATE, request, model="testapp.book", group_by=[text])
 
 
 def test_row_118_a_path_has_a_bounded_number_of_joins() -> None:

@@ -1,5 +1,6 @@
 """Conditions on groups: what an aggregate is compared with, in whatever spelling, and what it cannot be."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -64,3 +65,46 @@ def test_values_and_other_aggregates_of_the_call_are_compared(shelf: MCPRequest,
 )
 def test_other_values_are_refused(shelf: MCPRequest, having: Any) -> None:
     assert "having" in refusal(AGGREGATE, shelf, **ASKED, having=having)
+
+
+@pytest.mark.parametrize(
+    ("having", "names"),
+    [
+        ({"sum_price__gt": "2.9999999999"}, ["ann", "bob"]),
+        ({"sum_price__gt": 3.0000001}, ["bob"]),
+        ({"sum_price": 3.00000001}, []),
+        ({"sum_price__range": ["2.123456789", "8.123456789"]}, ["ann"]),
+        ({"avg_price__lte": "1.50000000001"}, ["ann"]),
+    ],
+)
+def test_a_number_may_have_more_decimals_than_the_values(shelf: MCPRequest, having: Any, names: list[str]) -> None:
+    asked = {**ASKED, "aggregates": ["sum:price", "avg:price"]}
+    assert [row[0] for row in call(AGGREGATE, shelf, **asked, having=having)["rows"]] == names
+
+
+@pytest.mark.parametrize(
+    ("having", "names"),
+    [
+        ({"sum_reading_time__gt": "90min"}, ["bob"]),
+        ({"sum_reading_time__gte": "0 01:00:00"}, ["bob", "ann"]),
+        ({"hours__lte": 1.5}, ["ann"]),
+        ({"hours__gt": {"field": "count"}}, ["bob"]),
+        # An hour is no day.
+        ({"hours__gt": {"field": "days"}}, []),
+    ],
+)
+def test_durations_are_compared_as_such_and_in_a_unit_as_numbers(
+    shelf: MCPRequest, having: Any, names: list[str]
+) -> None:
+    for pages, hours in ((1, 1), (9, 9)):
+        Book.objects.filter(pages=pages).update(reading_time=timedelta(hours=hours))
+    units = [{"function": "sum", "field": "reading_time", "unit": unit, "as": unit} for unit in ("hours", "days")]
+    asked = {**ASKED, "aggregates": ["sum:reading_time", "count", *units]}
+    found = {row[0] for row in call(AGGREGATE, shelf, **asked, having=having)["rows"]}
+    assert found == set(names)
+
+
+def test_a_duration_is_no_number(shelf: MCPRequest) -> None:
+    asked = {**ASKED, "aggregates": ["sum:reading_time", "count"]}
+    text = refusal(AGGREGATE, shelf, **asked, having={"sum_reading_time__gt": 3600})
+    assert text == "having: sum_reading_time with gt needs a duration such as 3h, 30min or 1 02:30:00."

@@ -72,11 +72,58 @@ def test_row_70_all_pages_together_are_all_rows_in_order(request_: Any, ordering
     assert all("truncated" not in page for page in parts)
 
 
-@pytest.mark.parametrize(("ordering", "last"), [("rating:nulls_last", None), ("-rating:nulls_first", 0.0)])
-def test_null_stands_where_the_caller_wants_it(request_: Any, ordering: str, last: Any) -> None:
+@pytest.mark.parametrize(
+    ("ordering", "first", "last"),
+    [
+        ("rating", 0.0, None),
+        ("-rating", 4 / 3, None),
+        ({"rating": "desc"}, 4 / 3, None),
+        ("rating:nulls_last", 0.0, None),
+        ("rating:nulls_first", None, 4 / 3),
+        ("-rating:nulls_first", None, 0.0),
+    ],
+)
+def test_null_is_last_where_the_caller_does_not_want_it_first(
+    request_: Any, ordering: Any, first: Any, last: Any
+) -> None:
     make_library(6)
-    rows = call(QUERY, request_, model="testapp.book", ordering=ordering, fields=["rating"])["rows"]
-    assert rows[-1][1] == last
+    given = {"model": "testapp.book", "ordering": ordering, "fields": ["rating"]}
+    found = [row[1] for page in pages(request_, **given, limit=2) for row in page["rows"]]
+    assert (found[0], found[-1]) == (first, last)
+
+
+@pytest.mark.parametrize("ordering", ["rating", "-rating", "-author__born", "author__born"])
+def test_null_is_last_of_what_is_sorted_second_too(request_: Any, ordering: str) -> None:
+    for number, book in enumerate(make_library(9)):
+        Book.objects.filter(pk=book.pk).update(active=number < 5)
+        Author.objects.filter(books=book).update(born=None if number % 3 else f"1980-01-0{number + 1}")
+    given = {"model": "testapp.book", "ordering": ["active", ordering], "fields": ["active", ordering.strip("-")]}
+    rows = [row[1:] for page in pages(request_, **given, limit=2) for row in page["rows"]]
+    for active in (False, True):
+        values = [value for found, value in rows if found is active]
+        known = [value for value in values if value is not None]
+        assert None in values
+        assert values == [*sorted(known, reverse=ordering[0] == "-"), *[None] * (len(values) - len(known))]
+
+
+def test_a_declared_order_has_null_where_the_admin_shows_it() -> None:
+    request = reader(make_superuser(), site_with(Author, Book, ordering=["-rating"]))
+    make_library(6)
+    shown = call(QUERY, request, model="testapp.book", fields=["rating"])["rows"]
+    assert [row[0] for row in shown] == list(Book.objects.order_by("-rating", "-pk").values_list("pk", flat=True))
+
+
+def test_the_rows_without_a_value_are_asked_for_where_the_others_do_not_fill_the_page(
+    request_: Any, django_assert_num_queries: Any
+) -> None:
+    make_library(6)
+    for ordering in ("rating", "-rating"):
+        given = {"model": "testapp.book", "ordering": ordering, "fields": ["title"]}
+        call(QUERY, request_, **given, limit=1)
+        with django_assert_num_queries(1):
+            call(QUERY, request_, **given, limit=1)
+        with django_assert_num_queries(2):
+            call(QUERY, request_, **given, limit=200)
 
 
 def test_a_page_of_a_long_table_whose_order_no_index_serves_says_so(

@@ -1,0 +1,205 @@
+"""The groups of ``aggregate_records``: columns, periods and weekdays of dates, steps of numbers."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final
+
+from django.db.models import DateField, DateTimeField, Q, Value
+from django.db.models.functions import (
+    ExtractDay,
+    ExtractHour,
+    ExtractIsoWeekDay,
+    ExtractMonth,
+    ExtractQuarter,
+    ExtractWeek,
+    TruncDay,
+    TruncHour,
+    TruncMonth,
+    TruncQuarter,
+    TruncWeek,
+    TruncYear,
+)
+
+from ..context.request import Exposure, MCPRequest
+from ..exceptions import ToolError
+from ..orm.aggregates import MAX_DECIMALS, step
+from ..orm.columns import Column, field_renderer, render, render_column, trimmed
+from ..orm.kinds import kind_of, stored_field
+from ..orm.relations import labels_for
+from ..orm.repairs import with_field
+from ..orm.spellings import group_meant
+from ..orm.ways import Target, is_groupable, is_period, is_summable, link_of, links_of, target_of
+from ..orm.wording import alternatives, misnamed
+
+WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MAX_TEXT: Final = 200
+
+
+def _quarter(value: date) -> str:
+    return f"{value.isoformat()[:4]}-Q{(value.month + 2) // 3}"
+
+
+def _week(value: date) -> str:
+    year, week, _ = value.isocalendar()
+    return f"{year:04}-W{week:02}"
+
+
+# What computes a period from a column, and how its value is written.
+PERIODS: Final[Mapping[str, tuple[Callable[..., Any], Callable[[Any], str]]]] = {
+    "year": (TruncYear, lambda value: value.isoformat()[:4]),
+    "quarter": (TruncQuarter, _quarter),
+    "month": (TruncMonth, lambda value: value.isoformat()[:7]),
+    "week": (TruncWeek, _week),
+    "day": (TruncDay, lambda value: value.isoformat()[:10]),
+    "hour": (TruncHour, lambda value: value.isoformat()[:13]),
+    "weekday": (ExtractIsoWeekDay, lambda value: WEEKDAYS[value - 1]),
+    "quarter_of_year": (ExtractQuarter, str),
+    "month_of_year": (ExtractMonth, str),
+    "week_of_year": (ExtractWeek, str),
+    "day_of_month": (ExtractDay, str),
+    "hour_of_day": (ExtractHour, str),
+}
+# Those that are stretches of time, one after the other.
+STRETCHES: Final = ("year", "quarter", "month", "week", "day", "hour")
+_WIDTH: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
+
+
+def periods(first: Any, last: Any, period: str) -> Iterator[Any]:
+    """Yield where the periods begin from the first to the last; both are dates, or times for hours."""
+    months = {"month": 1, "quarter": 3, "year": 12}.get(period)
+    step = {"week": timedelta(7), "day": timedelta(1), "hour": timedelta(hours=1)}.get(period)
+    yield first
+    # Nothing is made that comes after the last: after year 9999 there is no date.
+    while first < last:
+        if step is not None:
+            first += step
+        else:
+            month = first.year * 12 + first.month - 1 + (months or 1)
+            first = first.replace(year=month // 12, month=month % 12 + 1)
+        yield first
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One column that rows are grouped by: its ``title`` for the caller, its ``alias`` in the query.
+
+    The alias is made here: what a client writes is never a name in SQL.
+    """
+
+    title: str
+    alias: str
+    target: Target
+    period: str = ""
+
+    @property
+    def narrowed(self) -> tuple[str, ...]:
+        """See :class:`~mcp_django.orm.ways.Target`."""
+        return self.target.narrowed
+
+    @property
+    def width(self) -> Decimal | None:
+        """The width of buckets of numbers, each of which is known by where it begins."""
+        return Decimal(self.period) if _WIDTH.fullmatch(self.period) else None
+
+    @property
+    def expression(self) -> Any:
+        """What the query groups by."""
+        if not self.period:
+            return self.target.expression
+        if self.width is not None:
+            return step(self.target.expression, stored_field(self.target.column.field), self.width)
+        function, _ = PERIODS[self.period]
+        # As dates, the values of all but hours can be compared without regard to time zones.
+        options = {"output_field": DateField()} if self.period in STRETCHES[:-1] else {}
+        return function(self.target.expression, **options)
+
+    def equals(self, value: Any) -> Q:
+        """Return the condition that the group has a value that the query gave."""
+        if value is None:
+            return Q((f"{self.alias}__isnull", True))
+        if isinstance(value, datetime) and self.period == "hour":
+            value = TruncHour(Value(value, output_field=DateTimeField()))
+        return Q((self.alias, value))
+
+    def shown(self, request: MCPRequest, values: Sequence[Any]) -> list[Any]:
+        """Return the values as JSON; a relation as ``[key, label]``."""
+        if self.width is not None:
+            return [render(float(value) if isinstance(value, Decimal) else rounded(value)) for value in values]
+        if self.period:
+            _, write = PERIODS[self.period]
+            return [None if value is None else write(value) for value in values]
+        return shown_values(request, self.target.column, values)
+
+
+def shown_values(request: MCPRequest, column: Column, values: Sequence[Any]) -> list[Any]:
+    """Return values of a column as JSON; a relation as ``[key, label]``."""
+    places = getattr(column.field, "decimal_places", None)
+    whole = [trimmed(value, places) for value in values] if places is not None else values
+    keys, _ = render_column(column.name, field_renderer(column.field, MAX_TEXT, ""), whole)
+    if column.kind != "relation":
+        return keys
+    labels = labels_for(request, column.field, values)
+    return [None if key is None else [key, labels.get(value)] for key, value in zip(keys, values, strict=True)]
+
+
+def rounded(value: Any) -> Any:
+    """Return a number without the digits that the division alone made."""
+    if isinstance(value, float):
+        return float(f"{value:.10g}")
+    if not isinstance(value, Decimal) or not value.is_finite():
+        return value
+    short = round(value, MAX_DECIMALS).normalize()
+    return short if short else Decimal(0)
+
+
+def group_of(request: MCPRequest, exposure: Exposure, given: Any, position: int) -> Group:
+    """Return what ``status``, ``customer__country`` or ``created:month`` groups by.
+
+    Raises:
+        ToolError: the caller cannot group by that.
+    """
+    if not isinstance(given, str):
+        raise ToolError('group_by is a list of fields, a date also as "created:month".')
+    name, _, period = group_meant(given, PERIODS).partition(":")
+    alias = f"mcp_g{position}"
+    if not period:
+        root, _, last = name.rpartition("__")
+        try:
+            target = target_of(request, exposure, name, is_groupable)
+            return Group(target.name, alias, target)
+        except ToolError as error:
+            if not root or last not in PERIODS:
+                raise _of_several(request, exposure, name) or error from None
+            # "created__month"
+            name, period = root, last
+    if _WIDTH.fullmatch(period) and Decimal(period):
+        target = target_of(request, exposure, name, is_summable)
+        if kind_of(target.column.field).word == "duration":
+            raise ToolError(f"{target.name} is a duration: buckets are of numbers.")
+        return Group(f"{target.name}:{period}", alias, target, period)
+    if period not in PERIODS:
+        message = f"Unknown period {period[:40]!r}."
+        raise misnamed(message, period, PERIODS, partial(with_field, period, within=("group_by", "per")))
+    target = target_of(request, exposure, name, is_period)
+    if period in ("hour", "hour_of_day") and kind_of(target.column.field).word == "date":
+        raise ToolError(
+            f"{target.name} has no hours. {alternatives(period, (name for name in PERIODS if 'hour' not in name))}"
+        )
+    return Group(f"{target.name}:{period}", alias, target, period)
+
+
+def _of_several(request: MCPRequest, exposure: Exposure, name: str) -> ToolError | None:
+    """Return what to say of a group of a relation to several rows, None where it is of none."""
+    link = link_of(request, exposure, name.partition("__")[0])
+    if link is None or not link.to_many:
+        return None
+    backs = (item.name for item in links_of(request, link.exposure) if item.field == link.field.remote_field)
+    counted = next((f', with "count:{back}"' for back in backs), "")
+    label = link.exposure.label
+    return ToolError(
+        f"{link.name} leads to several rows: aggregate {label} itself, grouped by its own fields{counted}."
+    )
