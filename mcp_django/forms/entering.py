@@ -7,21 +7,24 @@ is made by the model's field, and reaches the form as it is.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal, InvalidOperation
 from functools import partial
 from typing import Any, Final
 
 import orjson
 from django.conf import settings
 from django.core.exceptions import FieldDoesNotExist, ValidationError
-from django.db.models import Model
+from django.db.models import DecimalField, Model
 from django.forms import (
     BaseForm,
     BaseFormSet,
+    CharField,
     DateTimeField,
     Field,
     FileField,
     ModelForm,
     ModelMultipleChoiceField,
+    MultiValueField,
     SplitDateTimeField,
 )
 from django.forms.utils import from_current_timezone
@@ -80,6 +83,12 @@ def _entries(request: MCPRequest, draft: BaseForm, name: str, value: Any, exact:
         exact[name] = moment
         return []
     initial = draft.get_initial_for_field(item, name)
+    if isinstance(value, list) and isinstance(item, CharField):
+        value = _listed(draft, name, value)
+    elif isinstance(item, MultiValueField) and isinstance(_owner(draft, name), DecimalField) and _is_number(value):
+        # An amount alone: its currency stays.
+        _amount, *rest = item.widget.decompress(initial)
+        value = [value, *map(str, rest)]
     kept = _unseen(request, item, initial) if getattr(draft, "instance", None) else ()
     shown = incoming(request, item, value, kept)
     try:
@@ -91,6 +100,32 @@ def _entries(request: MCPRequest, draft: BaseForm, name: str, value: Any, exact:
     except _Unfit:
         exact[name] = made
         return []
+
+
+def _owner(draft: Any, name: str) -> Any:
+    """Return the field of the model that the form's field is of, None where there is none."""
+    try:
+        return draft._meta.model._meta.get_field(name)
+    except (AttributeError, FieldDoesNotExist):
+        return None
+
+
+def _listed(draft: Any, name: str, value: list[Any]) -> Any:
+    """Return the text for a field that reads several values of one text: tags, or e-mail addresses."""
+    owner = _owner(draft, name)
+    items = [item[1] if isinstance(item, list) and len(item) == 2 else item for item in value]
+    if not all(isinstance(item, str) and '"' not in item for item in items):
+        return value
+    if getattr(owner, "many_to_many", False):
+        return ", ".join(f'"{item}"' for item in items)
+    return ", ".join(items) if hasattr(owner, "from_db_value") and not any("," in item for item in items) else value
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return not isinstance(value, (bool, list, dict)) and Decimal(str(value)).is_finite()
+    except InvalidOperation:
+        return False
 
 
 def _untouched(item: Field, html_name: str, value: Any) -> list[Pair]:
@@ -114,10 +149,7 @@ def _checked(item: Field, html_name: str, value: Any) -> list[Pair]:
 
 def _object(draft: Any, name: str, value: Any) -> Any:
     """Return the object that the JSON value stands for by the model's field, or by the form's where there is none."""
-    try:
-        owner = draft._meta.model._meta.get_field(name)
-    except (AttributeError, FieldDoesNotExist):
-        owner = draft.fields[name]
+    owner = _owner(draft, name) or draft.fields[name]
     try:
         return owner.to_python(orjson.dumps(value).decode() if isinstance(value, (dict, list)) else value)
     except ValidationError:

@@ -213,7 +213,7 @@ def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
     many = isinstance(field, ModelMultipleChoiceField)
     if many and not isinstance(value, list):
         raise ValidationError("Give a list of primary keys.")
-    given = [_bare_key(item) for item in (value if many else [value])]
+    given = [bare_key(item) for item in (value if many else [value])]
     if any(isinstance(item, (bool, float, dict, list)) for item in given):
         raise ValidationError("Give a primary key, as a text or an integer.")
     exposure = request.mcp.site.exposures.get(field.queryset.model)
@@ -253,7 +253,7 @@ def _is_key(model: type[Model], key: Any) -> bool:
         return False
 
 
-def _bare_key(item: Any) -> Any:
+def bare_key(item: Any) -> Any:
     """Return the key of a relation as results show it: with its label."""
     item = json_or_text(item)
     if isinstance(item, dict):
@@ -262,9 +262,16 @@ def _bare_key(item: Any) -> Any:
 
 
 def compare_whole(form: BaseForm) -> None:
-    """Let what is entered be compared with the whole of what is stored: it does not come from a widget."""
+    """Let what is entered be compared with the whole of what is stored: it does not come from a widget.
+
+    A hidden field with the initial value, as callable defaults have it, would lack the microseconds.
+    """
+    row: Any = getattr(form, "instance", None)
+    exists = row is not None and not row._state.adding
     for field in form.fields.values():
         field.widget.supports_microseconds = True
+        if exists:
+            field.show_hidden_initial = False
 
 
 def prepopulated(

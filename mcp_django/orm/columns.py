@@ -166,7 +166,7 @@ def _many_column(name: str, field: Any) -> Column:
     reader = linked_reader(field)
     if reader is None:
         return Column(name, "many", path=name, field=field)
-    return Column(name, "computed", field=field, compute=reader, is_plain=False)
+    return Column(name, "computed", field=field, compute=reader)
 
 
 def _relation_column(exposure: "Exposure", name: str) -> Column | None:
@@ -402,7 +402,7 @@ def _rendered(renderer: Callable[[Any], Any], value: Any) -> Any:
     try:
         return renderer(value)
     except Exception:
-        if type(value).__str__ is object.__str__:
+        if not isinstance(value, list) and type(value).__str__ is object.__str__:
             raise
         return render(value)
 

@@ -56,7 +56,7 @@ from .relations import (
     with_related,
 )
 from .rendering import texts
-from .replaced import is_replaced, plain_rows
+from .replaced import as_written, is_replaced, plain_rows
 from .shapes import shape_of, with_slots
 from .unreadable import LOST, is_no_value, is_unreadable, salvaged_columns, salvaged_keys, salvaged_rows
 from .uris import row_uri
@@ -491,7 +491,9 @@ def _values(work: _Work, cell: Cell) -> list[Any]:
             followed = work.followed.setdefault(SERIALIZER, set())
             work.shown = represented(work.request, work.exposure, work.instances, followed)
         return _rendered(work, cell, [shown.get(column.name) for shown in work.shown])
-    values = _rendered(work, cell, work.columns[cell.position])
+    own = column.by_instance and not column.through
+    read = [as_written(column.field, row) for row in work.instances] if own else work.columns[cell.position]
+    values = _rendered(work, cell, read)
     if kind_of(column.field).word in ("file", "image"):
         return [
             f"{row_uri(work.exposure, pk)}/{column.name}" if name else None

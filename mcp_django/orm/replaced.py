@@ -2,11 +2,18 @@
 
 import inspect
 from collections.abc import Callable
+from datetime import date, time, timedelta
+from decimal import Decimal
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from django.db.models import ManyToManyField, Model, QuerySet
 from django.db.models.query_utils import DeferredAttribute
+from django.forms import MultiValueField
+
+# Values that need no form to be read.
+PLAIN: Final = (str, bytes, bool, int, float, Decimal, date, time, timedelta, UUID, list, tuple, set, frozenset, dict)
 
 
 @lru_cache(maxsize=8192)
@@ -22,6 +29,29 @@ def is_replaced(model: type[Model] | None, field: Any) -> bool:
     own = (field.descriptor_class, DeferredAttribute)
     kept = (found, *getattr(found, "__dict__", {}).values())
     return found is not None and not any(isinstance(item, own) for item in kept)
+
+
+def as_written(field: Any, row: Model) -> Any:
+    """Return the value of a replaced attribute as forms and serializers take it, where it is of a class of its own.
+
+    Its text is what people read, such as HTML made of the source that is stored. The parts of a value that a form has
+    several controls for, such as an amount and its currency, are a list.
+    """
+    value = getattr(row, field.attname)
+    if value is None or isinstance(value, PLAIN):
+        return value
+    widget = _split_widget(field)
+    return field.value_to_string(row) if widget is None else list(map(_part, widget.decompress(value)))
+
+
+@lru_cache(maxsize=8192)
+def _split_widget(field: Any) -> Any:
+    made = field.formfield()
+    return made.widget if isinstance(made, MultiValueField) else None
+
+
+def _part(value: Any) -> Any:
+    return value if value is None or isinstance(value, PLAIN) else str(value)
 
 
 def linked_reader(field: Any) -> Callable[[Any], Any] | None:

@@ -22,6 +22,7 @@ from .computed import computed_value, order_source
 from .kinds import is_joinable, is_stored_as_text, kind_of
 from .lookups import resolve_path
 from .managers import among
+from .replaced import linked_reader
 from .wording import alternatives
 
 # Each hop is a join.
@@ -357,6 +358,9 @@ def _linked_to(link: Link, rows: QuerySet[Any], pk: Any, value: Callable[[str], 
     """Return the rows that are related to a row with this ``pk``, which has ``value`` of its columns."""
     field = link.field
     if field.many_to_many:
+        if isinstance(field, Field) and linked_reader(field) is not None:
+            # A relation of another class keeps its links in its own way, which a path alone knows.
+            return rows.filter(pk__in=field.model._base_manager.filter(pk=pk).order_by().values(field.name))
         through, source, target = link_table(field)
         return rows.filter(pk__in=through._base_manager.filter(**{source: pk}).order_by().values(target))
     if field.concrete:

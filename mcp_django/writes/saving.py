@@ -9,7 +9,8 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import router
 from django.db.models import Model
-from django.forms import all_valid
+from django.forms import FileField as FormFileField
+from django.forms import ModelChoiceField, ModelMultipleChoiceField, all_valid
 from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
 from rest_framework.fields import FileField
@@ -22,12 +23,15 @@ from ..exposures.history import log_addition, log_change
 from ..forms.constraints import duplicate_note
 from ..forms.entering import Entered, enter, filled
 from ..forms.files import read_file_value
-from ..forms.filling import HIDDEN_ERROR, error_lines, linked_rows, prepopulated, refuse, writable_names
+from ..forms.filling import HIDDEN_ERROR, bare_key, error_lines, linked_rows, prepopulated, refuse, writable_names
 from ..forms.formsets import InlinePost, formset_errors, is_changed, prepare
 from ..forms.html import as_files, as_query
 from ..forms.inlines import inlines_of
 from ..forms.uploads import uploads_taken
+from ..orm.columns import resolve_column
+from ..orm.pages import show_row
 from ..orm.unreadable import keep_stored
+from ..sensitive import holds_hidden
 from .list_editing import ListedRow, listed_fields
 from .naming import NOT_SAVED, nameable, named_values
 
@@ -184,6 +188,12 @@ def _filled_page(request: MCPRequest, exposure: Exposure, obj: Model | None, val
         open_posts = {post.name: post for post in posts if post.is_writable()}
         listed = listed_fields(request, exposure, obj, draft) if change else {}
         named = named_values(exposure, values, [*writable, *listed, *open_posts])
+        if obj is not None:
+            named = {
+                name: value
+                for name, value in named.items()
+                if not _is_as_shown(request, exposure, obj, draft, name, value)
+            }
         for_list = {name: named.pop(name) for name in listed if name in named}
         is_left_out = bool(for_list) and not named
         for post in posts:
@@ -194,6 +204,26 @@ def _filled_page(request: MCPRequest, exposure: Exposure, obj: Model | None, val
     entries = entered.data + [entry for post in posts for entry in post.entries]
     row = ListedRow(request, exposure, obj, for_list) if obj is not None and for_list else None
     return _Page(draft, posts, writable, named, entered, as_query(entries), as_files(entries), row, is_left_out)
+
+
+def _is_as_shown(request: MCPRequest, exposure: Exposure, obj: Model, draft: Any, name: str, value: Any) -> bool:
+    """Return whether the value is the row's own, as results show it: sent back, it changes nothing.
+
+    The form need not take what is shown: a file is shown by its uri, tags by key and label, and a key may lead to a
+    row that the caller may not see.
+    """
+    if (item := draft.fields.get(name)) is None:
+        return False
+    is_key = isinstance(item, ModelChoiceField) and not isinstance(item, ModelMultipleChoiceField)
+    column = resolve_column(exposure, name)
+    is_told = is_key or isinstance(value, (list, dict)) or isinstance(item, FormFileField)
+    if column is None or not (is_told or column.by_instance) or holds_hidden(value):
+        return False
+    shown = show_row(request, exposure, obj, (column,), {}).rows[0][0]
+    if is_key:
+        # A row that the caller sees is chosen as on the admin's page, which may not offer it any more.
+        return bool(shown) and shown[1] is None and str(bare_key(value)) == str(shown[0])
+    return bool(shown == value)
 
 
 def _save_with_form(

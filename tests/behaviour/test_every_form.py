@@ -123,7 +123,13 @@ def test_money_is_written_as_it_is_shown_and_by_its_parts(root: MCPRequest, page
     assert call(UPDATE, root, **PAGE, pk=page.pk, values={"price": "12.50 USD"})["changed"] == ["price"]
 
 
-@pytest.mark.parametrize("value", ["a lot", "12.50 XXX", [1], {"amount": 1}, True, 5])
+def test_an_amount_alone_keeps_its_currency(root: MCPRequest, page: Page) -> None:
+    call(UPDATE, root, **PAGE, pk=page.pk, values={"price": 5})
+    page.refresh_from_db()
+    assert page.price == Money(Decimal(5), "EUR")
+
+
+@pytest.mark.parametrize("value", ["a lot", "12.50 XXX", [1], {"amount": 1}, True])
 def test_what_is_no_money_is_refused_in_words(root: MCPRequest, page: Page, value: Any) -> None:
     assert "\nprice: " in refusal(UPDATE, root, **PAGE, pk=page.pk, values={"price": value})
     assert Page.objects.get().price == Money(Decimal("2.50"), "EUR")

@@ -29,9 +29,10 @@ import mcp_django
 from mcp_django.exposures.history_rows import LABEL as HISTORY
 from mcp_django.exposures.inline_rows import InlineRows
 from mcp_django.orm.columns import plain_key
+from mcp_django.sensitive import HIDDEN
 from mcp_django.testing import MCPClient, MCPError
 from tests.packages_project.data import SECRETS, make_rows
-from tests.packages_project.shelf.models import Genre, Note, Novel, Parcel, Place
+from tests.packages_project.shelf.models import Genre, Loan, Note, Novel, Parcel, Place
 
 # Django 6.1 says so of the admins of some packages.
 pytestmark = [pytest.mark.django_db, pytest.mark.filterwarnings(r"ignore:Overriding get_actions\(\) without")]
@@ -377,7 +378,7 @@ def test_an_export_asks_for_its_format_and_gives_the_file(client_of):
     token = asked["confirm_token"]
     done = ok(run(client, "shelf.loan", "export_admin_action", pks=pks[:2], form={"format": "0"}, confirm_token=token))
     header, *lines = done["file"]["text"].splitlines()
-    assert header == "id,novel,days"
+    assert header.startswith("id,novel,days,")
     assert sorted(line.split(",")[0] for line in lines) == pks[:2]
 
 
@@ -480,3 +481,66 @@ def test_secrets_within_json_are_hidden_and_cannot_be_overwritten_by_what_hides_
     told = client.call("update_record", model="socialaccount.socialapp", pk=app, values={"settings": shown})
     assert told.is_error
     assert "was not shown" in told.text
+
+
+@pytest.mark.parametrize("label", REGISTERED)
+def test_what_is_shown_can_be_sent_back_and_changes_nothing(label):
+    client = MCPClient(User.objects.get(username="root"))
+    for pk in every_row(client, label)[:2]:
+        shown = ok(client.call("get_record", model=label, pk=pk))
+        if not shown["permissions"].get("change"):
+            continue
+        for name in shown["fields"]:
+            # Some rows note when they were saved.
+            value = ok(client.call("get_record", model=label, pk=pk))["fields"][name]
+            told = client.call("update_record", model=label, pk=pk, values={name: value})
+            if told.is_error:
+                # It is not for the caller to write, or is a secret that was not shown.
+                assert "You cannot write" in told.text or HIDDEN in json.dumps(value), (name, value, told.text)
+            else:
+                assert told.structured["changed"] == [], (name, value)
+
+
+def update(label, pk, **values):
+    client = MCPClient(User.objects.get(username="root"))
+    ok(client.call("update_record", model=label, pk=pk, values=values))
+    return ok(client.call("get_record", model=label, pk=pk))["fields"]
+
+
+def test_tags_are_written_as_they_are_shown_by_name_or_as_the_page_takes_them():
+    novel = Novel.objects.first()
+    tags = update("shelf.novel", novel.pk, tags=["deep sea", "red"])["tags"]
+    assert sorted(name for _, name in tags) == ["deep sea", "red"]
+    assert [name for _, name in update("shelf.novel", novel.pk, tags=[tags[0]])["tags"]] == [tags[0][1]]
+    assert sorted(name for _, name in update("shelf.novel", novel.pk, tags="nap, milk")["tags"]) == ["milk", "nap"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "titles"),
+    [
+        ({"tags": "tag 1"}, ["Novel 1"]),
+        ({"tags__name": "tag 1"}, ["Novel 1"]),
+        ({"tags__name__in": ["tag 1", "tag 2"]}, ["Novel 1", "Novel 2"]),
+        ({"tags": {"none": {"name": "tag 1"}}}, ["Novel 0", "Novel 2"]),
+        ({"not": {"tags": "red"}}, []),
+        ({"tags__count": 2}, ["Novel 0", "Novel 1", "Novel 2"]),
+    ],
+)
+def test_rows_are_found_by_their_tags(filters, titles):
+    client = MCPClient(User.objects.get(username="root"))
+    rows = page(client, "shelf.novel", filters=filters, fields=["title"])["rows"]
+    assert sorted(row[-1] for row in rows) == titles
+
+
+def test_an_amount_has_its_currency_and_a_number_alone_keeps_it():
+    loan = Loan.objects.first()
+    assert update("shelf.loan", loan.pk, fee=["5.00", "USD"])["fee"] == ["5.00", "USD"]
+    assert update("shelf.loan", loan.pk, fee=7.5)["fee"] == ["7.50", "USD"]
+    assert update("shelf.loan", loan.pk, fee="8")["fee"] == ["8.00", "USD"]
+
+
+def test_the_source_of_a_marked_up_text_is_shown_and_written():
+    loan = Loan.objects.first()
+    assert update("shelf.loan", loan.pk, remark="keep dry")["remark"] == "keep dry"
+    loan.refresh_from_db()
+    assert (loan.remark.raw, loan.remark.rendered) == ("keep dry", "KEEP DRY")

@@ -1,6 +1,9 @@
 from django.db import models
+from django.utils import timezone
+from djmoney.models.fields import MoneyField
 from filer.fields.file import FilerFileField
 from filer.fields.image import FilerImageField
+from markupfield.fields import MarkupField
 from mptt.models import MPTTModel, TreeForeignKey
 from parler.models import TranslatableModel, TranslatedFields
 from polymorphic.models import PolymorphicModel
@@ -69,10 +72,13 @@ class Parcel(models.Model):
 
 
 class Loan(models.Model):
-    """Exported by the actions of django-import-export."""
+    """Exported by the actions of django-import-export, with values of django-money and django-markupfield."""
 
     novel = models.ForeignKey(Novel, models.CASCADE)
     days = models.PositiveIntegerField(default=14)
+    fee = MoneyField(max_digits=8, decimal_places=2, default=0, default_currency="EUR")
+    remark = MarkupField(blank=True, default_markup_type="loud", markup_choices=[("loud", str.upper)])
+    lent_at = models.DateTimeField(default=timezone.now)
 
     def __str__(self):
         return f"{self.novel} for {self.days} days"
