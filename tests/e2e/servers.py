@@ -57,7 +57,8 @@ def command(server: str, application: str, port: int) -> list[str]:
         return [sys.executable, str(ROOT / "manage.py"), server, "--noreload", f"{HOST}:{port}"]
     uvicorn = ["--host", HOST, "--port", str(port), "--lifespan", "off", "--log-level", "warning"]
     address = {
-        "uvicorn": uvicorn,
+        # As `uvicorn[standard]` chooses by itself: its timers and connections are not those of asyncio.
+        "uvicorn": [*uvicorn, "--loop", "uvloop", "--http", "httptools"],
         # With asyncio's own loop, as where nothing but uvicorn is installed.
         "uvicorn-workers": [*uvicorn, "--workers", "2", "--loop", "asyncio"],
         "daphne": ["-b", HOST, "-p", str(port), "-v", "0"],
