@@ -27,6 +27,14 @@ def close_connections(**kwargs: Any) -> None:
     connections.close_all()
 
 
+async def no_lifespan(receive: Any, send: Any) -> None:
+    """Tell the server that there is nothing to start or stop. Django fails instead, which some servers warn of."""
+    stage = ""
+    while stage != "lifespan.shutdown":
+        stage = (await receive())["type"]
+        await send({"type": f"{stage}.complete"})
+
+
 def get_asgi_application(django_application: Application | None = None) -> Application:
     """Return the ASGI application of the project.
 
@@ -55,6 +63,9 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
                 set_script_prefix(f"{prefix}/")
                 await MCPConsumer(mounted, {"resolver_match": match})(scope, receive, send)
                 return
-        await fallback(scope, receive, send)
+        if scope["type"] == "lifespan" and isinstance(fallback, ASGIHandler):
+            await no_lifespan(receive, send)
+        else:
+            await fallback(scope, receive, send)
 
     return application
