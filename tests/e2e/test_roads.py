@@ -27,7 +27,13 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
     "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
 }
-STREAMING = [("fast", "uvicorn"), ("fast", "daphne"), ("plain", "uvicorn"), ("plain", "daphne")]
+STREAMING = [
+    ("fast", "uvicorn"),
+    ("fast", "daphne"),
+    ("fast", "hypercorn"),
+    ("plain", "uvicorn"),
+    ("plain", "daphne"),
+]
 ROADS = [*STREAMING, ("wsgi", "gunicorn")]
 # For tests of what WSGI cannot do.
 streaming = pytest.mark.parametrize("road", STREAMING, indirect=True, ids="-".join, scope="module")
