@@ -8,17 +8,16 @@ connection that outlived it would be nobody's, and open for as long as the worke
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import lru_cache
 from typing import Any
 
 from django.core.asgi import get_asgi_application as django_asgi_application
 from django.core.handlers.asgi import ASGIHandler
 from django.core.signals import request_finished
 from django.db import connections
-from django.urls import ResolverMatch, set_script_prefix
+from django.urls import set_script_prefix
 
 from .conf import settings
-from .routing import endpoint_match
+from .routing import ENDPOINT, endpoint_match
 
 Application = Callable[[Mapping[str, Any], Any, Any], Awaitable[None]]
 
@@ -26,6 +25,14 @@ Application = Callable[[Mapping[str, Any], Any, Any], Awaitable[None]]
 def close_connections(**kwargs: Any) -> None:
     """Close the connections of a thread in which Django answered its one request."""
     connections.close_all()
+
+
+async def no_lifespan(receive: Any, send: Any) -> None:
+    """Tell the server that there is nothing to start or stop. Django fails instead, which some servers warn of."""
+    stage = ""
+    while stage != "lifespan.shutdown":
+        stage = (await receive())["type"]
+        await send({"type": f"{stage}.complete"})
 
 
 def get_asgi_application(django_application: Application | None = None) -> Application:
@@ -42,23 +49,23 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
         request_finished.connect(close_connections, sender=type(fallback))
     # Django is set up by now; before that the models behind the transport cannot be imported.
     from .context.asgi_request import split_path
-    from .sites import site
-    from .transports.http.consumer import as_application
+    from .sites import MCPSite, site
+    from .transports.http.consumer import MCPConsumer
 
     site.prepare()
-
-    @lru_cache(maxsize=256)
-    def application_of(match: ResolverMatch) -> Any:
-        return as_application(match.func.mcp_site, {"resolver_match": match})  # type: ignore[attr-defined]
 
     async def application(scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             prefix, path = split_path(scope)
             match = endpoint_match(path)
-            if match is not None and not match.func.mcp_site.needs_middleware:  # type: ignore[attr-defined]
+            mounted: MCPSite | None = getattr(match and match.func, ENDPOINT, None)
+            if mounted is not None and not mounted.needs_middleware:
                 set_script_prefix(f"{prefix}/")
-                await application_of(match)(scope, receive, send)
+                await MCPConsumer(mounted, {"resolver_match": match})(scope, receive, send)
                 return
-        await fallback(scope, receive, send)
+        if scope["type"] == "lifespan" and isinstance(fallback, ASGIHandler):
+            await no_lifespan(receive, send)
+        else:
+            await fallback(scope, receive, send)
 
     return application

@@ -35,6 +35,8 @@ MAX_SEARCH_WORDS: Final = 12
 MAX_FIELDS: Final = 200
 # What these hold is looked for as it is written, brackets and all.
 SEARCHED: Final = frozenset({"search", "query"})
+# Arguments that say how many rows there may be.
+BOUNDS: Final = frozenset({"limit", "top"})
 # What is said for true and false elsewhere.
 FLAGS: Final[Mapping[str, bool]] = {
     **dict.fromkeys(("yes", "y", "on", "1"), True),
@@ -54,7 +56,7 @@ def check_names(
 
     An empty text, list or object is as good as left out: some models have to write something for every argument. So it
     is never everything. Those of ``keeping`` may be empty. Unless it is ``strict``, other names for an argument, such
-    as ``orderBy`` or ``where``, are understood.
+    as ``orderBy`` or ``where``, are understood, and a bound of 0 rows is none.
 
     Raises:
         ToolError: an argument is not one of ``known``.
@@ -68,7 +70,10 @@ def check_names(
     return {
         name: value
         for name, value in arguments.items()
-        if value is not None and name not in ignored and (name in keeping or not _is_left_out(name, value))
+        if value is not None
+        and name not in ignored
+        and (name in keeping or not _is_left_out(name, value))
+        and (strict or name not in BOUNDS or str(value) != "0")
     }
 
 

@@ -7,7 +7,7 @@ bounded. Output is compact JSON; optional members are left out, never null.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import orjson
 
@@ -19,6 +19,9 @@ MAX_ID_CHARS: Final = 256
 MAX_METHOD_CHARS: Final = 128
 # Integers that a JSON number carries exactly (RFC 8259, section 6).
 MAX_SAFE_INTEGER: Final = 2**53 - 1
+# What an error echoes of ids beyond these bounds; :func:`encode` writes no larger integers of either sign.
+MAX_ECHOED_CHARS: Final = 1024
+MAX_ECHOED_INTEGER: Final = 2**63 - 1
 NOT_JSON: Final = "Parse error: the body is not one JSON document in UTF-8"
 # What JSON text may hold and PostgreSQL cannot store.
 NUL: Final = "\0"
@@ -153,11 +156,21 @@ def _read_id(value: Mapping[str, Any]) -> Id | None:
     if "id" not in value:
         return None
     found = value["id"]
-    if isinstance(found, str) and len(found) <= MAX_ID_CHARS and NUL not in found:
-        return found
-    if isinstance(found, int) and not isinstance(found, bool) and abs(found) <= MAX_SAFE_INTEGER:
-        return found
-    raise InvalidRequest("Invalid request: id must be a string or an integer")
+    if not _is_id(found):
+        raise InvalidRequest("Invalid request: id must be a string or an integer")
+    if isinstance(found, int):
+        if abs(found) > MAX_SAFE_INTEGER:
+            bounds = f"from -{MAX_SAFE_INTEGER} to {MAX_SAFE_INTEGER}"
+            raise InvalidRequest(f"Invalid request: id must be a string, or an integer {bounds}")
+    elif len(found) > MAX_ID_CHARS:
+        raise InvalidRequest(f"Invalid request: id must have at most {MAX_ID_CHARS} characters")
+    elif NUL in found:
+        raise InvalidRequest("Invalid request: id has the character NUL")
+    return found
+
+
+def _is_id(value: Any) -> TypeGuard[Id]:
+    return isinstance(value, (str, int)) and not isinstance(value, bool)
 
 
 def _check_nul(values: list[Any]) -> None:
@@ -183,13 +196,13 @@ def readable_id(value: Any) -> Id | None:
     """Return the id that an error about ``value`` echoes: that of a request, even a malformed one, otherwise None.
 
     The id of a response is the other side's: the client would take the error as the answer to a request of its own.
+    One that is too long or too large for a request is echoed as well, within bounds of its own.
     """
-    if not isinstance(value, dict) or is_response(value):
+    found = value.get("id") if isinstance(value, dict) and not is_response(value) else None
+    if not _is_id(found):
         return None
-    try:
-        return _read_id(value)
-    except ProtocolError:
-        return None
+    is_short = len(found) <= MAX_ECHOED_CHARS if isinstance(found, str) else abs(found) <= MAX_ECHOED_INTEGER
+    return found if is_short else None
 
 
 def is_response(value: Mapping[str, Any]) -> bool:

@@ -45,7 +45,7 @@ class ModelResources:
         Raises:
             InvalidParams: the cursor is not one of this list for this caller.
         """
-        last = read_list_cursor(request, PURPOSE, cursor) if cursor is not None else ""
+        last = read_list_cursor(request, PURPOSE, cursor) if cursor else ""
         visible = sorted(visible_exposures(request), key=attrgetter("label"))
         exposures = [exposure for exposure in visible if exposure.label > last]
         found = []

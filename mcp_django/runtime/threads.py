@@ -122,9 +122,11 @@ class Job:
 
     def in_loop(self, function: Callable[..., None], *arguments: Any) -> None:
         """Have the loop of the future call a function."""
-        # The loop may be closed by now; then nobody waits.
-        with contextlib.suppress(RuntimeError):
+        try:  # noqa: SIM105 - every call comes here, and contextlib.suppress costs more
             self.loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:
+            # The loop is closed by now; then nobody waits.
+            pass
 
 
 def _settle(future: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:

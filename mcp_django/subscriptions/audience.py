@@ -9,13 +9,14 @@ import logging
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextvars import copy_context
 from copy import copy
 from typing import Any, Final, Protocol, TypeVar
 
 import orjson
 from django.db import InterfaceError, OperationalError
+from django.utils import timezone
 
 from ..conf import settings
 from ..context.middleware import through
@@ -287,6 +288,31 @@ def _targets(watch: Watch) -> list[Hashable]:
     return [watch.uri, (watch.label, watch.pk)] if watch.label else [watch.uri]
 
 
+def check_tokens(subscriptions: Iterable[Watcher]) -> None:
+    """End the subscriptions whose tokens have ended; one query for 500 of them."""
+    checked: dict[type[Any], dict[Any, list[Watcher]]] = defaultdict(lambda: defaultdict(list))
+    for subscription in subscriptions:
+        auth = subscription.auth
+        if _has_expired(auth):
+            subscription.end("the token has expired")
+        elif hasattr(type(auth), "still_good"):
+            checked[type(auth)][auth].append(subscription)
+    for kind, found in checked.items():
+        good = kind.still_good(list(found))
+        for auth, bearers in found.items():
+            if auth not in good:
+                for subscription in bearers:
+                    subscription.end("the token is not good any more")
+
+
+def _has_expired(auth: Any) -> bool:
+    expires = getattr(auth, "expires", None)
+    try:
+        return expires is not None and bool(timezone.now() >= expires)
+    except TypeError:
+        return False
+
+
 class Fanout:
     """The thread that tells subscribers."""
 
@@ -348,6 +374,7 @@ class Fanout:
         if changes.lists or changes.everything:
             callers.update(dict.fromkeys(self.audience.callers()))
         try:
+            check_tokens([subscription for caller in callers for subscription in tuple(caller.subscriptions)])
             people = reload([caller.user for caller in callers])
         except Exception as error:
             logger.error("The check of subscribers failed", exc_info=error)

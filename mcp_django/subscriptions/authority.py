@@ -5,12 +5,9 @@ holds no database connection meanwhile.
 """
 
 import logging
-from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from django.db import Error as DatabaseUnavailable
-from django.utils import timezone
 
 from ..context.middleware import through
 from ..context.record import CallRecord
@@ -20,7 +17,7 @@ from ..exceptions import CallRefused, NotFound
 from ..operating.calls import describe_caller
 from ..operating.switches import LOOK, board
 from ..orm.access import get_exposure
-from .audience import UPDATED, Audience, Caller, Watcher
+from .audience import UPDATED, Audience, Caller, check_tokens
 from .users import Person, identity, reload
 from .watches import Watch, content_digest, is_readable, list_digests
 from .workers import Worker
@@ -48,7 +45,7 @@ class Sweep:
         if not subscriptions:
             return None
         try:
-            self._check_tokens(subscriptions)
+            check_tokens(subscriptions)
             self._check_people()
         except DatabaseUnavailable as error:
             if not self._is_down:
@@ -57,23 +54,6 @@ class Sweep:
         else:
             self._is_down = False
         return EVERY
-
-    # Tokens
-
-    def _check_tokens(self, subscriptions: Iterable[Watcher]) -> None:
-        checked: dict[type[Any], dict[Any, list[Watcher]]] = defaultdict(lambda: defaultdict(list))
-        for subscription in subscriptions:
-            auth = subscription.auth
-            if _has_expired(auth):
-                subscription.end("the token has expired")
-            elif hasattr(type(auth), "still_good"):
-                checked[type(auth)][auth].append(subscription)
-        for kind, found in checked.items():
-            good = kind.still_good(list(found))
-            for auth, bearers in found.items():
-                if auth not in good:
-                    for subscription in bearers:
-                        subscription.end("the token is not good any more")
 
     # Users
 
@@ -141,14 +121,6 @@ def _switched(off: Off, caller: Caller, person: Person) -> str:
     describe_caller(caller.request(person.user), record)
     found = off.caller(record)
     return "" if found is None else found.text
-
-
-def _has_expired(auth: Any) -> bool:
-    expires = getattr(auth, "expires", None)
-    try:
-        return expires is not None and bool(timezone.now() >= expires)
-    except TypeError:
-        return False
 
 
 def _lost(request: MCPRequest, watch: Watch) -> str:

@@ -57,11 +57,18 @@ def work(
     return "done"
 
 
+def pick(request: Any, limit: int = 3) -> str:
+    """Pick."""
+    seen.append(limit)
+    return "done"
+
+
 admin_site = admin.AdminSite(name="admin")
 admin_site.register(Author, AuthorAdmin)
 admin_site.register(Book, search_fields=["title"])
 own = MCPSite("own", admin_site=admin_site)
 own.add_tool(work)
+own.add_tool(pick)
 urlpatterns = [path("mcp", own.urls), path("", include("mcp_django.oauth.urls"))]
 
 
@@ -156,6 +163,25 @@ def test_an_optional_argument_that_is_empty_is_as_if_left_out(client: MCPClient,
             assert (Author.objects.count(), Book.objects.count()) == rows
     # All of them at once, as strict schemas make models write them.
     client.call(tool, **base, **dict.fromkeys([name for name in optional if name not in OWN], ""))
+
+
+@pytest.mark.parametrize("zero", [0, "0"])
+@pytest.mark.parametrize(
+    ("tool", "arguments", "names"),
+    [
+        ("query_records", {"model": "testapp.author"}, ["limit"]),
+        ("aggregate_records", {"model": "testapp.author", "group_by": ["name"]}, ["limit", "top"]),
+    ],
+)
+def test_a_bound_of_no_rows_is_as_if_left_out(
+    client: MCPClient, tool: str, arguments: Any, names: list[str], zero: Any
+) -> None:
+    assert told(client.call(tool, **arguments, **dict.fromkeys(names, zero))) == told(client.call(tool, **arguments))
+
+
+def test_a_bound_of_a_tool_of_the_project_may_be_zero(client: MCPClient) -> None:
+    client.call("pick", limit=0)
+    assert seen == [0]
 
 
 @pytest.mark.parametrize("value", [value for value in EMPTY if value is not None], ids=repr)

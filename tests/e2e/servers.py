@@ -51,16 +51,18 @@ def free_port() -> int:
 
 
 def command(server: str, application: str, port: int) -> list[str]:
-    """The command line of `uvicorn`, also as `uvicorn-workers`, `daphne`, `gunicorn` or `runserver`."""
+    """The command line of `uvicorn`, also as `uvicorn-workers`, `daphne`, `hypercorn`, `gunicorn` or `runserver`."""
     if server == "runserver":
         # The only one that serves static files, as in `make demo`.
         return [sys.executable, str(ROOT / "manage.py"), server, "--noreload", f"{HOST}:{port}"]
     uvicorn = ["--host", HOST, "--port", str(port), "--lifespan", "off", "--log-level", "warning"]
     address = {
-        "uvicorn": uvicorn,
+        # As `uvicorn[standard]` chooses by itself: its timers and connections are not those of asyncio.
+        "uvicorn": [*uvicorn, "--loop", "uvloop", "--http", "httptools"],
         # With asyncio's own loop, as where nothing but uvicorn is installed.
         "uvicorn-workers": [*uvicorn, "--workers", "2", "--loop", "asyncio"],
         "daphne": ["-b", HOST, "-p", str(port), "-v", "0"],
+        "hypercorn": ["--bind", f"{HOST}:{port}", "--log-level", "warning"],
         "gunicorn": ["--bind", f"{HOST}:{port}", "--threads", "4", "--log-level", "warning"],
     }
     return [sys.executable, "-m", server.partition("-")[0], *address[server], application]

@@ -1,5 +1,6 @@
 """The same requests on both roads of the transport, under each server: bytes in, bytes out, no client library."""
 
+import asyncio
 import json
 import socket
 import time
@@ -26,7 +27,13 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
     "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
 }
-STREAMING = [("fast", "uvicorn"), ("fast", "daphne"), ("plain", "uvicorn"), ("plain", "daphne")]
+STREAMING = [
+    ("fast", "uvicorn"),
+    ("fast", "daphne"),
+    ("fast", "hypercorn"),
+    ("plain", "uvicorn"),
+    ("plain", "daphne"),
+]
 ROADS = [*STREAMING, ("wsgi", "gunicorn")]
 # For tests of what WSGI cannot do.
 streaming = pytest.mark.parametrize("road", STREAMING, indirect=True, ids="-".join, scope="module")
@@ -149,6 +156,33 @@ def test_an_unknown_method_is_an_error_of_each_era(road: Road) -> None:
     old, new = post(road, rpc("no/such")), post(road, rpc("no/such", modern=True))
     assert (old.status_code, old.json()["error"]["code"]) == (200, -32601)
     assert (new.status_code, new.json()["error"]["code"]) == (404, -32601)
+
+
+CLIENTS, ROUNDS = 8, 10
+NOTE = {"note": "Changed by many."}
+
+
+@streaming
+async def test_each_call_of_many_clients_is_answered_once(road: Road) -> None:
+    calls = [
+        rpc("ping"),
+        rpc("tools/list", modern=True),
+        rpc("tools/call", {"name": "query_records", "arguments": {"model": "places.continent"}}),
+        rpc("tools/call", {"name": "count_to", "arguments": {"number": 3}}, meta={"progressToken": "abc"}),
+        rpc("tools/call", {"name": "update_record", "arguments": {"model": "shop.order", "pk": "1", "values": NOTE}}),
+    ]
+
+    async def ask(http: httpx2.AsyncClient, number: int) -> None:
+        for position in range(len(calls) * ROUNDS):
+            message = calls[(number + position) % len(calls)] | {"id": f"{number}-{position}"}
+            headers = headers_for(message) | {"Authorization": f"Bearer {road.token}"}
+            response = await http.post(road.url, json=message, headers=headers)
+            assert response.status_code == 200, response.text
+            found = events(response.text) or [response.json()]
+            assert [one["id"] for one in found if "result" in one] == [message["id"]], response.text
+
+    async with httpx2.AsyncClient(timeout=DEADLINE) as http:
+        await asyncio.gather(*[ask(http, number) for number in range(CLIENTS)])
 
 
 # Progress

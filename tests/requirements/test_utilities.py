@@ -118,12 +118,18 @@ async def test_progress_does_not_put_off_the_end_of_a_call(version, token, tools
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-@pytest.mark.parametrize("cursor", ["x", "", "a:b:c"])
+@pytest.mark.parametrize("cursor", ["x", " ", "a:b:c"])
 @pytest.mark.parametrize("method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"])
 def test_a_cursor_that_no_list_gave_is_invalid(method, cursor, version):
     with pytest.raises(MCPError) as caught:
         MCPClient(make_superuser(), version=version).request(method, cursor=cursor)
     assert caught.value.code == -32602
+
+
+@pytest.mark.parametrize("method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"])
+def test_an_empty_cursor_begins_a_list_as_none_does(method):
+    client = MCPClient(make_superuser())
+    assert client.request(method, cursor="") == client.request(method)
 
 
 # Caching

@@ -50,6 +50,24 @@ async def test_everything_else_goes_to_the_project(path, token):
     assert (await answer(path, authorization=token))[2] == b"project"
 
 
+async def test_a_server_is_told_that_there_is_nothing_to_start_or_stop():
+    asked = Exchange(asgi.get_asgi_application(), {"type": "lifespan", "asgi": {"version": "3.0"}})
+    for stage in ("lifespan.startup", "lifespan.shutdown"):
+        await asked.communicator.send_input({"type": stage})
+        assert await asked.next() == {"type": f"{stage}.complete"}
+    await asked.communicator.wait()
+
+
+async def test_the_lifespan_of_a_project_with_an_application_of_its_own_is_that_application_s():
+    seen = []
+
+    async def own(scope, receive, send):
+        seen.append((scope["type"], receive, send))
+
+    await asgi.get_asgi_application(own)({"type": "lifespan"}, "receive", "send")
+    assert seen == [("lifespan", "receive", "send")]
+
+
 async def test_A1_the_host_is_checked_though_django_is_not_asked():
     status, _, body = await answer("/mcp", host="evil.example")
     assert (status, json.loads(body)["error"]["message"]) == (400, "Host not allowed")

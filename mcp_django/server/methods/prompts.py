@@ -10,7 +10,7 @@ from .base import Later, require_scopes
 
 def list_prompts(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
     """Answer with the prompts that the caller may use, in one page."""
-    if params.get("cursor") is not None:
+    if params.get("cursor"):
         raise InvalidParams("Invalid params: cursor")
     return {"prompts": [prompt.definition() for prompt in request.mcp.site.get_prompts(request)]}
 

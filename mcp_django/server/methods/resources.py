@@ -23,7 +23,7 @@ def list_resources(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, 
 
 def list_templates(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
     """Answer with the templates by which rows, pages and files are reached, in one page."""
-    if params.get("cursor") is not None:
+    if params.get("cursor"):
         raise InvalidParams("Invalid params: cursor")
     return {"resourceTemplates": request.mcp.site.list_resource_templates(request)}
 

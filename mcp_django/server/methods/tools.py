@@ -39,7 +39,7 @@ MAX_TOLD: Final = 100
 
 def list_tools(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
     """Answer with every tool that the caller may use, in one page: half of the clients read no second one."""
-    if params.get("cursor") is not None:
+    if params.get("cursor"):
         raise InvalidParams("Invalid params: cursor")
     tools = [tool.for_caller(request) for tool in request.mcp.site.get_tools(request)]
     structured = request.mcp.version in STRUCTURED

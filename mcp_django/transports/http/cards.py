@@ -6,6 +6,7 @@ from typing import Any, Final
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.urls import URLPattern, re_path
+from django.views.decorators.http import conditional_page
 
 from ...conf import settings
 from ...oauth.cors import cors
@@ -22,6 +23,7 @@ def card_urls() -> list[URLPattern]:
 
 @login_not_required
 @cors("GET", "HEAD")
+@conditional_page
 def server_card(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
     """Answer with the card, where ``SERVER_CARD`` lets anyone read it."""
     if not settings.SERVER_CARD:

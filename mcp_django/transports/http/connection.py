@@ -18,7 +18,6 @@ from typing import Any, Final
 from ...conf import settings
 from ...protocol.http import BASE_HEADERS, Response
 from ...protocol.sse import KEEP_ALIVE
-from ...runtime.alarms import within
 
 # Seconds between the comments that keep a quiet stream open.
 KEEP_ALIVE_EVERY: Final = 15.0
@@ -55,7 +54,7 @@ class Connection:
         self.is_streaming = False
         # Whose large answers are counted together.
         self.owner = ""
-        self._limit: within | None = None
+        self._limit: asyncio.Timeout | None = None
         # Daphne's end of the connection; False under other servers, None while it is not known.
         self._twisted: Any = None if DAPHNE in sys.modules else False
         self._chunks: list[bytes] = []
@@ -118,7 +117,7 @@ class Connection:
         parts = [messages] if large <= PIECE else [[piece] for message in messages for piece in _pieces(message)]
         try:
             for part in parts:
-                with within(WRITE_TIMEOUT) as self._limit:
+                async with asyncio.timeout(WRITE_TIMEOUT) as self._limit:
                     for message in part:
                         await self._send(message)
                     if self._twisted is not False and message.get("body"):
@@ -138,8 +137,8 @@ class Connection:
         held[self] = size
         while len(held) > 1 and sum(held.values()) > MAX_HELD:
             oldest, _ = held.popitem(last=False)
-            if oldest._limit is not None:
-                oldest._limit.ring()
+            if oldest._limit is not None and not oldest._limit.expired():
+                oldest._limit.reschedule(0)
 
     async def _until_read(self) -> None:
         """Wait until a client of daphne has read what was sent."""

@@ -7,6 +7,7 @@ package's own: each kind of answer watches its connection while it works.
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from channels.consumer import AsyncConsumer
@@ -14,7 +15,6 @@ from channels.consumer import AsyncConsumer
 from ...conf import settings
 from ...exceptions import Cancelled
 from ...protocol.http import Response
-from ...runtime.alarms import Alarm, within
 from ...runtime.threads import Busy, in_thread
 from ...sites import MCPSite
 from . import dispatch, shutdown
@@ -69,7 +69,7 @@ class MCPConsumer(AsyncConsumer):
         if refusal is not None:
             return refusal
         try:
-            with within(settings.BODY_TIMEOUT):
+            async with asyncio.timeout(settings.BODY_TIMEOUT):
                 body = await self.body()
         except BodyTooLarge:
             return self.exchange.too_large()
@@ -96,8 +96,9 @@ class MCPConsumer(AsyncConsumer):
 
     async def read(self, body: bytes) -> Any:
         """Return what the message in the body comes to; the wait ends with the client's or with the call's time."""
-        work = self.at_the_door(lambda: self.answer(body))
-        watching = Alarm(WATCH_AFTER, lambda: self.begin_watch(work))
+        work = self.at_the_door(partial(self.answer, body))
+        loop = work.get_loop()
+        watching = loop.call_at(loop.time() + WATCH_AFTER, self.begin_watch, work)
         try:
             return await work
         except Busy:

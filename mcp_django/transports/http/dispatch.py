@@ -6,6 +6,7 @@ session is looked up before the message is read: it knows the revision and the c
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from asgiref.sync import async_to_sync
@@ -97,7 +98,7 @@ Outcome = Response | Pending | Listening | Changes | Following | Resumed | Batch
 def answer(exchange: Exchange, body: bytes) -> Outcome | Handover[Outcome]:
     """Authenticate, read the message, run it: the whole answer, or what has to be done elsewhere first."""
     exchange.body = body
-    return exchange.guarded(lambda: _answer(exchange, body))
+    return exchange.guarded(partial(_answer, exchange, body))
 
 
 def _answer(exchange: Exchange, body: bytes) -> Outcome | Handover[Outcome]:
@@ -163,7 +164,7 @@ def _take_call(exchange: Exchange, call: Call, message: bytes) -> Outcome | Hand
     if call.method == "initialize" and exchange.session is not None:
         raise Rejected(InvalidRequest("Invalid request: the session is initialized already"), call.era, call.id)
     exchange.request.mcp.live = exchange.session is not None and exchange.accepts_events
-    work = lambda: exchange.guarded(lambda: _run_call(exchange, call, message))  # noqa: E731
+    work = partial(exchange.guarded, partial(_run_call, exchange, call, message))
     return Handover(lane_of(call.method), exchange.caller, work)
 
 

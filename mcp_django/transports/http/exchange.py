@@ -80,6 +80,8 @@ class Exchange:
         can_stream: bool = True,
     ) -> None:
         self.headers = headers_of(scope)
+        # The value of a header, None when it is absent or given more than once.
+        self.header = {name: values[0] for name, values in self.headers.items() if len(values) == 1}.get
         self.version_header = self.header(VERSION_HEADER)
         # Which may come in several lines.
         self.accept = ",".join(self.headers.get("accept", [])) or None
@@ -101,11 +103,6 @@ class Exchange:
         self._is_admitted = False
         # As far as it has been read.
         self.body = b""
-
-    def header(self, name: str) -> str | None:
-        """Return the value of a header, None when it is absent or given more than once."""
-        values = self.headers.get(name, [])
-        return values[0] if len(values) == 1 else None
 
     @property
     def wants_page(self) -> bool:
@@ -169,8 +166,10 @@ class Exchange:
             return self.failed(error)
 
     def _refusal_at_the_door(self) -> Response | None:
-        if len(self.headers.get("origin", [])) > 1 or not self._origin_allowed():
-            given = ", ".join(self.headers["origin"])
+        origins = self.headers.get("origin", [])
+        allowed = not origins or origin_allowed(origins[0], [*settings.ALLOWED_ORIGINS, origin(self.request)])
+        if len(origins) > 1 or not allowed:
+            given = ", ".join(origins)
             remedy = "Add the origin to ALLOWED_ORIGINS if pages of it may call the endpoint."
             return self.refuse(403, "Origin not allowed", remedy, seen=f"the Origin {given!r} is not allowed")
         if self.request.method == "OPTIONS" and "access-control-request-method" in self.headers:
@@ -211,12 +210,6 @@ class Exchange:
         """Return the answer to a body that did not arrive within ``BODY_TIMEOUT``."""
         remedy = "BODY_TIMEOUT bounds it; a proxy that holds bodies back must be faster."
         return self.refuse(408, "The body did not arrive in time", remedy, {"Connection": "close"})
-
-    def _origin_allowed(self) -> bool:
-        given = self.header("origin")
-        if given is None:
-            return True
-        return origin_allowed(given, [*settings.ALLOWED_ORIGINS, origin(self.request)])
 
     def cors(self) -> dict[str, str]:
         """Return the headers by which a browser lets a page of an allowed origin have the answer."""

@@ -22,7 +22,7 @@ CACHES: dict[str, dict[str, Any]] = {
 }
 CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
     "default": {
-        "BACKEND": "channels_redis.core.RedisChannelLayer",
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
         "CONFIG": {"hosts": [os.environ["REDIS_URL"]], "prefix": PREFIX},
     }
 }

@@ -140,7 +140,7 @@ def test_25_27_28_31_35_40_what_is_not_json_is_400_without_an_id(body: bytes, he
         (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', None),
         (b'{"jsonrpc":"2.0","id":1e2,"method":"ping"}', None),
         (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', None),
-        (b'{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}', None),
+        (b'{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}', 9007199254740993),
         (b'{"id":"1","method":"ping"}', "1"),
         (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', 1),
         (b'{"jsonrpc":"2.0","id":1,"Method":"ping"}', 1),

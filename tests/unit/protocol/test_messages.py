@@ -223,12 +223,29 @@ def test_36_an_id_is_echoed_with_its_type(identifier: str | int) -> None:
         assert (found, type(found)) == (identifier, type(identifier))
 
 
-@pytest.mark.parametrize("literal", ["null", "true", "1.5", "1e2", "1.0", "{}", "[]", "[1]", str(2**53), str(-(2**60))])
+@pytest.mark.parametrize("literal", ["null", "true", "1.5", "1e2", "1.0", "{}", "[]", "[1]", str(2**63), str(-(2**70))])
 def test_36_any_other_id_is_refused_and_not_echoed(literal: str) -> None:
     value = decode(f'{{"jsonrpc":"2.0","method":"ping","id":{literal}}}'.encode())
     with pytest.raises(InvalidRequest):
         read_message(value)
     assert readable_id(value) is None
+
+
+@pytest.mark.parametrize(
+    ("identifier", "reason"),
+    [
+        (2**53, "id must be a string, or an integer from -9007199254740991 to 9007199254740991"),
+        (-(2**60), "id must be a string, or an integer from -9007199254740991 to 9007199254740991"),
+        ("a" * 257, "id must have at most 256 characters"),
+        ("a\0", "id has the character NUL"),
+    ],
+)
+def test_36_an_id_out_of_bounds_is_refused_with_the_reason_and_echoed(identifier: str | int, reason: str) -> None:
+    value = ping(id=identifier)
+    with pytest.raises(InvalidRequest, match=reason):
+        read_message(value)
+    assert readable_id(value) == identifier
+    assert encode(error_response(readable_id(value), InvalidRequest(), modern=True))
 
 
 def test_36_a_long_id_is_refused_and_not_echoed() -> None:

@@ -3,9 +3,12 @@ import threading
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, Permission, User
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, OperationalError, connection
+from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure, notify_changed, notify_list_changed
+from mcp_django.oauth.bearer import verify
+from mcp_django.oauth.tokens import create_token
 from mcp_django.subscriptions import audience, signals, subscriptions
 from mcp_django.subscriptions.changes import Changes
 from mcp_django.subscriptions.hub import RESYNC
@@ -14,6 +17,7 @@ from tests.listening import listen, page_of, rolled_back, tell_at_once, uri_of
 from tests.testapp.models import AudioBook, Author, Book, Loan, Section, Shelf, Tag
 
 pytestmark = pytest.mark.django_db
+RESOURCE = "http://testserver/mcp"
 
 
 @pytest.fixture
@@ -157,6 +161,54 @@ def test_102_a_caller_who_lost_the_permission_is_not_told(commit, loss):
     commit(lambda: notify_changed(Tag, f"{page_of(Tag)}/schema", page_of(Tag)))
     commit(tag.delete)
     assert listener.take() == []
+
+
+@pytest.mark.parametrize("loss", ["revoked", "expired", "cut back", "password"])
+def test_what_happens_after_a_token_has_ended_is_told_to_none_of_its_streams(commit, loss, settings, monkeypatch):
+    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "REVOKE_ON_PASSWORD_CHANGE": True}
+    user, tag = make_superuser(), Tag.objects.create(name="t")
+    row, raw = create_token(user, scopes=["mcp:read"], resources=[RESOURCE])
+    auth = verify(raw, RESOURCE)[1]
+    options = {"auth": auth, "scopes": auth.scopes, "facts": auth.facts}
+    ending = listen(user, uri_of(tag), lists=["tools"], **options)
+    staying = listen(make_user("reader", "testapp.view_tag"), uri_of(tag))
+    match loss:
+        case "revoked":
+            row.revoke()
+        case "expired":
+            monkeypatch.setattr(audience.timezone, "now", lambda: auth.expires)
+        case "cut back":
+            row.scope = ""
+            row.save()
+        case "password":
+            user.set_password("another")
+            user.save()
+    commit(tag.save)
+    commit(lambda: notify_list_changed("tools"))
+    assert ending.take() == []
+    assert staying.take() == [uri_of(tag)]
+
+
+def test_the_tokens_of_all_whom_a_change_concerns_are_one_query(news):
+    user, tag = make_superuser(), Tag.objects.create(name="t")
+
+    def listeners(number):
+        tokens = [create_token(user, scopes=["mcp:read"], resources=[RESOURCE])[1] for _ in range(number)]
+        return [listen(user, uri_of(tag), auth=verify(raw, RESOURCE)[1]) for raw in tokens]
+
+    def queries():
+        process = some[0].subscription.process
+        process.fanout.put(changes)
+        with CaptureQueriesContext(connection) as captured:
+            process.fanout.run()
+        return sum("oauth2_provider_accesstoken" in query["sql"] for query in captured)
+
+    some, changes = listeners(1), Changes()
+    changes.add_rows("testapp.tag", [str(tag.pk)])
+    assert queries() == 1
+    some += listeners(20)
+    assert queries() == 1
+    assert all(listener.take() for listener in some)
 
 
 def test_102_a_permission_that_was_given_by_a_group_counts(commit):

@@ -43,6 +43,15 @@ async def test_the_card_is_there_on_the_asynchronous_road_and_with_a_slash() -> 
 
 
 @pytest.mark.usefixtures("shown")
+def test_who_has_the_card_is_told_that_it_is_the_same() -> None:
+    first = Client().get(CARD)
+    again = Client().get(CARD, headers={"if-none-match": first["ETag"]})
+    assert (again.status_code, again.content, again["ETag"]) == (304, b"", first["ETag"])
+    assert again["Access-Control-Allow-Origin"] == "*"
+    assert Client().get(CARD, headers={"if-none-match": '"another"'}).content == first.content
+
+
+@pytest.mark.usefixtures("shown")
 def test_a_card_is_read_and_nothing_else() -> None:
     for path in (CARD, "/.well-known/mcp/catalog.json"):
         assert Client().post(path).status_code == 405

@@ -11,6 +11,7 @@ import pytest
 import uvicorn
 from django.test import override_settings
 
+from mcp_django.protocol.http import Response
 from mcp_django.transports.http import connection
 from mcp_django.transports.http.connection import ClientGone, Connection, cut_off
 from tests.unit.transports.http.test_consumer import MCP, PING, exchange
@@ -41,6 +42,15 @@ async def test_B24_a_body_that_does_not_arrive_is_not_waited_for(token):
     assert (await asked.answer())[0] == 408
 
 
+# uvloop makes no timer of what is this near.
+@override_settings(MCP_DJANGO=MCP | {"BODY_TIMEOUT": 0.0001})
+async def test_bodies_of_requests_at_once_are_bounded_however_near_the_bounds_are(token):
+    asked = [exchange(token) for _ in range(3)]
+    for one in asked:
+        await one.send(b"{", more=True)
+    assert [(await one.answer())[0] for one in asked] == [408] * 3
+
+
 async def test_a_client_that_leaves_before_its_body_has_come_gets_no_answer(token):
     asked = exchange(token)
     await asked.send(b"{", more=True)
@@ -58,6 +68,26 @@ async def test_V4_a_write_that_nobody_reads_is_given_up(monkeypatch):
 
     with pytest.raises(ClientGone):
         await Connection(None, send).send_event(b"data")
+
+
+async def test_of_large_answers_to_one_caller_the_one_that_has_waited_longest_is_cut_off_once(monkeypatch):
+    monkeypatch.setattr(connection, "MAX_HELD", connection.LARGE * 3)
+    blocked, answer = asyncio.Event(), Response(200, b"x" * (connection.LARGE + 1))
+
+    async def send(message):
+        await blocked.wait()
+
+    async def responds(owner="user:1"):
+        held = Connection(None, send)
+        held.owner = owner
+        await held.respond(answer)
+
+    answers = [asyncio.ensure_future(responds()) for _ in range(4)]
+    other = asyncio.ensure_future(responds("user:2"))
+    first, second = await asyncio.wait_for(asyncio.gather(*answers[:2], return_exceptions=True), 5)
+    assert (type(first), type(second)) == (ClientGone, ClientGone)
+    blocked.set()
+    await asyncio.gather(*answers[2:], other)
 
 
 async def test_answers_are_sent_at_once_through_the_socket_that_uvicorn_makes_for_its_workers():
