@@ -223,8 +223,7 @@ class ActionCall:
                 result["record"] = answer.record
                 content.append(ResourceLink(answer.record["uri"], answer.record["label"] or answer.record["uri"]))
             if answer.file is not None:
-                uri = f"attachment:{self.action.key}/{answer.file.name}"
-                result["file"], blocks = answer.file.result(self.request.mcp.result_chars, uri)
+                result["file"], blocks = answer.file.result(self.request, self.action.key)
                 content += blocks
         elif value is not None:
             result["result"] = to_jsonable(value)

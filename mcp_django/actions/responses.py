@@ -22,13 +22,15 @@ from django.urls import Resolver404, get_script_prefix, resolve
 
 from ..conf import settings
 from ..context.request import Exposure, MCPRequest
+from ..context.signing import MAX_AGE
 from ..exceptions import NotFound, ToolError
 from ..forms.html import HtmlForm, read_forms
 from ..orm.access import get_row, visible_exposures
 from ..orm.columns import render
 from ..orm.relations import label_of
 from ..orm.uris import row_uri
-from ..protocol.content import Content, EmbeddedResource
+from ..protocol.content import Content, EmbeddedResource, ResourceLink
+from .attachments import SCHEME, keep
 
 LIST: Final = "_changelist"
 # The views of the admin itself, which have tools of their own.
@@ -94,8 +96,9 @@ def _row(request: MCPRequest, exposure: Exposure, pk: str) -> Destination:
     return Destination(record={"model": exposure.label, "pk": render(row.pk), "label": label, "uri": uri})
 
 
-# Characters of a text file that are repeated in the structured result.
-SHOWN_TEXT: Final = 10_000
+# Characters of a text, or bytes of another file, that stand in the result themselves.
+SHOWN: Final = 2_000
+NOTE: Final = "Read the uri as a resource, or with get_record as pk."
 MAX_PAGE_TEXT: Final = 1_000
 TEXT_TYPES: Final = re.compile(r"text/|application/([a-z.-]+\+)?(json|xml|yaml|csv|javascript|x-ndjson)")
 UNSAFE_NAME: Final = re.compile(r"[^\w. -]+")
@@ -109,21 +112,23 @@ class File:
     mime_type: str
     body: str | bytes
 
-    def described(self, room: int) -> dict[str, Any]:
-        """Return the file for a structured result of ``room`` characters; of a long text only its beginning."""
-        shown = min(SHOWN_TEXT, room // 2)
-        raw = self.body.encode() if isinstance(self.body, str) else self.body
-        found: dict[str, Any] = {"name": self.name, "mime_type": self.mime_type, "bytes": len(raw)}
-        if isinstance(self.body, str):
-            found["truncated"] = len(self.body) > shown
-            found["text"] = self.body[:shown]
-        return found
+    def result(self, request: MCPRequest, about: str) -> tuple[dict[str, Any], list[Content]]:
+        """Return what a structured result says of the file, and a block where that is not all.
 
-    def result(self, room: int, uri: str) -> tuple[dict[str, Any], list[Content]]:
-        """Return what a structured result says of the file, and its contents as a block where that is not all of it."""
-        described = self.described(room)
-        is_whole = described.get("truncated") is False
-        return described, [] if is_whole else [EmbeddedResource(uri, self.body, self.mime_type)]
+        The contents are in the result once: a short text in what is said; what is long is kept, and the block is a link
+        to it. ``about`` is what made the file (:func:`~mcp_django.actions.attachments.keep`).
+        """
+        raw = self.body.encode() if isinstance(self.body, str) else self.body
+        said: dict[str, Any] = {"name": self.name, "mime_type": self.mime_type, "bytes": len(raw)}
+        is_long = len(self.body) > SHOWN
+        if isinstance(self.body, str) and not is_long:
+            return {**said, "text": self.body}, []
+        uri = keep(request, about, self.name, self.mime_type, self.body) if is_long else ""
+        if uri:
+            return {**said, "uri": uri, "expires_in": MAX_AGE, "note": NOTE}, [
+                ResourceLink(uri, self.name, mime_type=self.mime_type)
+            ]
+        return said, [EmbeddedResource(f"{SCHEME}{about}/{self.name}", self.body, self.mime_type)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The options that a project declares for an action, and running its method."""
 
+import dis
 import functools
 import inspect
 from collections.abc import Callable, Iterator
@@ -70,6 +71,20 @@ def page_form(function: Callable[..., Any]) -> type[BaseForm] | None:
     scope = {**plain.__globals__, **inspect.getclosurevars(plain).nonlocals}
     found = {item for names in _names(code) for item in _named(scope, names) if _is_page_form(item)}
     return found.pop() if len(found) == 1 else None
+
+
+@functools.lru_cache(maxsize=512)
+def returns_nothing(function: Callable[..., Any]) -> bool:
+    """Return whether the code of an admin action returns None alone, and so never a page."""
+    code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
+    before = None
+    for step in dis.get_instructions(code) if code is not None else ():
+        if step.opname in ("RETURN_VALUE", "RETURN_CONST"):
+            source = step if step.opname == "RETURN_CONST" else before
+            if step.is_jump_target or source is None or "CONST" not in source.opname or source.argval is not None:
+                return False
+        before = step
+    return code is not None
 
 
 def _names(code: CodeType) -> Iterator[tuple[str, ...]]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from django.contrib.admin.utils import model_format_dict
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
-from django.forms import CharField, Form
+from django.forms import CharField, Field, Form
 
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
@@ -25,7 +25,7 @@ from ..orm.inputs import taken
 from ..runtime.hooks import reading
 from ..schema.forms import form_schema, is_required
 from ..schema.types import is_empty
-from .action_options import ActionOptions, page_form
+from .action_options import ActionOptions, page_form, returns_nothing
 from .admin_filters import OfAdmin
 
 SKIPPED: Final = ("self", "request", "queryset")
@@ -114,9 +114,17 @@ class Action:
         return self.options.asks
 
     @property
+    def fields(self) -> Mapping[str, Field | None]:
+        """What it asks for before it runs, as far as that is declared: its page and its questions may ask for more.
+
+        None stands for a field of a question, which has to be answered.
+        """
+        return {}
+
+    @property
     def asks_for(self) -> Sequence[str]:
-        """What it asks for before it runs, as far as that is declared: its page and its questions may ask for more."""
-        return ()
+        """The names of those fields that have to be filled in."""
+        return [name for name, found in self.fields.items() if found is None or is_required(found)]
 
     def answers(self, request: MCPRequest, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of parameters that are asked for (:func:`~mcp_django.functions.asking.answers_of`)."""
@@ -151,9 +159,9 @@ class FunctionAction(Action):
         return bool(self.asked) or super().has_form
 
     @property
-    def asks_for(self) -> Sequence[str]:
-        """See :attr:`Action.asks_for`."""
-        return [item.name for item in self.asked if isinstance(item.marker, Ask)]
+    def fields(self) -> Mapping[str, Field | None]:
+        """See :attr:`Action.fields`."""
+        return {item.name: None for item in self.asked if isinstance(item.marker, Ask)}
 
     def answers(self, request: MCPRequest, values: Mapping[str, Any]) -> dict[str, Any]:
         """See :meth:`Action.answers`."""
@@ -194,14 +202,14 @@ class AdminAction(Action):
 
     @property
     def has_form(self) -> bool:
-        """See :attr:`Action.has_form`; any may show a page, and one that only looks says what to send if it does."""
-        return super().has_form or not self.only_looks
+        """See :attr:`Action.has_form`; many may show a page, and one that only looks says what to send if it does."""
+        return super().has_form or not (self.only_looks or returns_nothing(self.function))
 
     @cached_property
-    def asks_for(self) -> Sequence[str]:
-        """See :attr:`Action.asks_for`: the fields that the form class of its page requires."""
-        fields = getattr(page_form(self.function), "base_fields", {})
-        return [name for name, found in fields.items() if is_required(found) and not found.widget.is_hidden]
+    def fields(self) -> Mapping[str, Field | None]:
+        """See :attr:`Action.fields`: those of the form class of its page."""
+        fields: Mapping[str, Field] = getattr(page_form(self.function), "base_fields", {})
+        return {name: found for name, found in fields.items() if not found.widget.is_hidden}
 
     def _extra_form(self, data: Any = None, files: Any = None) -> Form:
         form: Form = self.model_admin.action_form(data, files, auto_id=None)

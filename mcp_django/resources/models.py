@@ -1,7 +1,7 @@
 """Models as resources: a page of rows, one row, a description, a file; each has its URI."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final
 
@@ -23,7 +23,9 @@ from ..orm.uris import (
     parse_uri,
     schema_uri,
 )
+from ..protocol.content import EmbeddedResource
 from ..protocol.errors import InvalidParams
+from ..tools.asking import TYPE, URI, is_text, text_of
 from ..tools.models import describe
 from ..tools.query import page_payload, read_query
 from ..tools.record import record_payload
@@ -54,6 +56,9 @@ class ModelResources:
             about = {"description": exposure.description.strip()} if exposure.description else {}
             found.append({"uri": page_uri(exposure), "name": exposure.label, "title": title, **about, "mimeType": JSON})
             found.append({"uri": schema_uri(exposure), "name": f"{exposure.label} schema", "mimeType": JSON})
+        if found and cursor is None:
+            about = {"title": "How to ask", "description": "All that filters and aggregates can ask"}
+            found.append({"uri": URI, "name": "asking", **about, "mimeType": TYPE})
         more = len(exposures) > LIST_PAGE
         return found, list_cursor(request, PURPOSE, exposures[LIST_PAGE - 1].label) if more else None
 
@@ -68,12 +73,16 @@ class ModelResources:
             {"uriTemplate": FILE_TEMPLATE, "name": "file", "title": "A file of a record"},
         ]
 
-    def find(self, request: MCPRequest, uri: str) -> "ModelResource":
+    def find(self, request: MCPRequest, uri: str) -> "ModelResource | OwnText":
         """Return the resource of a model that the caller may view; its row or file is looked for when it is read.
+
+        A text that explains, and a file that an action made, are found beside them.
 
         Raises:
             NotFound: there is none of that URI for this caller.
         """
+        if is_text(uri):
+            return OwnText(text_of(request, uri))
         address = parse_uri(uri)
         if address.label != address.label.lower():
             raise NotFound
@@ -82,6 +91,18 @@ class ModelResources:
     def read(self, request: MCPRequest, uri: str) -> Objects:
         """Return the contents of a resource; see :meth:`ModelResource.read`."""
         return self.find(request, uri).read()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnText:
+    """A resource that is not of a model."""
+
+    found: EmbeddedResource
+    cache_hints: Mapping[str, Any] = field(default_factory=dict)
+
+    def read(self) -> Objects:
+        """Return the contents."""
+        return [self.found.contents()]
 
 
 @dataclass(frozen=True, slots=True)

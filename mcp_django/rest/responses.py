@@ -118,8 +118,7 @@ def _file_result(route: Route, request: MCPRequest, response: HttpResponseBase) 
         raise ToolError(f"The view answered with {bound}, or a page with a form: neither can be sent.") from None
     if answer.file is None:
         return ToolResult(structured={"text": answer.text or (answer.page.message if answer.page else "")})
-    uri = f"attachment:{route.name}/{answer.file.name}"
-    described, content = answer.file.result(request.mcp.result_chars, uri)
+    described, content = answer.file.result(request, route.name)
     return ToolResult(structured={"file": described}, content=content)
 
 

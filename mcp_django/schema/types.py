@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # An object with whatever members. Without the last keyword strict modes read it as one that has none.
 FREE_OBJECT: Final[Mapping[str, Any]] = {"type": "object", "additionalProperties": True}
 NULL: Final[Mapping[str, Any]] = {"type": "null"}
+# A primary key, as rows show it. Vertex AI knows no list of types, and nothing beside "anyOf".
+KEY: Final[Mapping[str, Any]] = {"anyOf": [{"type": "string"}, {"type": "integer"}]}
 
 MAX_TEXT: Final = 64
 MAX_SHOWN: Final = 40
@@ -104,10 +106,21 @@ def described(schema: dict[str, Any], texts: Iterable[str], words: Iterable[str]
 
 
 def as_text(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object's text where the schema is that of a free object, else the schema itself."""
+    """Return a schema that admits text in place of free objects, and of several types one of which is text."""
+    if "items" in schema:
+        return {**schema, "items": as_text(schema["items"])}
+    if (kinds := schema.get("anyOf", ())) and kinds[0] == {"type": "string"} and NULL not in kinds:
+        return {**{name: value for name, value in schema.items() if name != "anyOf"}, "type": "string"}
     if any(schema.get(keyword) != value for keyword, value in FREE_OBJECT.items()) or "properties" in schema:
         return dict(schema)
     return described({"type": "string"}, ["JSON object as text.", schema.get("description", "")], ())
+
+
+def texts_of(value: Any) -> Any:
+    """Return a value with the JSON of objects as text, as :func:`as_text` declares them."""
+    if isinstance(value, list):
+        return [texts_of(item) for item in value]
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping) else value
 
 
 def types_of(schema: Mapping[str, Any]) -> frozenset[str]:

@@ -29,10 +29,12 @@ from ..orm.arguments import exposure_argument
 from ..orm.inputs import as_object, taken
 from ..orm.repairs import with_argument
 from ..orm.wording import misnamed
+from ..schema.forms import is_required
 from ..schema.types import FREE_OBJECT
 from ..scopes import READ, WRITE
-from ..writes.selection import EVERYTHING
+from ..writes.selection import EVERYTHING, PICKING
 from .base import IDEMPOTENCY_KEY, Tool
+from .type_words import choice_words
 
 MAX_NAME: Final = 40
 # Of an admin that describes its actions in words of their own to each caller.
@@ -40,7 +42,7 @@ MAX_TOOLS: Final = 1_000
 UNSAFE: Final = re.compile(r"[^a-z0-9_]")
 # Characters from which on a parameter's schema is not repeated.
 LONG: Final = 100
-FORM: Final[Mapping[str, Any]] = {**FREE_OBJECT, "description": "Answers to its question"}
+FORM: Final[Mapping[str, Any]] = {**FREE_OBJECT, "description": "Fields it asks for"}
 CONFIRM_TOKEN: Final[Mapping[str, Any]] = {
     "type": "string",
     "description": "From its question",
@@ -86,16 +88,15 @@ class ActionTool(Tool):
     @staticmethod
     def _schema(action: Action) -> dict[str, Any]:
         own = action.schema
-        # What is equal in all tools of actions is described in run_action alone.
-        asking = {"form": FREE_OBJECT} if action.has_form else {}
+        # What is equal in all tools of actions is described in run_action alone, and what is rare declared there.
+        asking = {"form": {**FREE_OBJECT, **_form_words(action)}} if action.has_form else {}
         if asking or not action.only_looks:
             asking["confirm_token"] = {"type": "string"}
         parameters = own.get("properties", {})
         if clashing := parameters.keys() & RESERVED:
             raise ImproperlyConfigured(f"{action.key} may not have a parameter named {', '.join(sorted(clashing))}.")
-        key = {} if action.only_looks else {"idempotency_key": IDEMPOTENCY_KEY}
-        properties = {**EVERYTHING, "filters": FREE_OBJECT, **key, **parameters, **asking}
-        return {**own, "properties": properties}
+        required = {"required": own["required"]} if "required" in own else {}
+        return {"type": "object", "properties": {**PICKING, **parameters, **asking}, **required}
 
     @cached_property
     def long_parameters(self) -> dict[str, str]:
@@ -135,11 +136,22 @@ class ActionTool(Tool):
         """See :meth:`Tool.call`."""
         # An action that asks without having said so takes the answers, too.
         asked = {"form": FORM, "confirm_token": CONFIRM_TOKEN} if "confirm_token" in arguments else {}
-        known = {**self.input_schema["properties"], **asked}
+        known = {**EVERYTHING, **self.input_schema["properties"], **asked}
         given = taken(arguments, known, keeping=self.parameters)
         action = _find_action(request, self.action.exposure, self.action.name)
         common = {name: given.pop(name, None) for name in (EVERYTHING.keys() | RESERVED) - self.parameters}
         return ActionCall.of(request, action, common, given).run()
+
+
+def _form_words(action: Action) -> dict[str, str]:
+    """Return a description that names the fields of the action's form, with choices of which none is a row."""
+    words = []
+    for name, field in action.fields.items():
+        required = "*" if field is None or is_required(field) else ""
+        choices = getattr(field, "choices", None)
+        stored = [(str(value), str(label)) for value, label in choices if value] if isinstance(choices, list) else []
+        words.append(" ".join([name + required, *([choice_words(stored)] if stored else [])]))
+    return {"description": ", ".join(words)} if words else {}
 
 
 class ActionTools:
@@ -237,8 +249,8 @@ class RunAction(Tool):
     name = "run_action"
     title = "Run action"
     description = (
-        "Run an action of a model on rows: pks, or all that match filters and search, or all; describe_model lists the "
-        "actions. One that needs confirmation first answers with a confirm_token: repeat with it."
+        "Run an action that describe_model lists on rows: pks, those that match filters and search, or all. If it "
+        "answers with a confirm_token, repeat with it."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",

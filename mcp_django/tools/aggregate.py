@@ -45,7 +45,8 @@ from ..orm.repairs import with_field
 from ..orm.spellings import order_meant, order_texts
 from ..orm.unreadable import is_out_of_range, is_unreadable, salvaged_tuples
 from ..orm.wording import json_or_text, misnamed
-from ..schema.types import FREE_OBJECT
+from ..schema.types import FREE_OBJECT, any_of
+from ..writes.selection import SEARCH
 from .aggregation import Measure, amount, find_title, measures_of, number
 from .base import RecordTool
 from .grouping import STRETCHES, Group, group_of, periods
@@ -456,8 +457,7 @@ class AggregateRecords(RecordTool):
     title = "Aggregate records"
     description = (
         "Use this for totals, not rows: count, count_distinct, sum, avg, min, max, median, percentile, "
-        'stddev, last, by groups. Example: {"model":"shop.order","aggregates":["sum:total"],'
-        '"group_by":["customer.country","created:month"]}'
+        "stddev, first, last, by groups."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",
@@ -465,21 +465,27 @@ class AggregateRecords(RecordTool):
             "model": {"type": "string"},
             "aggregates": {
                 "type": "array",
-                "items": {"type": "string"},
-                "description": "count, sum:a*b, {function, field, where, as}, {ratio: [a, b]}",
+                "items": any_of({"type": "string"}, FREE_OBJECT),
+                "description": (
+                    "count, sum:a*b, {function, field, where, as, unit, order}; of these {ratio: [a, b]}, difference, "
+                    "percent_of_total, change"
+                ),
             },
             "group_by": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "Fields; created:month (year, quarter, week, day, hour, weekday), total:100",
+                "description": (
+                    "Fields; created:month (year, quarter, week, day, hour, weekday, hour_of_day, month_of_year), "
+                    "total:100"
+                ),
             },
             "filters": {**FREE_OBJECT, "description": "As in query_records"},
-            "search": {"type": "string"},
-            "having": {**FREE_OBJECT, "description": '{"sum_total__gte": 1000}'},
+            "search": SEARCH,
+            "having": {**FREE_OBJECT, "description": "sum_total__gte: 1000"},
             "ordering": {"type": "array", "items": {"type": "string"}, "description": "Result columns"},
             "top": {"type": "integer", "description": "Of the first group, by ordering"},
-            "per": {"type": "string"},
-            "fill": {"type": "boolean"},
+            "per": {"type": "string", "description": "Group with its own top"},
+            "fill": {"type": "boolean", "description": "Also empty periods"},
             "limit": {"type": "integer", "description": "1-200, default 50"},
         },
         "required": ["model"],

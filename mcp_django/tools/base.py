@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..context.request import MCPRequest
 
 # The argument under which a client may repeat a call that writes (``mcp_django.server.idempotency``).
-IDEMPOTENCY_KEY: Final[Mapping[str, Any]] = {"type": "string"}
+IDEMPOTENCY_KEY: Final[Mapping[str, Any]] = {"type": "string", "description": "For safe retries"}
 
 
 class Tool:
@@ -25,12 +25,14 @@ class Tool:
     ``input_schema`` and ``output_schema`` are JSON Schemas of type "object"; the four hints are always sent, because
     clients read an absent one as the dangerous value. ``slow`` runs the call in the pool for the project's own code;
     ``is_async`` says that :meth:`call` gives an awaitable, which runs on the event loop. With ``takes_key`` the
-    argument ``idempotency_key`` is the kernel's, and never reaches :meth:`call`.
+    argument ``idempotency_key`` is the kernel's, and never reaches :meth:`call`. ``example`` are arguments that end
+    the description.
     """
 
     name: str
     title: str = ""
     description: str = ""
+    example: Mapping[str, Any] | None = None
     input_schema: Mapping[str, Any] = {"type": "object", "properties": {}}
     output_schema: Mapping[str, Any] | None = None
     read_only: bool = False
@@ -75,13 +77,16 @@ class Tool:
         wire: dict[str, Any] = {"name": self.name}
         if self.title:
             wire["title"] = self.title
-        wire["description"] = self.description
+        wire["description"], example = self.description, self.example
         wire["inputSchema"] = dict(self.input_schema)
         if settings.SCHEMAS == "plain":
-            from ..schema.types import as_text
+            from ..schema.types import as_text, texts_of
 
             properties: Mapping[str, Any] = self.input_schema.get("properties", {})
             wire["inputSchema"]["properties"] = {name: as_text(schema) for name, schema in properties.items()}
+            example = example and {name: texts_of(value) for name, value in example.items()}
+        if example:
+            wire["description"] += f" Example: {orjson.dumps(example).decode()}"
         if self.output_schema is not None:
             wire["outputSchema"] = dict(self.output_schema)
         wire["annotations"] = {

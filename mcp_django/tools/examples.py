@@ -6,6 +6,7 @@ Values are those that the model declares. None is read from a row.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from ..conf import settings
 from ..context.request import Exposure, MCPRequest
 from ..exceptions import ToolError
 from ..orm.access import columns_of, related_exposure, visible_fields
@@ -13,6 +14,7 @@ from ..orm.columns import Column
 from ..orm.kinds import choices_of, holds_many, kind_of
 from ..orm.parsing import filters_argument
 from ..orm.ways import is_countable, is_groupable, is_period, is_summable, links_of
+from ..schema.types import texts_of
 from .aggregation import measures_of
 from .grouping import group_of
 
@@ -34,11 +36,15 @@ MATCHING: Final = "matching"
 def examples_of(request: MCPRequest, exposure: Exposure) -> list[dict[str, Any]]:
     """Return a page, filtered through a relation where there is one, and an aggregate with a condition."""
     made = {"query_records": _page, "aggregate_records": _aggregate}
-    return [
+    found: list[dict[str, Any]] = [
         {"tool": tool, "arguments": {"model": exposure.label, **arguments(request, exposure)}}
         for tool, arguments in made.items()
         if request.mcp.site.get_tool(request, tool) is not None
     ]
+    if settings.SCHEMAS == "plain":
+        for example in found:
+            example["arguments"] = {name: texts_of(value) for name, value in example["arguments"].items()}
+    return found
 
 
 def _page(request: MCPRequest, exposure: Exposure) -> dict[str, Any]:

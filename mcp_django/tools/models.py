@@ -48,7 +48,7 @@ class ListModels(RecordTool):
 
     name = "list_models"
     title = "List models"
-    description = "Use this first: the models you may see, and what you may do with the records of each."
+    description = "Models you may see, or that fit a query, and what you may do with their records."
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {"query": {"type": "string", "description": "In any words"}},
@@ -270,13 +270,13 @@ class DescribeModel(RecordTool):
     name = "describe_model"
     title = "Describe model"
     description = (
-        "Use this before the first query or write on a model: its fields (a type, or text; * required, ro read-only), "
+        "Before the first query or write on a model: its fields (a type, or text; * required, ro read-only), "
         "choices, filters, actions."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {
-            "model": {"type": "string", "description": "Label, e.g. shop.order, or several by commas"},
+            "model": {"type": "string", "description": "shop.order, or several by commas"},
             "detail": {"type": "boolean", "description": "Also lookups, help texts, schemas"},
         },
         "required": ["model"],

@@ -46,6 +46,7 @@ from ..orm.uris import ADMIN_URL, admin_urls, row_uri_pattern
 from ..orm.ways import guarded_values
 from ..schema.jsonable import clean_text
 from ..schema.types import FREE_OBJECT
+from ..writes.selection import SEARCH
 from .base import RecordTool
 
 ALWAYS_LOAD: Final = {"anthropic/alwaysLoad": True}
@@ -258,24 +259,30 @@ class QueryRecords(RecordTool):
     name = "query_records"
     title = "Query records"
     description = (
-        "Use this to find records: filter, search, sort, page. Returns columns and rows; a foreign key is "
-        "[pk, label]. Go on with next_cursor until it is absent. Lookups: in, isnull, gt, gte, lt, lte, contains, "
-        "icontains, startswith. Example: "
-        '{"model":"shop.order","filters":{"status":"paid","created__gte":"2026-01-01"},"ordering":["-total"]}'
+        "Find records: filter, search, sort, page. A foreign key comes as [pk, label]. "
+        "Lookups: in, isnull, gt, gte, lt, lte, contains, icontains, startswith, endswith."
     )
+    example: Mapping[str, Any] | None = {
+        "model": "shop.order",
+        "filters": {"created__gte": "2026-01-01"},
+        "ordering": ["-total"],
+    }
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {
             "model": {"type": "string"},
             "filters": {
                 **FREE_OBJECT,
-                "description": "or: [{..}], not: {..}, orders: {some: {..}}; dates as today-30d, last month",
+                "description": (
+                    "or: [{..}], not: {..}; orders: {some|none|every: {..}} or {count__gte: 2}; "
+                    "total__gt: {field: paid, plus: 5} or {avg: total}; dates as today-30d, last month"
+                ),
             },
-            "search": {"type": "string"},
+            "search": SEARCH,
             "ordering": {**NAMES, "description": "-field: descending"},
             "fields": {**NAMES, "description": "Columns, also customer.name, admin_url"},
             "limit": {"type": "integer", "description": "1-200, default 20"},
-            "cursor": {"type": "string"},
+            "cursor": {"type": "string", "description": "next_cursor, until it is absent"},
             "count": {"type": "boolean", "description": "Also count all matches"},
         },
         "required": ["model"],

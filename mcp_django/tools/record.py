@@ -37,11 +37,14 @@ from ..orm.queries import COUNT_CAP, PageQuery, count_rows
 from ..orm.relations import label_of
 from ..orm.repairs import with_argument, with_field
 from ..orm.rows import FoundRow, find_row
-from ..orm.uris import ADMIN_URL, admin_url, download_url, parse_uri, row_uri
+from ..orm.uris import ADMIN_URL, SCHEME, admin_url, download_url, parse_uri, row_uri
 from ..orm.ways import Link, guarded_values, link_of, links_of, rows_linked_to
 from ..orm.wording import misnamed
+from ..protocol.content import Text
 from ..schema.jsonable import clean_text
+from ..schema.types import KEY
 from ..writes.versions import version_of
+from .asking import is_text, text_of
 from .base import RecordTool
 from .query import NAMES
 
@@ -141,23 +144,25 @@ class GetRecord(RecordTool):
 
     name = "get_record"
     title = "Get record"
-    description = "Use this to read one record in full, long texts included. Name it by model and pk, or by its uri."
+    description = "One record in full. pk can be its uri, without model."
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {
             "model": {"type": "string"},
-            "pk": {"type": "string"},
-            "uri": {"type": "string", "description": "django://app/model/pk"},
+            "pk": KEY,
             "fields": NAMES,
             "related": {**NAMES, "description": "Relations, orders:5"},
             "history": {"type": "boolean", "description": "Also who changed what"},
         },
+        "required": ["pk"],
     }
     read_only = True
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return the row."""
-        given = check_names(arguments, self.input_schema["properties"])
+        given = check_names(arguments, (*self.input_schema["properties"], "uri"))
+        if "model" not in given and is_text(uri := given.get("uri") or given.get("pk")):
+            return self._text(request, uri)
         exposure, found = self._find(request, given)
         names, inlines, related = _chosen(request, exposure, found.row, given.get("fields"))
         payload = full_record(request, exposure, found.row, names, found.labels, inlines)
@@ -170,10 +175,22 @@ class GetRecord(RecordTool):
             payload["history"] = history_of(request, exposure, found.row)
         return ToolResult(structured=payload)
 
+    def _text(self, request: MCPRequest, uri: str) -> ToolResult:
+        """Return the contents of a resource that is no record."""
+        try:
+            found = text_of(request, uri)
+        except NotFound:
+            raise ToolError(RECORD_NOT_FOUND) from None
+        if isinstance(found.body, bytes):
+            return ToolResult(content=[found])
+        return ToolResult(content=[Text(clean_text(found.body, request.mcp.result_chars))])
+
     def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple[Exposure, FoundRow]:
-        if given.get("uri") is not None:
+        key = given.get("pk")
+        uri = key if "model" not in given and isinstance(key, str) and key.startswith(SCHEME) else given.get("uri")
+        if uri is not None:
             try:
-                address = parse_uri(given["uri"])
+                address = parse_uri(uri)
                 exposure = get_exposure(request, address.label)
                 if address.pk is None or address.field_name is not None:
                     raise NotFound
@@ -181,15 +198,15 @@ class GetRecord(RecordTool):
                 return exposure, find_row(request, exposure, address.pk)
             except NotFound:
                 raise ToolError(RECORD_NOT_FOUND) from None
-        if given.get("pk") is None:
-            raise ToolError("Name the record by model and pk, or by uri.")
+        if key is None:
+            raise ToolError("Name the record by model and pk, or by its uri as pk.")
         exposure = exposure_argument(request, given.get("model"), given)
-        go_to(request, exposure, "change", given["pk"])
+        go_to(request, exposure, "change", key)
         try:
-            return exposure, find_row(request, exposure, given["pk"])
+            return exposure, find_row(request, exposure, key)
         except NotFound:
             pass
-        key = key_meant(request, exposure, given["pk"], RECORD_NOT_FOUND, partial(with_argument, "pk"))
+        key = key_meant(request, exposure, key, RECORD_NOT_FOUND, partial(with_argument, "pk"))
         go_to(request, exposure, "change", key)
         return exposure, find_row(request, exposure, key)
 

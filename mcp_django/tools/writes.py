@@ -30,29 +30,28 @@ from ..orm.inputs import as_object, one_transaction, refusals, taken
 from ..orm.keys import key_meant, named_rows
 from ..orm.relations import label_of
 from ..orm.rows import find_row, whole_row
-from ..schema.types import FREE_OBJECT
+from ..schema.types import FREE_OBJECT, KEY
 from ..scopes import WRITE
 from ..writes.bulk import delete_rows, picks_many, update_rows
 from ..writes.saving import save_row
-from ..writes.selection import QUERY
+from ..writes.selection import PICKING, QUERY
 from ..writes.versions import check_version
 from .base import IDEMPOTENCY_KEY, Tool
 from .record import full_record
 
 MODEL: Final = {"type": "string"}
-PK: Final = {"type": "string"}
 VALUES: Final = {
     **FREE_OBJECT,
     "description": (
-        "Values by field name, as describe_model lists them; a relation by primary key, an inline as a list of rows, "
-        'a file as {"name","base64"}'
+        "By field name, as describe_model lists them; a relation by primary key, an inline as a list of rows, "
+        "a file as {name, base64}"
     ),
 }
 CHANGES: Final = {
     **VALUES,
-    "description": 'As in create_record; row of an inline: {"pk":1,"qty":2}, {"pk":1,"delete":true}, new without pk',
+    "description": "As in create_record; rows of an inline: {pk: 1, qty: 2}, {pk: 1, delete: true}, new without pk",
 }
-VERSION: Final = {"type": "string", "description": "From get_record: refuse if changed since"}
+VERSION: Final = {"type": "string", "description": "Of get_record: refuse if changed"}
 CONFIRM_TOKEN: Final = {"type": "string", "description": "From its preview"}
 NEXT: Final = "Nothing has been deleted yet. If it is right, call again with the same arguments and confirm_token."
 GONE: Final = "It was saved, and is not among the rows that you may see."
@@ -154,7 +153,7 @@ class CreateRecord(WriteTool):
 
     name = "create_record"
     title = "Create record"
-    description = "Add a row to a model. Fields that are left out get the defaults of the add page."
+    description = "Add a row. Fields that are left out get the defaults of the add page."
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {"model": MODEL, "values": VALUES, "idempotency_key": IDEMPOTENCY_KEY},
@@ -182,15 +181,15 @@ class UpdateRecord(WriteTool):
     name = "update_record"
     title = "Update record"
     description = (
-        "Change fields of one row, or of many (pks, or filters and search), which are shown first and confirmed with "
-        "confirm_token. Fields that are left out keep their values."
+        "Change fields of one row, or of many (pks or filters), shown first and then confirmed by confirm_token. "
+        "Other fields keep their values."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {
             "model": MODEL,
-            "pk": PK,
-            **QUERY,
+            "pk": KEY,
+            **PICKING,
             "values": CHANGES,
             "version": VERSION,
             "confirm_token": CONFIRM_TOKEN,
@@ -202,7 +201,7 @@ class UpdateRecord(WriteTool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""
-        given = taken(arguments, self.input_schema["properties"], required=["model", "values"])
+        given = taken(arguments, {**self.input_schema["properties"], **QUERY}, required=["model", "values"])
         exposure = exposure_argument(request, given["model"])
         if picks_many(given):
             return update_rows(request, self, exposure, given)
@@ -235,15 +234,15 @@ class DeleteRecord(WriteTool):
     name = "delete_record"
     title = "Delete record"
     description = (
-        "Delete one row, or many (pks, or filters and search), and what depends on them. The first call shows "
-        "what and gives a confirm_token; the same call with it deletes exactly that."
+        "Delete one row, or many (pks or filters), and what depends on them. The first call shows what and gives a "
+        "confirm_token; the same call with it deletes exactly that."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {
             "model": MODEL,
-            "pk": PK,
-            **QUERY,
+            "pk": KEY,
+            **PICKING,
             "version": VERSION,
             "confirm_token": CONFIRM_TOKEN,
             "idempotency_key": IDEMPOTENCY_KEY,
@@ -254,7 +253,7 @@ class DeleteRecord(WriteTool):
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""
-        given = taken(arguments, self.input_schema["properties"], required=["model"])
+        given = taken(arguments, {**self.input_schema["properties"], **QUERY}, required=["model"])
         exposure = exposure_argument(request, given["model"])
         if picks_many(given):
             return delete_rows(request, self, exposure, given)

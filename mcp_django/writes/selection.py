@@ -17,15 +17,13 @@ from ..orm.inputs import as_pks, pick_rows, rows_by_key
 from ..orm.keys import named_rows
 from ..orm.parsing import filters_argument
 from ..orm.queries import COUNT_CAP, narrowed
-from ..schema.types import FREE_OBJECT
+from ..schema.types import FREE_OBJECT, KEY
 
-PKS: Final[Mapping[str, Any]] = {"type": "array", "items": {"type": "string"}}
-# Properties of the schema of a tool that takes rows, and of one that takes all of them, too.
-QUERY: Final[Mapping[str, Any]] = {
-    "pks": PKS,
-    "filters": {**FREE_OBJECT, "description": "Or all that match"},
-    "search": {"type": "string"},
-}
+PKS: Final[Mapping[str, Any]] = {"type": "array", "items": KEY}
+SEARCH: Final[Mapping[str, Any]] = {"type": "string", "description": "Free text"}
+# What a tool that takes rows declares; what it takes; and what one that takes all of them does, too.
+PICKING: Final[Mapping[str, Any]] = {"pks": PKS, "filters": FREE_OBJECT}
+QUERY: Final[Mapping[str, Any]] = {**PICKING, "search": SEARCH}
 EVERYTHING: Final[Mapping[str, Any]] = {**QUERY, "all": {"type": "boolean"}}
 
 

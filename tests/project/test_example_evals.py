@@ -2,18 +2,22 @@
 
 import copy
 import json
+import re
 from dataclasses import replace
 
 import pytest
 from django.apps import apps
+from django.conf import settings
 from django.db import connection, transaction
+from django.test import override_settings
+from jsonschema import Draft202012Validator
 
 if not apps.is_installed("example_project.shop"):
     pytest.skip("needs the settings of the example project", allow_module_level=True)
 
 from benchmarks.tokens import has_tokenizer
 from evals import report, surface
-from evals.measures import answerability, ask, finding, recovery, runnable
+from evals.measures import answerability, ask, finding, recovery, runnable, shown
 from evals.questions import Question, filled, plain, questions, same, table
 from evals.recovery import attempt, mutations, values_of
 from evals.shop import Endpoint, fill, quiet
@@ -145,6 +149,73 @@ def test_the_wrong_calls_of_a_call_are_always_the_same() -> None:
     assert list(mutations(LARGE)) == list(mutations(LARGE))
     assert {way for way, _ in mutations(LARGE)} >= {"plural model", "missing required", "unknown tool", "SQL operator"}
     assert json.dumps(LARGE) == before
+
+
+def words_of(value, place=""):
+    """Yield the words of the language that a part of a call is made of; names and values of its own are none."""
+    if place == "group_by":
+        yield from (item.partition(":")[2] for item in value if ":" in item and not item[-1].isdecimal())
+    elif isinstance(value, list):
+        for item in value:
+            yield from words_of(item, place)
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from (word for word in (name, *name.split("__")[1:]) if word in LANGUAGE)
+            yield from [inner] if name == "function" else words_of(inner, place)
+    elif isinstance(value, str) and place == "aggregates":
+        yield from [value.partition(":")[0]] * (value.partition(":")[0] in LANGUAGE)
+
+
+LANGUAGE = {
+    *("or", "not", "some", "none", "every", "count", "where", "field", "plus", "minus", "as", "unit", "order"),
+    *("count_distinct", "sum", "avg", "min", "max", "median", "percentile", "stddev", "first", "last"),
+    *("ratio", "difference", "percent_of_total", "change", "in", "isnull", "gt", "gte", "lt", "lte"),
+    *("contains", "icontains", "startswith", "year", "month", "range", "iexact", "endswith", "istartswith"),
+}
+
+
+def test_questions_are_asked_with_nothing_but_what_the_texts_of_the_tools_say() -> None:
+    """What a model can know of the language is what it reads: the tools, and the server's instructions."""
+    endpoint = Endpoint()
+    tools = {tool["name"]: tool for tool in shown(endpoint.tools())}
+    told = {name: {*re.findall("[a-z_]+", json.dumps(tool).replace("__", " "))} for name, tool in tools.items()}
+    told["aggregate_records"] |= told["query_records"]
+    used = set()
+    for one in questions():
+        for tool, arguments in one.calls:
+            described = tools[tool]["inputSchema"]["properties"]
+            assert arguments.keys() <= described.keys()
+            words = {word for name, value in arguments.items() for word in words_of(value, name)}
+            assert words <= told[tool], one.id
+            used |= words
+            assert all(described[name].get("description") for name in arguments.keys() - {"model", "pk"})
+    assert used >= {"none", "every", "count", "field", "percent_of_total", "change", "unit", "plus", "hour_of_day"}
+
+
+def test_every_call_of_the_text_that_explains_asking_runs() -> None:
+    endpoint = Endpoint()
+    [contents] = endpoint.client.request("resources/read", uri="django://asking")["contents"]
+    calls = re.findall(r"^(\w+_records) ({.+})$", contents["text"], re.MULTILINE)
+    assert len(calls) == 5
+    for tool, arguments in calls:
+        result = endpoint.answer(tool, json.loads(arguments))
+        assert not result.get("isError"), result
+
+
+@pytest.mark.parametrize("mode", ["full", "plain"])
+def test_every_example_of_every_tool_fits_the_schema_of_the_tool(mode) -> None:
+    with override_settings(MCP_DJANGO=settings.MCP_DJANGO | {"SCHEMAS": mode}):
+        endpoint = Endpoint()
+        tools = {tool["name"]: tool for tool in endpoint.tools()}
+        texts = (tool["description"].partition("Example: ")[2] for tool in tools.values())
+        given = [("query_records", json.loads(text)) for text in texts if text]
+        for label in endpoint.client.call("list_models").structured["rows"]:
+            described = endpoint.client.call("describe_model", model=label[0]).structured
+            given += [(example["tool"], example["arguments"]) for example in described["examples"]]
+        assert len(given) > 20
+        for tool, arguments in given:
+            Draft202012Validator(tools[tool]["inputSchema"]).validate(arguments)
+            assert not endpoint.answer(tool, arguments).get("isError"), arguments
 
 
 def test_the_model_of_a_question_is_found_by_its_words() -> None:

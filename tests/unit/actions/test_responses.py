@@ -20,9 +20,10 @@ from django.template import engines
 from django.template.response import TemplateResponse
 
 from mcp_django import ToolError
-from mcp_django.actions.responses import SHOWN_TEXT, Answer
+from mcp_django.actions.responses import SHOWN, Answer
 from mcp_django.actions.responses import read_response as read
 from mcp_django.exceptions import NotFound
+from mcp_django.runtime.cache import cache
 from tests.writing import request_of
 
 
@@ -130,9 +131,25 @@ def test_H144_a_result_that_is_too_large_is_refused_as_soon_as_that_is_known(req
     assert len(made) == 3
 
 
-def test_a_long_text_is_shown_by_its_beginning(request_):
-    shown = read_response(request_, HttpResponse("é" * 20_000, content_type="text/plain")).file.described(40_000)
-    assert (len(shown["text"]), shown["truncated"], shown["bytes"]) == (SHOWN_TEXT, True, 40_000)
+@pytest.mark.parametrize("body", ["é" * SHOWN, "é" * (SHOWN + 1), b"\xff" * SHOWN, b"\xff" * (SHOWN + 1)])
+def test_what_a_file_holds_is_in_the_result_once(request_, body, monkeypatch):
+    kind = "text/plain" if isinstance(body, str) else "image/png"
+    file = read_response(request_, HttpResponse(body, content_type=kind)).file
+    said, blocks = file.result(request_, "testapp.book/export")
+    raw = body.encode() if isinstance(body, str) else body
+    assert said["bytes"] == len(raw)
+    if len(body) > SHOWN:
+        [link] = blocks
+        assert (link.uri, link.name) == (said["uri"], "result")
+        assert "text" not in said
+        # Where nothing keeps it, it goes with its result.
+        monkeypatch.setattr(cache, "has_key", lambda key: False, raising=False)
+        said, [embedded] = file.result(request_, "testapp.book/export")
+        assert (embedded.body, said.keys()) == (body, {"name", "mime_type", "bytes"})
+    elif isinstance(body, str):
+        assert (said["text"], blocks) == (body, [])
+    else:
+        assert [block.body for block in blocks] == [body]
 
 
 @pytest.mark.parametrize(

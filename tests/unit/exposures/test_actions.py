@@ -7,6 +7,7 @@ from django.contrib.admin.models import LogEntry
 from django.http import HttpResponse
 
 from mcp_django import MCPSite, ModelExposure, ToolResult, action
+from mcp_django.actions.attachments import kept
 from mcp_django.context.confirmation import REFUSED
 from mcp_django.context.questions import Answers
 from mcp_django.exceptions import Declined, InputRequired
@@ -230,24 +231,23 @@ def test_H144_a_text_file_comes_once_in_the_result():
         "name": "books.csv",
         "mime_type": "text/csv",
         "bytes": 7,
-        "truncated": False,
         "text": "1,Dune\n",
     }
     assert [block["type"] for block in result.to_wire()["content"]] == ["text"]
 
 
-def test_H144_a_long_text_file_comes_whole_as_a_resource(settings):
-    settings.MCP_DJANGO = {**settings.MCP_DJANGO, "RESULT_CHARS": 8_000}
+def test_H144_a_long_text_file_comes_as_a_link():
     for number in range(40):
         make_book("x" * 190, isbn=str(number))
     request = request_of(make_superuser())
     question = call(RUN, request, model="testapp.book", action="export", all=True)
     token = {"confirm_token": question["confirm_token"]} if "confirm_token" in question else {}
     result = result_of(RUN, request, model="testapp.book", action="export", all=True, **token)
-    assert result.structured["file"]["truncated"] is True
-    resource = result.to_wire()["content"][1]["resource"]
-    assert resource["uri"] == "attachment:testapp.book/export/books.csv"
-    assert resource["text"].count("\n") == 40
+    text, link = result.to_wire()["content"]
+    assert "xxx" not in text["text"]
+    assert link == {"type": "resource_link", "uri": link["uri"], "name": "books.csv", "mimeType": "text/csv"}
+    assert link["uri"] == result.structured["file"]["uri"]
+    assert kept(request, link["uri"]).body.count("\n") == 40
 
 
 def test_an_admin_action_needs_the_admin(own):

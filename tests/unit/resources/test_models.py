@@ -38,6 +38,7 @@ def test_row_125_the_list_holds_a_page_and_a_description_of_each_visible_model()
     assert [definition["uri"] for definition in definitions] == [
         "django://testapp/book",
         "django://testapp/book/schema",
+        "django://asking",
     ]
     assert definitions[0] == {
         "uri": "django://testapp/book",
@@ -69,8 +70,8 @@ def test_the_list_is_paged_by_cursor(request_: Any, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("mcp_django.resources.models.LIST_PAGE", 3)
     first, cursor = RESOURCES.list(request_, None)
     second, end = RESOURCES.list(request_, cursor)
-    assert (len(first), len(second), end) == (6, 2, None)
-    assert first + second == whole
+    assert (len(first), len(second), end) == (7, 2, None)
+    assert [*first[:-1], *second, first[-1]] == whole
     with pytest.raises(InvalidParams, match="not valid"):
         RESOURCES.list(request_, "x")
     with pytest.raises(InvalidParams, match="not valid"):

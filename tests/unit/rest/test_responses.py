@@ -68,16 +68,17 @@ def test_links_become_arguments(ann):
     assert "http" not in json.dumps(page)
 
 
-def test_a_text_file_comes_once_and_a_long_one_as_an_embedded_resource(ann):
+def test_a_text_file_comes_once_and_a_long_one_as_a_link(ann, monkeypatch):
     make_order(ann, "A1")
     result = mcp(ann).call("export_orders")
     assert (result.structured["file"]["name"], result.structured["file"]["text"]) == ("orders.csv", "A1\n")
     assert len(result.content) == 1
-    with override_settings(MCP_DJANGO={"RESULT_CHARS": 2, "BASE_URL": "http://testserver"}):
-        result = mcp(ann).call("export_orders")
-    assert result.structured["file"]["truncated"] is True
-    assert result.content[1]["resource"]["text"] == "A1\n"
-    assert result.content[1]["resource"]["uri"] == "attachment:export_orders/orders.csv"
+    monkeypatch.setattr("mcp_django.actions.responses.SHOWN", 2)
+    client = mcp(ann)
+    result = client.call("export_orders")
+    assert result.content[1]["uri"] == result.structured["file"]["uri"]
+    assert "A1" not in result.content[0]["text"]
+    assert client.request("resources/read", uri=result.content[1]["uri"])["contents"][0]["text"] == "A1\n"
 
 
 @override_settings(MCP_DJANGO=SMALL)

@@ -15,7 +15,7 @@ from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.action_tools import ActionTool, RunAction, action_tool_name
 from mcp_django.tools.models import DescribeModel, describe_fully
 from mcp_django.tools.overviews import overview
-from mcp_django.writes.selection import EVERYTHING
+from mcp_django.writes.selection import PICKING
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Tag
 from tests.writing import call, refusal, request_of
@@ -116,11 +116,33 @@ def test_H151_hints_say_what_is_known(root):
 
 def test_the_schema_of_a_tool_is_flat_and_names_its_rows(root):
     schema = tool_of(root, Tag, "append").definition()["inputSchema"]
-    picking = ["pks", "filters", "search", "all"]
-    assert list(schema["properties"]) == [*picking, "idempotency_key", "text", "times", "confirm_token"]
+    assert list(schema["properties"]) == ["pks", "filters", "text", "times", "confirm_token"]
     assert schema["required"] == ["text"]
     assert schema["type"] == "object"
-    assert "form" in tool_of(root, Book, "touch").input_schema["properties"]
+
+
+def test_what_all_tools_of_actions_take_is_declared_by_run_action_and_taken_by_each(root):
+    tags()
+    tool = tool_of(root, Tag, "append")
+    declared = RunAction().input_schema["properties"].keys() - tool.input_schema["properties"].keys()
+    assert {"search", "all", "idempotency_key"} < declared
+    # A client that checks arguments itself lets them pass.
+    assert "additionalProperties" not in tool.input_schema
+    assert call(tool, root, all=True, text="!")["confirmation_required"]
+
+
+def test_a_form_is_declared_where_a_page_can_be_shown_with_the_fields_of_the_page(root):
+    properties = tool_of(root, Book, "touch").input_schema["properties"]
+    assert "form" not in properties, "it returns None alone"
+    assert "confirm_token" in properties
+    admin_site = admin.AdminSite(name="admin")
+    admin_site.register(Book, RefundAdmin)
+    made = MCPSite("asks", admin_site=admin_site)
+    made.register(Tag, AskingExposure)
+    request = request_of(make_superuser("other"), made, scopes=SCOPES)
+    form = tool_of(request, Book, "refund").input_schema["properties"]["form"]
+    assert form == {"type": "object", "additionalProperties": True, "description": "reason* late|lost, comment, to*"}
+    assert tool_of(request, Tag, "ship").input_schema["properties"]["form"]["description"] == "door*"
 
 
 def test_a_parameter_cannot_bear_the_name_of_an_argument_of_the_tool():
@@ -168,10 +190,9 @@ def test_annotations_and_arguments_tell_what_an_action_does():
     tools = {tool["name"]: tool for tool in offered}
     looks, writes = tools["export_testapp_book"], tools["publish_testapp_book"]
     assert looks["annotations"]["destructiveHint"] is False
-    assert looks["inputSchema"]["properties"].keys() == EVERYTHING.keys()
+    assert looks["inputSchema"]["properties"].keys() == PICKING.keys()
     assert writes["annotations"]["destructiveHint"] is True
-    asking = {"form", "confirm_token", "idempotency_key"}
-    assert writes["inputSchema"]["properties"].keys() == EVERYTHING.keys() | asking
+    assert writes["inputSchema"]["properties"].keys() == PICKING.keys() | {"confirm_token"}
     # Nothing but the project's own word makes it one that a token for reading may run.
     with pytest.raises(MCPError, match="403"):
         MCPClient(make_superuser("reader"), scopes=["mcp:read"]).call("export_testapp_book", all=True)
