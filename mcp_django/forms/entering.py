@@ -22,6 +22,7 @@ from django.forms import (
     DateTimeField,
     Field,
     FileField,
+    JSONField,
     ModelForm,
     ModelMultipleChoiceField,
     MultiValueField,
@@ -83,7 +84,7 @@ def _entries(request: MCPRequest, draft: BaseForm, name: str, value: Any, exact:
         exact[name] = moment
         return []
     initial = draft.get_initial_for_field(item, name)
-    if isinstance(value, list) and isinstance(item, CharField):
+    if isinstance(value, list) and isinstance(item, CharField) and not isinstance(item, JSONField):
         value = _listed(draft, name, value)
     elif isinstance(item, MultiValueField) and isinstance(_owner(draft, name), DecimalField) and _is_number(value):
         # An amount alone: its currency stays.

@@ -56,7 +56,7 @@ class ModelResources:
             about = {"description": exposure.description.strip()} if exposure.description else {}
             found.append({"uri": page_uri(exposure), "name": exposure.label, "title": title, **about, "mimeType": JSON})
             found.append({"uri": schema_uri(exposure), "name": f"{exposure.label} schema", "mimeType": JSON})
-        if found and cursor is None:
+        if found and not cursor:
             about = {"title": "How to ask", "description": "All that filters and aggregates can ask"}
             found.append({"uri": URI, "name": "asking", **about, "mimeType": TYPE})
         more = len(exposures) > LIST_PAGE

@@ -456,7 +456,7 @@ class AggregateRecords(RecordTool):
     name = "aggregate_records"
     title = "Aggregate records"
     description = (
-        "Use this for totals, not rows: count, count_distinct, sum, avg, min, max, median, percentile, "
+        "Totals, not rows: count, count_distinct, sum, avg, min, max, median, percentile, "
         "stddev, first, last, by groups."
     )
     input_schema: Mapping[str, Any] = {
@@ -483,9 +483,9 @@ class AggregateRecords(RecordTool):
             "search": SEARCH,
             "having": {**FREE_OBJECT, "description": "sum_total__gte: 1000"},
             "ordering": {"type": "array", "items": {"type": "string"}, "description": "Result columns"},
-            "top": {"type": "integer", "description": "Of the first group, by ordering"},
+            "top": {"type": "integer", "description": "Of the first group"},
             "per": {"type": "string", "description": "Group with its own top"},
-            "fill": {"type": "boolean", "description": "Also empty periods"},
+            "fill": {"type": "boolean", "description": "Empty periods too"},
             "limit": {"type": "integer", "description": "1-200, default 50"},
         },
         "required": ["model"],

@@ -48,7 +48,7 @@ class ListModels(RecordTool):
 
     name = "list_models"
     title = "List models"
-    description = "Models you may see, or that fit a query, and what you may do with their records."
+    description = "Models you may see, or that fit a query, and what you may do there."
     input_schema: Mapping[str, Any] = {
         "type": "object",
         "properties": {"query": {"type": "string", "description": "In any words"}},
@@ -270,8 +270,7 @@ class DescribeModel(RecordTool):
     name = "describe_model"
     title = "Describe model"
     description = (
-        "Before the first query or write on a model: its fields (a type, or text; * required, ro read-only), "
-        "choices, filters, actions."
+        "Before the first query or write on a model: its fields (* required, ro read-only), choices, filters, actions."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",

@@ -283,7 +283,7 @@ class QueryRecords(RecordTool):
             "fields": {**NAMES, "description": "Columns, also customer.name, admin_url"},
             "limit": {"type": "integer", "description": "1-200, default 20"},
             "cursor": {"type": "string", "description": "next_cursor, until it is absent"},
-            "count": {"type": "boolean", "description": "Also count all matches"},
+            "count": {"type": "boolean", "description": "Count all matches"},
         },
         "required": ["model"],
     }

@@ -42,14 +42,11 @@ from .record import full_record
 MODEL: Final = {"type": "string"}
 VALUES: Final = {
     **FREE_OBJECT,
-    "description": (
-        "By field name, as describe_model lists them; a relation by primary key, an inline as a list of rows, "
-        "a file as {name, base64}"
-    ),
+    "description": ("By field name; a relation by primary key, an inline as a list of rows, a file as {name, base64}"),
 }
 CHANGES: Final = {
     **VALUES,
-    "description": "As in create_record; rows of an inline: {pk: 1, qty: 2}, {pk: 1, delete: true}, new without pk",
+    "description": "As in create_record; inline rows: {pk: 1, qty: 2}, {pk: 1, delete: true}, new without pk",
 }
 VERSION: Final = {"type": "string", "description": "Of get_record: refuse if changed"}
 CONFIRM_TOKEN: Final = {"type": "string", "description": "From its preview"}
@@ -181,8 +178,7 @@ class UpdateRecord(WriteTool):
     name = "update_record"
     title = "Update record"
     description = (
-        "Change fields of one row, or of many (pks or filters), shown first and then confirmed by confirm_token. "
-        "Other fields keep their values."
+        "Change fields of one row, or many (pks or filters): many are shown first, then confirmed by confirm_token."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",
@@ -234,8 +230,8 @@ class DeleteRecord(WriteTool):
     name = "delete_record"
     title = "Delete record"
     description = (
-        "Delete one row, or many (pks or filters), and what depends on them. The first call shows what and gives a "
-        "confirm_token; the same call with it deletes exactly that."
+        "Delete one row, or many (pks or filters), and what depends on them: shown first, then confirmed by "
+        "confirm_token."
     )
     input_schema: Mapping[str, Any] = {
         "type": "object",

@@ -110,7 +110,7 @@ def _queries() -> Iterator[tuple[str, Mapping[str, Any]]]:
     for name in NAMES:
         yield f"order by {name[:20]!r}", {**BOOKS, "ordering": [f"-{name}"]}
         yield f"field {name[:20]!r}", {**BOOKS, "fields": [name]}
-    for value in (0, -1, "-1", 1.5, "ten", True, "1" * 400, [1]):
+    for value in (-1, "-1", 1.5, "ten", True, "1" * 400, [1]):
         yield f"limit {str(value)[:20]}", {**BOOKS, "limit": value}
     for value in JUNK:
         for argument in ("model", "search", "cursor", "count"):
