@@ -2,6 +2,8 @@
 
 PORT ?= 8000
 MESSAGES ?= 50000
+# What depends on the database, and those who are asked.
+BENCH_POSTGRESQL = tools_list query_records own_queryset get_record aggregate_records update_record fast sdk sdk_token
 TEST_ENVIRONMENTS = .venv/.installed tests/node_modules/.installed chromium
 
 # The first interpreter of a list that runs, is new enough and can make virtual environments. pyenv's shims exist for
@@ -31,11 +33,13 @@ LOWEST_TESTS = tests/unit/protocol tests/unit/server/test_dispatch.py tests/unit
 # What of coverage is measured stands in pyproject.toml.
 COVERED_BY = tests/unit/protocol tests/unit/orm/test_access.py
 
-.PHONY: help demo test lowest coverage installed lock chromium lint docs bench evals fuzz fixture-server clean
+.PHONY: help demo test test-all test-quick lowest coverage installed lock chromium lint docs bench evals fuzz fixture-server clean
 
 help:
 	@echo "make demo            the example project with its data on http://127.0.0.1:$(PORT) (PORT=N)"
-	@echo "make test            every test, on Django 5.2 and on Django 6"
+	@echo "make test            every test on Django 5.2, and the same modules on Django 6 with SQLite or PostgreSQL"
+	@echo "make test-all        every test on both, with SQLite and with PostgreSQL"
+	@echo "make test-quick      what to run while working: one Django, no servers"
 	@echo "make lowest          some tests, on the lowest versions that pyproject.toml allows"
 	@echo "make coverage        the tests of the protocol and of the gate, which run each of their lines and branches"
 	@echo "make lock            renews the exact versions of the test environments, in requirements/"
@@ -54,6 +58,12 @@ demo: .venv-demo/.installed
 # PYTEST="-x -k oauth" are options of the long runs, in place of their own.
 test: installed
 	@.venv/bin/python -m tests.parts $(if $(PYTHON_DJANGO6),,--without-django6)
+
+test-all: installed
+	@.venv/bin/python -m tests.parts --all $(if $(PYTHON_DJANGO6),,--without-django6)
+
+test-quick: .venv/.installed
+	@.venv/bin/python -m tests.parts --quick
 
 lowest: .venv-lowest/.installed
 	@.venv-lowest/bin/python -m pytest -q $(LOWEST_TESTS)
@@ -97,6 +107,7 @@ docs: .venv/.installed
 
 bench: .venv/.installed
 	@.venv/bin/python -m benchmarks
+	@.venv/bin/python -m benchmarks --database postgresql --json build/benchmarks-postgresql.json --only $(BENCH_POSTGRESQL)
 
 evals: .venv/.installed tests/node_modules/.installed
 	@.venv/bin/python -m evals

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=os.environ.get("TEST_POSTGRES_URL", depth.DEFAULT_URL),
         help="URL of a server on which databases can be created (TEST_POSTGRES_URL)",
     )
+    parser.add_argument("--database", choices=("sqlite", "postgresql"), default="sqlite", help="of the calls")
     parser.add_argument("--pages", type=int, default=10_000, help="after which a worker's memory is compared")
     parser.add_argument("--streams", type=int, default=5_000, help="whose memory is measured")
     parser.add_argument("--subscribers", type=int, default=1_000, help="streams that hear of a change, or are idle")
@@ -66,10 +67,10 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def prepare(database: Path, options: argparse.Namespace) -> tuple[list[Call], list[str]]:
+def prepare(database: str, options: argparse.Namespace) -> tuple[list[Call], list[str]]:
     """Make the database; return the calls and the tokens: of who calls, then of those who hold streams."""
     rows, events = options.rows, options.events
-    os.environ |= {"BENCH_DATABASE": str(database), "DJANGO_SETTINGS_MODULE": "benchmarks.project.settings"}
+    os.environ |= {"BENCH_DATABASE": database, "DJANGO_SETTINGS_MODULE": "benchmarks.project.settings"}
     import django
 
     django.setup()
@@ -85,6 +86,17 @@ def prepare(database: Path, options: argparse.Namespace) -> tuple[list[Call], li
     return calls(rows, uri, deep_row), [data.TOKEN, *tokens]
 
 
+@contextmanager
+def database_of(options: argparse.Namespace) -> Iterator[str]:
+    """Give an empty database for the run, as settings name it: a file, or the URL of one on the server."""
+    if options.database == "postgresql":
+        with depth.database(options.postgres) as url:
+            yield url
+        return
+    with tempfile.TemporaryDirectory(prefix="benchmarks-") as directory:
+        yield str(Path(directory) / "db.sqlite3")
+
+
 def count_tokens() -> list[dict[str, Any]]:
     """Count what a language model reads, where the tokenizer is installed."""
     from . import tokens
@@ -98,9 +110,9 @@ def count_tokens() -> list[dict[str, Any]]:
 class Harness:
     """One run: what is asked of whom, and what came of it."""
 
-    def __init__(self, options: argparse.Namespace, database: Path, known: list[Call], tokens: list[str]) -> None:
+    def __init__(self, options: argparse.Namespace, database: str, known: list[Call], tokens: list[str]) -> None:
         only = set(options.only)
-        self.options, self.database, self.tokens = options, str(database), tokens
+        self.options, self.database, self.tokens = options, database, tokens
         self.chosen = only.intersection(NAMES) or set(NAMES)
         self.calls = [call for call in known if call.name in self.chosen]
         self.scenarios = [name for name in holding.SCENARIOS if name in self.chosen]
@@ -236,8 +248,7 @@ class Harness:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = parse(arguments)
-    with tempfile.TemporaryDirectory(prefix="benchmarks-") as directory:
-        database = Path(directory) / "db.sqlite3"
+    with database_of(options) as database:
         harness = Harness(options, database, *prepare(database, options))
         result = asyncio.run(harness.run())
         result["setup"] = harness.setup()

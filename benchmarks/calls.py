@@ -43,7 +43,7 @@ class Call:
             return False
         if not contender.speaks_mcp:
             return self.path is not None
-        return self.sdk or contender.application != "sdk"
+        return self.sdk or not contender.application.startswith("sdk")
 
     def requests(self, contender: Contender, port: int, token: str, revision: str) -> list[bytes]:
         """Return the bytes of the requests, which are sent in turns."""

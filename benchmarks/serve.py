@@ -45,6 +45,16 @@ def sdk_application() -> Any:
     return application()
 
 
+def sdk_token_application() -> Any:
+    """The official SDK's server, which checks the token and asks for the permission."""
+    import django
+
+    django.setup(set_prefix=False)
+    from .project.sdk import guarded_application
+
+    return guarded_application()
+
+
 def sdk_streams_application() -> Any:
     """The official SDK's server with streams and sessions."""
     import django
@@ -59,6 +69,7 @@ APPLICATIONS: dict[str, Callable[[], Any]] = {
     "django": django_application,
     "fast": fast_application,
     "sdk": sdk_application,
+    "sdk_token": sdk_token_application,
     "sdk_streams": sdk_streams_application,
 }
 

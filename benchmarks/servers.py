@@ -38,6 +38,7 @@ CONTENDERS = (
     Contender("plain", "mcp_django, plain road", "django"),
     Contender("plain_mw", "mcp_django, plain road, default middleware", "django", middleware=True),
     Contender("sdk", "official SDK, no token", "sdk"),
+    Contender("sdk_token", "official SDK, same token and permission", "sdk_token"),
     Contender("bare", "bare view", "django"),
     Contender("bare_mw", "bare view, default middleware", "django", middleware=True),
 )

@@ -153,7 +153,7 @@ def _query(model: str) -> dict[str, Any]:
 def _road(name: str, model: str, what: str) -> Call:
     """Return the call that asks for the rows of ``query_records`` of another exposure."""
     title = f"query_records: the same rows through {what}"
-    only = frozenset({"fast", "sdk"})
+    only = frozenset({"fast", "sdk", "sdk_token"})
     params, together = _query(model), "query_records"
     return Call(name, title, "tools/call", params, None, _page, only=only, group=together, essence_of=together)
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .context.results import ToolResult
     from .decorators import action, prompt, register, register_viewset, resource, tool
+    from .emulation.admin import AdminExposure
     from .exceptions import AlreadyRegistered, Declined, NotRegistered, ToolError
-    from .exposures.admin import AdminExposure
-    from .exposures.model import ModelExposure
+    from .exposures.base import ModelExposure
     from .functions.asking import Ask, Roots, Sample
     from .prompts.base import Message
     from .protocol.content import Audio, EmbeddedResource, Image, ResourceLink, Text
-    from .resources.embedding import embed
+    from .resources.base import embed
     from .schema.annotations import Header, Param
     from .sites import MCPSite, site
     from .subscriptions.signals import notify_changed, notify_list_changed
@@ -52,38 +52,22 @@ __all__ = [
     "tool",
 ]
 
-# Where each name is, as type checkers read it above.
-_MODULES = {
-    "AdminExposure": "exposures.admin",
-    "AlreadyRegistered": "exceptions",
-    "Ask": "functions.asking",
-    "Audio": "protocol.content",
-    "Declined": "exceptions",
-    "EmbeddedResource": "protocol.content",
-    "Header": "schema.annotations",
-    "Image": "protocol.content",
-    "MCPSite": "sites",
-    "Message": "prompts.base",
-    "ModelExposure": "exposures.model",
-    "NotRegistered": "exceptions",
-    "Param": "schema.annotations",
-    "ResourceLink": "protocol.content",
-    "Roots": "functions.asking",
-    "Sample": "functions.asking",
-    "Text": "protocol.content",
-    "ToolError": "exceptions",
-    "ToolResult": "context.results",
-    "action": "decorators",
-    "embed": "resources.embedding",
-    "notify_changed": "subscriptions.signals",
-    "notify_list_changed": "subscriptions.signals",
-    "prompt": "decorators",
-    "register": "decorators",
-    "register_viewset": "decorators",
-    "resource": "decorators",
-    "site": "sites",
-    "tool": "decorators",
+# Where the names are, as type checkers read it above.
+_NAMES = {
+    "context.results": "ToolResult",
+    "decorators": "action prompt register register_viewset resource tool",
+    "emulation.admin": "AdminExposure",
+    "exceptions": "AlreadyRegistered Declined NotRegistered ToolError",
+    "exposures.base": "ModelExposure",
+    "functions.asking": "Ask Roots Sample",
+    "prompts.base": "Message",
+    "protocol.content": "Audio EmbeddedResource Image ResourceLink Text",
+    "resources.base": "embed",
+    "schema.annotations": "Header Param",
+    "sites": "MCPSite site",
+    "subscriptions.signals": "notify_changed notify_list_changed",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 if not TYPE_CHECKING:

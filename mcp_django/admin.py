@@ -21,9 +21,28 @@ from .console.calls import CallEntryAdmin
 from .models import CallEntry, ClientHost, ConnectedApplication, LinkedIdentity, ServiceAccount, Switch
 
 
+class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Rows that nobody adds, changes or deletes in the admin."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Say no."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Say no."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Say no."""
+        return False
+
+
 @admin.register(ConnectedApplication)
-class ConnectedApplicationAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Leads everybody who may enter the admin to their own applications. It has no rows and no other page."""
+class ConnectedApplicationAdmin(ReadOnlyAdmin):
+    """Leads everybody who may enter the admin to their own applications. It has no rows and no other page.
+
+    Applications ask for access, and the page removes it.
+    """
 
     def get_urls(self) -> list[URLPattern]:
         """Return the address of the list alone."""
@@ -40,25 +59,13 @@ class ConnectedApplicationAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Tell whether the page is there."""
-        from .oauth.frame import url_of
+        from .oauth.pages import url_of
 
         return bool(url_of("authorized-token-list"))
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Tell the same of the entry, which is all that there is to see."""
         return obj is None and self.has_module_permission(request)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Say no: applications ask for access."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Say no."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Say no: the page removes access."""
-        return False
 
 
 class ClientHostForm(ModelForm):  # type: ignore[type-arg]
@@ -92,7 +99,7 @@ class ClientHostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Tell whether there are pages for applications to come to, and whether the user may see the hosts."""
-        from .oauth.frame import url_of
+        from .oauth.pages import url_of
 
         return bool(url_of("authorize")) and super().has_module_permission(request)
 
@@ -124,7 +131,7 @@ class ClientHostAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 def _end_access(host: ClientHost) -> None:
-    from .oauth.hosts import forget_clients_of
+    from .oauth.client_documents import forget_clients_of
 
     if host.decision == ClientHost.Decision.BLOCKED:
         forget_clients_of(host.host)
@@ -134,25 +141,13 @@ admin.site.register(CallEntry, CallEntryAdmin)
 
 
 @admin.register(Switch)
-class SwitchAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class SwitchAdmin(ReadOnlyAdmin):
     """What is off, and was; nothing is changed here, as all workers have to be told."""
 
     list_display = ("kind", "target", "name", "reason", "begins", "until", "ended", "by", "ended_by")
     list_filter = ("kind", ("ended", admin.EmptyFieldListFilter))
     search_fields = ("target", "name", "reason")
     ordering = ("-begins", "-pk")
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Say no."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Say no."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Say no."""
-        return False
 
 
 # The forms need the toolkit, which a project may do without.

@@ -41,9 +41,9 @@ class MCPDjangoConfig(AppConfig):
             # What is counted is there, as 0, before the first call.
             from .operating import metrics  # noqa: F401
         if settings.SQL_COMMENTS:
-            from .operating.comments import install
+            from .operating.telemetry import annotate_queries
 
-            install()
+            annotate_queries()
 
 
 def check(**kwargs: Any) -> list[checks.CheckMessage]:

@@ -8,6 +8,7 @@ connection that outlived it would be nobody's, and open for as long as the worke
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from django.core.asgi import get_asgi_application as django_asgi_application
@@ -50,7 +51,8 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
     # Django is set up by now; before that the models behind the transport cannot be imported.
     from .context.asgi_request import split_path
     from .sites import MCPSite, site
-    from .transports.http.consumer import MCPConsumer
+    from .transports.http.dispatch import StreamableExchange
+    from .transports.http.server import MCPConsumer
 
     site.prepare()
 
@@ -61,7 +63,8 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
             mounted: MCPSite | None = getattr(match and match.func, ENDPOINT, None)
             if mounted is not None and not mounted.needs_middleware:
                 set_script_prefix(f"{prefix}/")
-                await MCPConsumer(mounted, {"resolver_match": match})(scope, receive, send)
+                exchange = partial(StreamableExchange, mounted, attributes={"resolver_match": match})
+                await MCPConsumer(exchange)(scope, receive, send)
                 return
         if scope["type"] == "lifespan" and isinstance(fallback, ASGIHandler):
             await no_lifespan(receive, send)

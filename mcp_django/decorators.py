@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model
 
-from .exposures.model import ModelExposure
+from .exposures.base import ModelExposure
 from .sites import MCPSite
 from .sites import site as default_site
 
@@ -112,7 +112,7 @@ def action(
 
     if isinstance(permissions, str):
         raise ImproperlyConfigured(f'permissions of an action are a list such as ["change"], not {permissions!r}.')
-    from .exposures.action_options import ActionOptions, runs_anywhere
+    from .exposures.actions import ActionOptions, runs_anywhere
 
     def wrapper(function: F) -> F:
         function = runs_anywhere(function)

@@ -11,6 +11,8 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
+from .problems import Problem
+
 
 @dataclass(frozen=True, slots=True)
 class Repair:
@@ -92,24 +94,10 @@ class NotFound(Exception):
     """What was asked for does not exist for this caller, whether it is missing, filtered out or forbidden."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why credentials are refused: ``seen`` and ``remedy`` are for the log, ``told`` is for who presented them.
-
-    ``told`` is "" where the caller may not know. ``seen`` has the details, and never the credentials. ``remedy`` is one
-    fixed text for each cause; where it mends several, ``cause`` tells them apart by another fixed text.
-    """
-
-    seen: str
-    remedy: str
-    told: str = ""
-    cause: str = ""
-
-
 class AuthenticationFailed(Exception):
     """The credentials of the request are missing (``invalid=False``) or not acceptable (``invalid=True``)."""
 
-    def __init__(self, *, invalid: bool, reason: Reason | None = None) -> None:
+    def __init__(self, *, invalid: bool, reason: Problem | None = None) -> None:
         super().__init__("invalid token" if invalid else "no token")
         self.invalid, self.reason = invalid, reason
 

@@ -6,13 +6,16 @@ of a token beside what django-oauth-toolkit stores can take authority away, and 
 """
 
 import secrets
-from datetime import datetime, timedelta
-from typing import ClassVar
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar, Final
 
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+
+from .exceptions import CallRefused
 
 
 class Session(models.Model):
@@ -335,3 +338,27 @@ class Switch(models.Model):
 
     def __str__(self) -> str:
         return f"{self.Kind(self.kind).label} {self.name or self.target}".strip()
+
+    @property
+    def text(self) -> str:
+        """What a caller is told of it."""
+        until = f" until {self.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if self.until is not None else ""
+        reason = f" Reason given: {self.reason}" if self.reason else ""
+        return f"{SUBJECTS[self.kind].format(self.target)} is switched off{until}.{reason}"
+
+    def refusal(self) -> CallRefused:
+        """Return what refuses a call for it."""
+        return CallRefused(self.text, "switch")
+
+
+# What callers are told is off, by the kind of a switch.
+SUBJECTS: Final[Mapping[str, str]] = {
+    "everything": "The server",
+    "writes": "Changing data",
+    "tool": "The tool {}",
+    "model": "The model {}",
+    "action": "The action {}",
+    "client": "This client",
+    "user": "This account",
+    "service": "This service account",
+}

@@ -19,5 +19,8 @@ call_started = Signal()
 # receiver raises is logged.
 call_finished = Signal()
 
+# Sent with the site as ``sender`` when models were registered with it.
+models_registered = Signal()
+
 # Sent with the model of switches as ``sender`` when what is off has changed, once that is committed.
 switches_changed = Signal()

@@ -6,7 +6,7 @@ imported where it is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from weakref import WeakSet
@@ -16,27 +16,31 @@ from django.contrib import admin
 from django.contrib.admin import sites as admin_sites
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.db.models.base import ModelBase
 from django.urls import URLPattern
 
 from .conf import require_apps, settings
 from .exceptions import AlreadyRegistered, NotFound, NotRegistered, ToolError
 from .functions.declarations import Declared, Unread, look
-from .sensitive import has_secret_key
+from .schema.values import has_secret_key
+from .signals import models_registered
 
 if TYPE_CHECKING:
-    from .completions import Completer
+    from .completions.arguments import Completer
     from .context.request import MCPRequest
-    from .exposures.model import ModelExposure
+    from .exposures.base import ModelExposure
     from .prompts.base import Prompt
     from .resources.base import FunctionResource
-    from .resources.models import ModelResource, ModelResources, OwnText
-    from .tools.action_tools import ActionTools
+    from .tools.actions import ActionTools
     from .tools.base import Tool
 
 T = TypeVar("T")
 AnyTool = TypeVar("AnyTool", bound="Tool")
+# What reads functions that are declared; few processes load it.
+FUNCTION_TOOL = "mcp_django.tools.functions.FunctionTool"
+PROMPT = "mcp_django.prompts.base.Prompt"
+RESOURCE = "mcp_django.resources.base.FunctionResource"
 # Apps that hold credentials or plumbing: never exposed unless a project registers one of their models itself.
 CLOSED_APPS = frozenset(
     {"admin", "auth", "authtoken", "contenttypes", "mcp_django", "oauth2_provider", "sessions", "token_blacklist"}
@@ -139,7 +143,7 @@ class MCPSite:
         # Those that the project registered, and the app's own that it took off.
         self._tools: Declared[Tool] = Declared()
         self._removed_tools: set[str] = set()
-        self._resources: Declared[FunctionResource] = Declared()
+        self.resources: Declared[FunctionResource] = Declared()
         _sites.add(self)
 
     @property
@@ -174,6 +178,7 @@ class MCPSite:
             self._registry[model] = exposure_class, options
             self._removed.discard(model)
         self._forget()
+        models_registered.send(self)
 
     def unregister(self, models: type[Model] | Iterable[type[Model]]) -> None:
         """Stop exposing the models, whether they were registered explicitly or by the admin.
@@ -205,11 +210,12 @@ class MCPSite:
 
     @cached_property
     def _exposures(self) -> dict[type[Model], ModelExposure]:
-        from .exposures.admin import AdminExposure
-        from .exposures.inline_rows import InlineRows, inlines_to_read
+        from .emulation.admin import AdminExposure
+        from .emulation.inlines import InlineRows, inlines_to_read
 
         found = {model: self._build(model, *registered) for model, registered in self._registry.items()}
-        if self.admin_site is not None and settings.AUTO_REGISTER:
+        automatic = self.admin_site is not None and settings.AUTO_REGISTER
+        if self.admin_site is not None and automatic:
             for model, model_admin in self.admin_site._registry.items():
                 if model not in found and self.is_candidate(model, model_admin):
                     found[model] = AdminExposure(model, self, model_admin)
@@ -217,25 +223,19 @@ class MCPSite:
             if model not in found and self.is_candidate(model, None):
                 found[model] = InlineRows(model, self, pages)
         exposures = dict(sorted(found.items(), key=lambda item: item[1].label))
-        if self._shows_history(found):
-            from .exposures.history_rows import HistoryRows
+        if self.history and automatic and has_admin() and HISTORY not in {item.label for item in found.values()}:
+            from .emulation.history_rows import HistoryRows
 
             # Behind all others, which are asked first for what some model allows.
             history = HistoryRows(self)
             exposures[history.model] = history
         return exposures
 
-    def _shows_history(self, found: Mapping[type[Model], ModelExposure]) -> bool:
-        """Return whether the admin's history comes by itself: the project has not registered its model."""
-        own = any(exposure.label == HISTORY for exposure in found.values())
-        automatic = self.admin_site is not None and settings.AUTO_REGISTER
-        return self.history and automatic and has_admin() and not own
-
     def _build(
         self, model: type[Model], exposure_class: type[ModelExposure] | None, options: Mapping[str, Any]
     ) -> ModelExposure:
-        from .exposures.admin import AdminExposure
-        from .exposures.model import ModelExposure
+        from .emulation.admin import AdminExposure
+        from .exposures.base import ModelExposure
 
         admin_site = self.admin_site or (admin.site if has_admin() else None)
         is_known = admin_site is not None and admin_site.is_registered(model)
@@ -274,58 +274,43 @@ class MCPSite:
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a tool. Raises ``AlreadyRegistered`` when the name is taken."""
 
-        def make() -> Tool:
-            from .tools.functions import FunctionTool
-
-            return FunctionTool(function, **options)
-
         name = look("tool", function, options)
         if self._has_tool(name):
             raise AlreadyRegistered(f"A tool named {name!r} is already registered with {self.name!r}.")
         # Another object each time: threads may be walking through this one.
-        self._tools = Declared(self._tools, {name: Unread(function, make)})
+        self._tools = Declared(self._tools, {name: Unread(FUNCTION_TOOL, function, options)})
 
     def register_viewset(self, prefix: str, viewset: type, basename: str | None = None, **options: Any) -> None:
         """Register a ViewSet of REST framework as with a router; its actions become tools and resources.
 
-        See :func:`~mcp_django.rest.registration.declare` for the options. Raises ``AlreadyRegistered`` when the
+        See :func:`~mcp_django.rest.tools.declare` for the options. Raises ``AlreadyRegistered`` when the
         name of a tool or a URI is taken, and ``ImproperlyConfigured`` where nothing can be made of the ViewSet.
         """
         # REST framework reads the project's settings when it is imported, and settings.py may import this module.
-        from .rest.registration import declare
+        from .rest.tools import declare
 
         tools, resources = declare(prefix, viewset, basename, **options)
         for taken in [*(tool.name for tool in tools), *(resource.uri for resource in resources)]:
-            if self._has_tool(taken) or taken in self._resources:
+            if self._has_tool(taken) or taken in self.resources:
                 raise AlreadyRegistered(f"{taken!r} is already registered with {self.name!r}: give another name.")
         self._tools = Declared(self._tools, {tool.name: tool for tool in tools})
-        self._resources = Declared(self._resources, {resource.uri: resource for resource in resources})
+        self.resources = Declared(self.resources, {resource.uri: resource for resource in resources})
 
     def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a prompt. Raises ``AlreadyRegistered`` when the name is taken."""
 
-        def make() -> Prompt:
-            from .prompts.base import Prompt
-
-            return Prompt(function, **options)
-
         name = look("prompt", function, options)
         if name in self.prompts:
             raise AlreadyRegistered(f"A prompt named {name!r} is already registered with {self.name!r}.")
-        self.prompts = Declared(self.prompts, {name: Unread(function, make)})
+        self.prompts = Declared(self.prompts, {name: Unread(PROMPT, function, options)})
 
     def add_resource(self, uri: str, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a resource or template. Raises ``AlreadyRegistered`` when the URI is taken."""
 
-        def make() -> FunctionResource:
-            from .resources.base import FunctionResource
-
-            return FunctionResource(uri, function, **options)
-
         look("resource", function, options)
-        if uri in self._resources:
+        if uri in self.resources:
             raise AlreadyRegistered(f"A resource {uri!r} is already registered with {self.name!r}.")
-        self._resources = Declared(self._resources, {uri: Unread(function, make)})
+        self.resources = Declared(self.resources, {uri: Unread(RESOURCE, function, options, uri)})
 
     def remove_tool(self, name: str) -> None:
         """Take a tool off the site, one of the generic ones too. Raises ``NotRegistered``."""
@@ -341,7 +326,7 @@ class MCPSite:
 
     def remove_resource(self, uri: str) -> None:
         """Take a function resource or template off the site, by the URI as registered. Raises ``NotRegistered``."""
-        self._resources = self._without(self._resources, uri, "resource")
+        self.resources = self._without(self.resources, uri, "resource")
 
     def _without(self, registered: Declared[T], name: str, kind: str) -> Declared[T]:
         if name not in registered:
@@ -379,7 +364,7 @@ class MCPSite:
     def completers(self) -> dict[str, Completer]:
         """What completes the arguments of prompts and of resource templates made of functions, by their names."""
         prompts = {name: prompt.completer for name, prompt in self.prompts.items()}
-        return prompts | {uri: item.completer for uri, item in self._resources.items() if item.is_template}
+        return prompts | {uri: item.completer for uri, item in self.resources.items() if item.is_template}
 
     def function_tools(self) -> list[Tool]:
         """Return the tools that the project registered: its functions and the actions of its ViewSets."""
@@ -392,13 +377,13 @@ class MCPSite:
 
     @cached_property
     def _action_tools(self) -> ActionTools:
-        from .tools.action_tools import ActionTools
+        from .tools.actions import ActionTools
 
         return ActionTools(self)
 
     def unreadable(self) -> list[str]:
         """Return what is wrong with each function that was declared and cannot be read."""
-        return [*self._tools.faults(), *self.prompts.faults(), *self._resources.faults()]
+        return [*self._tools.faults(), *self.prompts.faults(), *self.resources.faults()]
 
     def prepare(self) -> None:
         """Load what calls need, so that the first client of a process that serves waits for none of it.
@@ -406,13 +391,13 @@ class MCPSite:
         Raises:
             ImproperlyConfigured: a function that was declared cannot be read.
         """
-        from .exposures import admin_filters  # noqa: F401
+        from .emulation import list_filters  # noqa: F401
         from .protocol import wire  # noqa: F401
         from .resources import models  # noqa: F401
 
         self._own_tools, self._action_tools, self.exposures  # noqa: B018
-        for declared in (self._tools, self.prompts, self._resources):
-            declared.values()
+        for declared in (self._tools, self.prompts, self.resources):
+            list(declared.values())
 
     # What a caller finds
 
@@ -465,43 +450,10 @@ class MCPSite:
 
     def get_function_resource(self, request: MCPRequest, uri: str) -> FunctionResource | None:
         """Return the function resource or template of the URI that the caller's permissions admit, whatever scopes."""
-        for resource in self._resources.values():
+        for resource in self.resources.values():
             if resource.matches(uri) is not None and resource.has_permission(request):
                 return resource
         return None
-
-    def get_function_templates(self, request: MCPRequest) -> list[FunctionResource]:
-        """Return the templates among them, whatever scopes the token holds."""
-        return [item for item in self._resources.values() if item.is_template and item.has_permission(request)]
-
-    def list_resources(self, request: MCPRequest, cursor: str | None) -> tuple[list[dict[str, Any]], str | None]:
-        """Return one page of resource definitions and the cursor of the next: functions first, then models."""
-        models, next_cursor = self._model_resources.list(request, cursor)
-        own = [] if cursor else [item.definition() for item in self._caller_resources(request, template=False)]
-        return [*own, *models], next_cursor
-
-    def list_resource_templates(self, request: MCPRequest) -> list[dict[str, Any]]:
-        """Return the definitions of all resource templates."""
-        own = [item.definition() for item in self._caller_resources(request, template=True)]
-        return [*own, *self._model_resources.templates(request)]
-
-    def _caller_resources(self, request: MCPRequest, *, template: bool) -> list[FunctionResource]:
-        found = [r for r in self._resources.values() if r.is_template is template and r.has_scopes(request)]
-        return [resource for resource in found if resource.has_permission(request)]
-
-    @cached_property
-    def _model_resources(self) -> ModelResources:
-        from .resources.models import ModelResources
-
-        return ModelResources()
-
-    def get_model_resource(self, request: MCPRequest, uri: str) -> ModelResource | OwnText:
-        """Return the resource of a model, or the app's own. Raises ``NotFound``."""
-        return self._model_resources.find(request, uri)
-
-    def read_resource(self, request: MCPRequest, uri: str) -> list[dict[str, Any]]:
-        """Return the contents of a model resource. Raises ``NotFound``."""
-        return self._model_resources.read(request, uri)
 
     def get_object(self, request: MCPRequest, model: type[Model], pk: Any) -> Model:
         """Return the row with this primary key, or else with this unique value or label, if the caller may view it.
@@ -509,35 +461,49 @@ class MCPSite:
         Raises:
             NotFound: there is none; its text tells the keys of rows that may be meant.
         """
-        from .orm.access import get_row, may_view
+        from .orm.access import access_of
         from .orm.keys import key_meant
 
         exposure = self.exposures.get(model)
         if exposure is None:
             raise NotFound
         try:
-            return get_row(request, exposure, pk)
+            return access_of(request)[exposure].get_row(pk)
         except NotFound:
-            if not may_view(request, exposure):
+            if not access_of(request)[exposure].is_there:
                 raise
         try:
             key = key_meant(request, exposure, pk, "")
         except ToolError as error:
             raise NotFound(error.message) from None
-        return get_row(request, exposure, key)
+        return access_of(request)[exposure].get_row(key)
 
     def get_instructions(self, request: MCPRequest) -> str:
         """Return what a model should know of this server before anything else, most important first."""
-        from .orm.access import refusal, visible_exposures
+        from .orm.access import access_of
         from .orm.relative_dates import clock_words
 
-        labels = [exposure.label for exposure in visible_exposures(request)]
-        told = refusal(request) or (NOTHING if self.exposures and not labels else "")
+        labels = [exposure.label for exposure in access_of(request).exposures]
+        told = access_of(request).refusal or (NOTHING if self.exposures and not labels else "")
         recipe = RECIPE if told != NOTHING else ""
         parts = [told, settings.INSTRUCTIONS, self.instructions, recipe, clock_words(), TEMPLATES]
         if labels:
             parts.append(f"Models: {', '.join(labels)}." if len(labels) < MAX_NAMED_MODELS else MANY_MODELS)
         return "\n".join(part for part in parts if part)[:MAX_INSTRUCTIONS]
+
+    # What exposures, which know nothing of the ways to rows, ask their site
+
+    def search_paths(self, request: MCPRequest, rows: QuerySet[Any], fields: Sequence[str]) -> Any:
+        """Return the rows, and what to search in them: see :func:`mcp_django.orm.filters.search_paths`."""
+        from .orm.filters import search_paths
+
+        return search_paths(request, rows, fields)
+
+    def filterset_filter(self, request: MCPRequest, exposure: ModelExposure) -> Any:
+        """Return the filters of the ``filterset_class`` of an exposure."""
+        from .orm.filtersets import FilterSetFilter
+
+        return FilterSetFilter(request, exposure, exposure.filterset_class)
 
     # URLs
 

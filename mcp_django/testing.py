@@ -16,7 +16,7 @@ from django.test import Client
 from .oauth.resource import resource_url
 from .oauth.tokens import issue_token
 from .protocol.client_requests import ELICITATION
-from .protocol.modern import client_meta
+from .protocol.eras import client_meta
 from .protocol.versions import MODERN
 from .scopes import READ, WRITE
 

@@ -91,11 +91,11 @@ def calls_are_not_logged() -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="session", autouse=True)
 def documents_can_be_fetched() -> Iterator[Callable[[], str]]:
     """Whether this machine reaches the internet changes nothing; gives the look that was taken away."""
-    from mcp_django.oauth import outgoing
+    from mcp_django.oauth import client_documents
 
-    original = outgoing.look
+    original = client_documents.look
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outgoing, "look", lambda: "")
+        patch.setattr(client_documents, "look", lambda: "")
         yield original
 
 
@@ -105,7 +105,7 @@ def call_log(
 ) -> Callable[[], list[Any]]:
     """Have calls logged; gives the rows of the log, oldest first."""
     from mcp_django.models import CallEntry
-    from mcp_django.operating import log, refused
+    from mcp_django.operating import calls, log
 
     for name, function in calls_are_not_logged.items():
         monkeypatch.setattr(log, name, function)
@@ -115,7 +115,7 @@ def call_log(
     # This thread is the one that is woken.
     monkeypatch.setattr(writer, "wake", SimpleNamespace(empty=lambda: True, put=lambda _: writer.flush()))
     monkeypatch.setattr(log, "_writer", writer)
-    refused.forget()
+    calls.forget()
 
     def rows() -> list[Any]:
         log.flush()
@@ -159,12 +159,12 @@ def news_end_with_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
         request.getfixturevalue("transactional_db")
     from mcp_django.subscriptions import subscriptions
     from mcp_django.subscriptions.hub import hub
-    from mcp_django.transports.http import call_streams
+    from mcp_django.transports.http import streams
 
     yield
     hub.close()
     subscriptions._processes[0].stop()
-    call_streams._alive.stop()
+    streams._alive.stop()
     if "transactional_db" in request.fixturenames:
         # Where tests on a loop ask the database; a database that is connected to cannot be dropped.
         SyncToAsync.single_thread_executor.submit(connections.close_all).result(10)
@@ -187,7 +187,7 @@ def tools() -> Iterator[Callable[..., None]]:
 
     yield add
     for name in added:
-        del site._tools[name]
+        site.remove_tool(name)
 
 
 @pytest.fixture

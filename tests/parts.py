@@ -1,4 +1,8 @@
-"""Every test, on Django 5.2 and on Django 6: what `make test` runs, two parts at a time.
+"""What `make test`, `make test-all` and `make test-quick` run, two parts at a time.
+
+`make test` runs every module on Django 5.2 with SQLite, the data side on Django 6 with PostgreSQL, and the rest on
+Django 6 with SQLite. `make test-all` is the product: everything on both. `make test-quick` is what to run while
+working: one Django, no servers.
 
 The tests of real servers wait for most of their time, and small parts use one processor: beside others they cost next
 to nothing. A part's output is printed when it is over; last comes that of the run that leaves nothing out.
@@ -10,7 +14,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
@@ -44,6 +48,9 @@ WITHOUT_DJANGO = {
 }
 ONCE = [f"tests/{room}/test_{name}.py" for room, names in WITHOUT_DJANGO.items() for name in names.split()]
 OTHER_DJANGO6 = f"{OTHER} -m 'not e2e' {' '.join(f'--ignore={path}' for path in ONCE)}"
+WITHOUT_DATA = f"{OTHER_DJANGO6} {' '.join(f'--ignore={path}' for path in postgresql.FILES)}"
+# While working: without servers, packages and what walks over every model or case.
+QUICK = f"{PYTEST} -m 'not e2e' tests/unit tests/behaviour tests/requirements tests/project/test_architecture.py"
 # The dots of pytest, which tell nothing once a run is over.
 PROGRESS = re.compile(r"^[.sxX]*\s*(\[ *\d+%\])?$")
 
@@ -69,20 +76,30 @@ def pytest(name: str, python: str, options: str, **environment: str) -> Part:
     return Part(name, [python, "-m", "pytest", *shlex.split(options)], environment)
 
 
-def parts(with_django6: bool) -> Iterator[Part]:
+def parts(with_django6: bool, everything: bool = False) -> Iterator[Part]:
     """Give the run that leaves nothing out, and then the others, long ones first."""
+    newest = PYTHON_DJANGO6 if with_django6 else PYTHON
+    pythons = {"Django 5.2": PYTHON, "Django 6": newest} if with_django6 else {"Django 5.2": PYTHON}
     yield pytest("Django 5.2", PYTHON, OTHER)
     if with_django6:
-        yield pytest("Django 6", PYTHON_DJANGO6, OTHER_DJANGO6)
-    yield from (Part(f"PostgreSQL, {name}", [PYTHON, "-m", "tests.postgresql", name]) for name in postgresql.PARTS)
-    yield pytest("Parity, Django 5.2", PYTHON, PARITY, PARITY_CASES=CASES)
-    if with_django6:
-        yield pytest("Parity, Django 6", PYTHON_DJANGO6, PARITY, PARITY_CASES=CASES_DJANGO6)
-    for django, python in [("Django 5.2", PYTHON), ("Django 6", PYTHON_DJANGO6)]:
-        if python == PYTHON or with_django6:
+        yield pytest("Django 6", newest, OTHER_DJANGO6 if everything else WITHOUT_DATA)
+    for name in postgresql.PARTS:
+        for django, python in pythons.items():
+            if python == newest or everything:
+                yield Part(f"PostgreSQL, {name}, {django}", [python, "-m", "tests.postgresql", name])
+    for django, python in pythons.items():
+        cases = CASES if python == PYTHON else CASES_DJANGO6
+        yield pytest(f"Parity, {django}", python, PARITY, PARITY_CASES=cases)
+        yield pytest(f"Example project, {django}", python, EXAMPLE)
+        if python == PYTHON or everything:
             yield pytest(f"Packages, {django}", python, PACKAGES)
-            yield pytest(f"Example project, {django}", python, EXAMPLE)
             yield pytest(f"Several databases, {django}", python, DATABASES)
+
+
+def quick() -> Iterator[Part]:
+    """Give what runs in a few minutes."""
+    ignored = " ".join(f"--ignore={path}" for path in ELSEWHERE)
+    yield pytest("Django 5.2, no servers", PYTHON, f"{QUICK} {ignored}")
 
 
 def run(part: Part) -> Outcome:
@@ -114,9 +131,11 @@ def show(outcome: Outcome) -> None:
     print(f"\n== {outcome.part.name}: {verdict} in {outcome.seconds:.0f} s", *lines, sep="\n", flush=True)
 
 
-def main(with_django6: bool) -> int:
-    """Run all parts, whatever becomes of the others, and return the exit status."""
-    last, *others = parts(with_django6)
+def main(chosen: Iterable[Part]) -> int:
+    """Run these parts, whatever becomes of the others, and return the exit status."""
+    last, *others = chosen
+    print(f"== {len(others) + 1} parts, {AT_ONCE} at a time; the output of each is shown when it is over:", flush=True)
+    print(*(f"   {part.name}" for part in (last, *others)), sep="\n", flush=True)
     outcomes = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         closing = pool.submit(run, last)
@@ -136,4 +155,5 @@ def main(with_django6: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main("--without-django6" not in sys.argv))
+    with_django6 = "--without-django6" not in sys.argv
+    sys.exit(main(quick() if "--quick" in sys.argv else parts(with_django6, "--all" in sys.argv)))

@@ -21,29 +21,29 @@ MODULES = {
     "many_sites oracles oracles_drawn packages_wrinkles plans_of_forms "
     "read_only_database related_filters signing_clients step_up switches tenants unmanaged",
     "unit": "sites",
-    "unit/actions": "calls redirects",
     "unit/completions": "arguments fields rows templates",
     "unit/console": "as_user call_filters calls connections figures overview try_it",
-    "unit/context": "admin_page languages narrowing",
-    "unit/exposures": "actions admin admin_filters filtersets history history_rows model",
-    "unit/forms": "constraints files filling formsets inline_forms inline_reading inlines requests uploads",
+    "unit/context": "languages narrowing",
+    "unit/exposures": "base derived managers",
+    "unit/emulation": "actions admin bulk calls errors files forms formsets history history_rows inline_forms "
+    "inline_reading inlines list_filters page page_inlines redirects requests saving selection serializers "
+    "uploads versions",
     "unit/oauth": "access_filters account_admin accounts admin assertions bearer described hosts identities linking "
     "revoking tokenlist tokenplan unused validator",
     "unit/operating": "calls comments log metrics retention spans switches",
-    "unit/orm": "access aggregates arguments arithmetic columns comparisons computed conditions converters deletion "
-    "derived filters inputs kinds "
-    "labels lookups managers meanings "
-    "named_filters narrowing ordering pages pagination parsing patterns permissions plans prefetch queries "
-    "query_limits relations relative_dates rendering replaced rows serialized shapes similar unreadable uris ways",
+    "unit/orm": "access aggregates arguments arithmetic columns comparisons computed conditions deletion "
+    "filters inputs kinds "
+    "filtersets labels lookups meanings "
+    "named_filters narrowing ordering pages pagination parsing patterns permissions plans plans_of_querysets "
+    "prefetch queries query_limits relations relative_dates rendering replaced rows serialized similar sqlite_values "
+    "unreadable uris ways",
     "unit/resources": "base files models",
     "unit/rest": "parameters requests resources tools",
     "unit/runtime": "threads",
     "unit/server": "idempotency",
     "unit/server/methods": "completions",
-    "unit/tools": "action_tools aggregate aggregation chatgpt examples finding models overviews proposals "
-    "query record writes",
+    "unit/tools": "actions aggregate chatgpt examples finding measures models overviews proposals query record writes",
     "unit/transports/http": "files",
-    "unit/writes": "bulk saving selection serializers versions",
 }
 PACKAGES = (
     "--ds=tests.packages_project.settings --nomigrations "

@@ -19,8 +19,7 @@ from mcp_types.jsonrpc import (
     JSONRPCError,
 )
 
-from mcp_django.protocol.eras import Call, Headers, SessionFacts
-from mcp_django.protocol.inbound import Rejected, classify
+from mcp_django.protocol.eras import Call, Headers, Rejected, SessionFacts, classify
 from mcp_django.protocol.messages import encode, error_response
 
 MODERN = "2026-07-28"

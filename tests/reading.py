@@ -3,12 +3,13 @@
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm.access import columns_of, visible_fields
+from mcp_django.orm.access import access_of, columns_of
 from mcp_django.orm.ordering import default_ordering
-from mcp_django.orm.pages import Page
+from mcp_django.orm.pages import Page, read_instances, read_tuples
 from mcp_django.orm.queries import PageQuery
 from tests.factories import make_author, make_book
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, Placement, Profile, Section, Shelf, Tag
@@ -66,9 +67,19 @@ def query_of(
     request: MCPRequest, exposure: ModelExposure, names: Iterable[str] | None = None, **options: Any
 ) -> PageQuery:
     """Return a query of the first page, of all visible columns where none is named."""
-    columns = columns_of(exposure, visible_fields(request, exposure) if names is None else names)
+    columns = columns_of(exposure, access_of(request)[exposure].fields if names is None else names)
     ordering = options.pop("ordering", None) or default_ordering(request, exposure)
-    return PageQuery(exposure, columns, ordering, options.pop("limit", 50), **options)
+    return PageQuery(request, exposure, columns, ordering, options.pop("limit", 50), **options)
+
+
+def read(query: PageQuery, road: str) -> Page:
+    """Read a page as instances, or as tuples from a "plan", or as "tuples" by SQL that is compiled for it."""
+    if road == "instances":
+        return read_instances(query)
+    if road == "plan":
+        return read_tuples(query)
+    with patch.object(PageQuery, "has_one_sql", False):
+        return read_tuples(query)
 
 
 def shown(page: Page) -> Any:

@@ -8,7 +8,7 @@ from django.test import Client
 from jwcrypto.jwk import JWK
 
 from mcp_django.models import ServiceAccount
-from mcp_django.oauth.accounts import new_secret
+from mcp_django.oauth.programs import new_secret
 from tests.factories import make_user
 from tests.oauth_flow import ORIGIN, RESOURCE
 from tests.signing import claims_of, signed

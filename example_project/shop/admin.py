@@ -165,6 +165,8 @@ class OrderAdmin(OwnCountryAdmin):
         }
         return TemplateResponse(request, "admin/shop/order/refund.html", context)
 
+    refund.mcp_form = RefundForm  # type: ignore[attr-defined]
+
     def refund_orders(self, request: HttpRequest, orders: QuerySet[Order], data: dict[str, Any]) -> None:
         reason = f"{data['reason']} {data['comment']}".strip()
         count = 0

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from mcp_django.oauth.views import PageMixin
-from mcp_django.transports.setups import CLIENTS, Connection
+from mcp_django.transports.client_configs import CLIENTS, Connection
 
 ACCOUNTS = {
     "admin": "can do everything",

@@ -5,24 +5,27 @@ A name that leads nowhere, and a value of the wrong kind, would show less than w
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, Final
 
 from django.apps import apps
-from django.core.checks import CheckMessage, Error, Info, Warning
+from django.core.checks import CheckMessage
 from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
 from django.db.models import Model
 
 from ..conf import nearest
-from ..exposures.admin import AdminExposure
-from ..exposures.model import ModelExposure
+from ..emulation.actions import AdminAction
+from ..emulation.admin import AdminExposure, action_parts
+from ..emulation.history_rows import decides_by_row
+from ..exposures.base import ModelExposure, is_djangos
 from ..orm.lookups import declared_lookups, resolve_path, usual_lookups
 from ..orm.ordering import declared_ordering, is_served
 from ..routing import mounted_sites
-from ..sensitive import is_drawn, is_long, is_sensitive
-from ..sites import MCPSite, site
+from ..schema.values import is_drawn, is_long, is_sensitive
+from ..sites import HISTORY, MCPSite, site
+from .problems import Check, check, problem
 
 # Clients refuse or hide what is beyond these (VS Code 128, Cursor 40).
 MANY_TOOLS: Final = 40
@@ -59,49 +62,44 @@ def all_sites() -> list[MCPSite]:
     return list(dict.fromkeys([site, *mounted()]))
 
 
-def check_modules(**kwargs: Any) -> list[CheckMessage]:
+@check
+def check_modules() -> Iterator[CheckMessage]:
     """Check that what is meant for ``mcp.py`` has that name, in the same case: nothing else is imported."""
-    return [
-        Warning(
-            f"{file} is not imported: the module of an app that declares what it exposes is called mcp.py.",
-            hint=f"Rename {file.name} to mcp.py.",
-            id="mcp_django.W032",
-        )
-        for app in apps.get_app_configs()
-        for file in Path(app.path).glob("*.py")
-        if file.stem != "mcp" and file.stem.lower() in ("mcp", *MISSPELT) and b"mcp_django" in file.read_bytes()
-    ]
+    for app in apps.get_app_configs():
+        for file in Path(app.path).glob("*.py"):
+            is_meant = file.stem != "mcp" and file.stem.lower() in ("mcp", *MISSPELT)
+            if is_meant and b"mcp_django" in file.read_bytes():
+                text = f"{file} is not imported: the module of an app that declares what it exposes is called mcp.py."
+                yield problem("W032", text, f"Rename {file.name} to mcp.py.")
 
 
-def check_registries(**kwargs: Any) -> list[CheckMessage]:
+@check
+def check_registries() -> Iterator[CheckMessage]:
     """Check that each endpoint has something to show."""
-    return [
-        Warning(
-            f"The site {checked.name!r} exposes nothing: no model, tool, resource or prompt.",
-            hint="Register something in the mcp.py of an installed app, or leave AUTO_REGISTER on for what the admin "
-            "has.",
-            id="mcp_django.W031",
-        )
-        for checked in mounted()
-        if not (checked.exposures or checked.function_tools() or checked.prompts or checked.completers)
-        and not checked._resources
-    ]
+    for checked in mounted():
+        declared = checked.exposures or checked.function_tools() or checked.prompts or checked.completers
+        if not declared and not checked.resources:
+            yield problem(
+                "W031",
+                f"The site {checked.name!r} exposes nothing: no model, tool, resource or prompt.",
+                "Register something in the mcp.py of an installed app, or leave AUTO_REGISTER on for what the admin "
+                "has.",
+            )
 
 
-def check_completions(**kwargs: Any) -> list[CheckMessage]:
+@check
+def check_completions() -> Iterator[CheckMessage]:
     """Check that the fields whose values complete an argument are there."""
-    return [
-        Error(
-            f"complete of {name!r} takes the values of {parameter!r} from {label}.{field}, which the site "
-            f"{checked.name!r} does not expose.",
-            hint='Name a field of an exposed model, such as "shop.order.status".',
-            id="mcp_django.E019",
-        )
-        for checked in all_sites()
-        for name, completer in checked.completers.items()
-        for parameter, label, field in completer.fields
-        if not _is_exposed(checked, label, field)
-    ]
+    for checked in all_sites():
+        for name, completer in checked.completers.items():
+            for parameter, label, field in completer.fields:
+                if not _is_exposed(checked, label, field):
+                    yield problem(
+                        "E019",
+                        f"complete of {name!r} takes the values of {parameter!r} from {label}.{field}, which the site "
+                        f"{checked.name!r} does not expose.",
+                        'Name a field of an exposed model, such as "shop.order.status".',
+                    )
 
 
 def _is_exposed(checked: MCPSite, label: str, field: str) -> bool:
@@ -109,20 +107,18 @@ def _is_exposed(checked: MCPSite, label: str, field: str) -> bool:
     return exposure is not None and any(field == known.name for known in exposure.opts.get_fields())
 
 
-def check_declarations(**kwargs: Any) -> list[CheckMessage]:
+@check
+def check_declarations() -> Iterator[CheckMessage]:
     """Check that the functions which a project declared can be read: no call needs them before one is served."""
-    return [
-        Error(
-            f"A function of the site {checked.name!r} cannot be read: {fault}.",
-            hint="Correct its signature or its options; nothing of the site is served until then.",
-            id="mcp_django.E036",
-        )
-        for checked in all_sites()
-        for fault in checked.unreadable()
-    ]
+    for checked in all_sites():
+        for fault in checked.unreadable():
+            text = f"A function of the site {checked.name!r} cannot be read: {fault}."
+            yield problem(
+                "E036", text, "Correct its signature or its options; nothing of the site is served until then."
+            )
 
 
-def after_declarations(check: Callable[..., list[CheckMessage]]) -> Callable[..., list[CheckMessage]]:
+def after_declarations(check: Check) -> Check:
     """Return the check that finds nothing while a function that was declared cannot be read."""
 
     @wraps(check)
@@ -132,59 +128,42 @@ def after_declarations(check: Callable[..., list[CheckMessage]]) -> Callable[...
     return checked
 
 
-def check_tools(**kwargs: Any) -> list[CheckMessage]:
+@check
+def check_tools() -> Iterator[CheckMessage]:
     """Check that names are unique and that no client is given more tools than it takes."""
-    found: list[CheckMessage] = []
     for checked in all_sites():
-        names = Counter(checked.all_tool_names())
-        found += [
-            Error(
-                f"{count} tools of the site {checked.name!r} are named {name!r}.",
-                hint="Rename an action or give a function tool another name.",
-                id="mcp_django.E005",
-            )
-            for name, count in names.items()
-            if count > 1
-        ]
-        found += [
-            Warning(
-                f"{tool.name!r} is a long name for a tool, on the site {checked.name!r}.",
-                hint=f"Use at most {LONG_TOOL_NAME} characters: some clients add the server's name and take 64 in all.",
-                id="mcp_django.W007",
-            )
-            for tool in checked.function_tools()
-            if len(tool.name) > LONG_TOOL_NAME
-        ]
-        own = len(checked.function_tools())
-        if own > TOO_MANY_TOOLS:
-            found.append(Error(f"The site {checked.name!r} has {own} function tools.", id="mcp_django.E006"))
-        elif own > MANY_TOOLS:
-            found.append(Warning(f"The site {checked.name!r} has {own} function tools.", id="mcp_django.W006"))
-    return found
+        where, tools = f"the site {checked.name!r}", checked.function_tools()
+        for name, count in Counter(checked.all_tool_names()).items():
+            if count > 1:
+                text = f"{count} tools of {where} are named {name!r}."
+                yield problem("E005", text, "Rename an action or give a function tool another name.")
+        for tool in tools:
+            if len(tool.name) > LONG_TOOL_NAME:
+                hint = (
+                    f"Use at most {LONG_TOOL_NAME} characters: some clients add the server's name and take 64 in all."
+                )
+                yield problem("W007", f"{tool.name!r} is a long name for a tool, on {where}.", hint)
+        if len(tools) > MANY_TOOLS:
+            many = "E006" if len(tools) > TOO_MANY_TOOLS else "W006"
+            yield problem(many, f"The site {checked.name!r} has {len(tools)} function tools.")
 
 
-def check_functions(**kwargs: Any) -> list[CheckMessage]:
+@check
+def check_functions() -> Iterator[CheckMessage]:
     """Check that the model is told what tools do, and that somebody can have the permissions for them."""
-    found: list[CheckMessage] = []
+    known = _permissions()
     for checked in all_sites():
         for tool in checked.function_tools():
             if not tool.description:
                 text = f"The tool {tool.name!r} of the site {checked.name!r} has no description: models guess its use."
-                found.append(Warning(text, hint="Write a docstring.", id="mcp_django.W022"))
-        found += _misspelt_permissions(checked)
-    return found
-
-
-def _misspelt_permissions(checked: MCPSite) -> Iterator[CheckMessage]:
-    known = _permissions()
-    owners = [*checked.function_tools(), *checked.prompts.values(), *checked._resources.values()]
-    for owner in owners:
-        function = getattr(owner, "function", None)
-        for name in getattr(function, "permissions", ()):
-            # Code may make others; what looks like one of the models' is meant to be that.
-            if name not in known and (hint := nearest(name, known, 0.85)):
-                text = f"{getattr(function, 'name', '')!r} needs the permission {name!r}, which no model has."
-                yield Warning(text, hint=hint.strip(), id="mcp_django.W026")
+                yield problem("W022", text, "Write a docstring.")
+        for owner in (*checked.function_tools(), *checked.prompts.values(), *checked.resources.values()):
+            function = getattr(owner, "function", None)
+            for name in getattr(function, "permissions", ()):
+                # Code may make others; what looks like one of the models' is meant to be that.
+                if name not in known and (hint := nearest(name, known, 0.85)):
+                    text = f"{getattr(function, 'name', '')!r} needs the permission {name!r}, which no model has."
+                    yield problem("W026", text, hint.strip())
 
 
 @lru_cache(maxsize=1)
@@ -196,15 +175,13 @@ def _permissions() -> frozenset[str]:
     return frozenset([*usual, *own])
 
 
-def check_exposures(**kwargs: Any) -> list[CheckMessage]:
+@check
+def check_exposures() -> Iterator[CheckMessage]:
     """Check every exposure of every site."""
-    return [
-        message
-        for checked in all_sites()
-        for exposure in checked.exposures.values()
-        for check in (_check_options, _check_names, _check_paths, _check_fields, _check_actions, _check_age)
-        for message in check(exposure)
-    ]
+    for checked in all_sites():
+        for exposure in checked.exposures.values():
+            for find in (_check_options, _check_names, _check_paths, _check_fields, _check_actions, _check_age):
+                yield from find(exposure)
 
 
 def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
@@ -216,11 +193,11 @@ def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
             every = ' or "__all__"' if option == "fields" else ""
             hint = f"Write a list{every}. A tuple of one item needs a comma."
             text = f"{where.__name__}.{option} is {value!r}, which is no list."
-            yield Error(text, hint=hint, obj=where, id="mcp_django.E023")
+            yield problem("E023", text, hint, where)
     lookups: Any = exposure.filter_fields or {}
     if not isinstance(lookups, Mapping) or any(isinstance(given, str) for given in lookups.values()):
         text = f"{where.__name__}.filter_fields is {lookups!r}, which is no dict of lists."
-        yield Error(text, hint='An example is {"status": ["exact", "in"]}.', obj=where, id="mcp_django.E023")
+        yield problem("E023", text, 'An example is {"status": ["exact", "in"]}.', where)
     known = {name for name in dir(AdminExposure) if not name.startswith("_")}
     used = {*_names(exposure, "fields"), *_names(exposure, "list_display"), *_names(exposure, "actions")}
     for base in where.__mro__[: where.__mro__.index(ModelExposure)]:
@@ -229,7 +206,7 @@ def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
                 continue
             if meant := nearest(name, known, 0.85):
                 text = f"{where.__name__}.{name} is no option or hook of an exposure."
-                yield Warning(text, hint=meant.strip(), obj=where, id="mcp_django.W024")
+                yield problem("W024", text, meant.strip(), where)
 
 
 def _check_names(exposure: ModelExposure) -> Iterator[CheckMessage]:
@@ -249,7 +226,7 @@ def _check_names(exposure: ModelExposure) -> Iterator[CheckMessage]:
             if path is not None and lookup not in REGEX and not declared_lookups(path, [lookup]):
                 text = f"{where.__name__}.filter_fields gives {name!r} the lookup {lookup!r}, which it does not take."
                 hint = f"{nearest(lookup, taken)} It takes {', '.join(taken)}."
-                yield Error(text, hint=hint.strip(), obj=where, id="mcp_django.E010")
+                yield problem("E010", text, hint.strip(), where)
 
 
 def _check_paths(exposure: ModelExposure) -> Iterator[CheckMessage]:
@@ -265,39 +242,23 @@ def _check_paths(exposure: ModelExposure) -> Iterator[CheckMessage]:
 
 def _missing(exposure: ModelExposure, option: str, name: str) -> CheckMessage:
     known = [field.name for field in exposure.opts.get_fields()]
-    return Error(
-        f"{type(exposure).__name__}.{option} refers to {name!r}, which {exposure.label} does not have.",
-        hint=nearest(name, known).strip() or None,
-        obj=type(exposure),
-        id="mcp_django.E010",
-    )
+    text = f"{type(exposure).__name__}.{option} refers to {name!r}, which {exposure.label} does not have."
+    return problem("E010", text, nearest(name, known).strip() or None, type(exposure))
 
 
 def _check_fields(exposure: ModelExposure) -> Iterator[CheckMessage]:
     where = type(exposure)
     if exposure.has_allow_list and exposure.fields is None:
-        yield Warning(
-            f"{where.__name__} declares no fields: {exposure.label} shows its primary key alone.",
-            hint='List the fields, or write fields = "__all__".',
-            obj=where,
-            id="mcp_django.W011",
-        )
+        text = f"{where.__name__} declares no fields: {exposure.label} shows its primary key alone."
+        yield problem("W011", text, 'List the fields, or write fields = "__all__".', where)
     if exposure.fields == "__all__":
-        yield Warning(
-            f'{where.__name__}.fields is "__all__": a field added to {exposure.label} later is shown at once.',
-            hint="List the fields.",
-            obj=where,
-            id="mcp_django.W012",
-        )
+        text = f'{where.__name__}.fields is "__all__": a field added to {exposure.label} later is shown at once.'
+        yield problem("W012", text, "List the fields.", where)
     shown = dict.fromkeys([*_names(exposure, "fields"), *(field.name for field in exposure.opts.pk_fields)])
     for name in shown:
         if is_sensitive(name, exposure.model):
-            yield Warning(
-                f"{where.__name__}.fields shows {name!r}, which looks like a secret, to every caller who may view "
-                f"{exposure.label}.",
-                obj=where,
-                id="mcp_django.W013",
-            )
+            text = f"{where.__name__}.fields shows {name!r}, which looks like a secret, to every caller who may view "
+            yield problem("W013", f"{text}{exposure.label}.", obj=where)
 
 
 def _check_actions(exposure: ModelExposure) -> Iterator[CheckMessage]:
@@ -306,7 +267,7 @@ def _check_actions(exposure: ModelExposure) -> Iterator[CheckMessage]:
     for name in _names(exposure, "actions"):
         if name not in marked:
             text = f"{where.__name__}.actions refers to {name!r}, which is not a method marked with @mcp.action."
-            yield Error(text, hint=nearest(name, marked).strip() or None, obj=where, id="mcp_django.E014")
+            yield problem("E014", text, nearest(name, marked).strip() or None, where)
             continue
         permissions = [item.rpartition(".")[2] for item in _permissions()]
         for permission in getattr(where, name).mcp_action.permissions:
@@ -315,10 +276,10 @@ def _check_actions(exposure: ModelExposure) -> Iterator[CheckMessage]:
                 permission.rpartition(".")[2] not in permissions and (hint := nearest(permission, known, 0.8))
             ):
                 text = f"{where.__name__}.{name} needs the permission {permission!r}, which nobody has."
-                yield Warning(text, hint=hint.strip(), obj=where, id="mcp_django.W026")
+                yield problem("W026", text, hint.strip(), where)
     for name in set(marked).difference(exposure.actions or ()):
         text = f"{where.__name__}.{name} is marked with @mcp.action and not in actions: nobody can run it."
-        yield Info(text, hint=f'Add "{name}" to actions.', obj=where, id="mcp_django.I028")
+        yield problem("I028", text, f'Add "{name}" to actions.', where)
 
 
 def _check_age(exposure: ModelExposure) -> Iterator[CheckMessage]:
@@ -331,50 +292,52 @@ def check_ttl(name: str, ttl: Any, obj: Any = None) -> Iterator[CheckMessage]:
     """Yield what is wrong with how long clients may keep something, in milliseconds."""
     if type(ttl) is not int or ttl < 0:
         hint = "Write a number of milliseconds, 0 or more."
-        yield Error(f"{name} is {ttl!r}, which is no time.", hint=hint, obj=obj, id="mcp_django.E018")
+        yield problem("E018", f"{name} is {ttl!r}, which is no time.", hint, obj)
     elif ttl > LONG_TTL:
-        yield Warning(
-            f"{name} is more than an hour: so long a client may show what its user may no longer see.",
-            obj=obj,
-            id="mcp_django.W018",
-        )
+        text = f"{name} is more than an hour: so long a client may show what its user may no longer see."
+        yield problem("W018", text, obj=obj)
 
 
-def check_orders(**kwargs: Any) -> list[CheckMessage]:
+@check
+def check_orders() -> Iterator[CheckMessage]:
     """Tell, for a deployment, which exposures are ordered by what no index of their model serves."""
-    found: dict[Any, CheckMessage] = {}
-    for checked in all_sites():
-        for exposure in checked.exposures.values():
-            keys = declared_ordering(exposure)
-            if exposure.opts.managed and not is_served(exposure.model, keys):
-                names = tuple(("-" if key.descending else "") + key.path for key in keys)
-                found.setdefault((exposure.label, names), _unserved(exposure, names))
-    return list(found.values())
+    told = set()
+    for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
+        keys = declared_ordering(exposure)
+        names = tuple(("-" if key.descending else "") + key.path for key in keys)
+        if not exposure.opts.managed or is_served(exposure.model, keys) or (exposure.label, names) in told:
+            continue
+        told.add((exposure.label, names))
+        local = [name for name in names if "__" not in name]
+        hint = (
+            f"Add models.Index(fields={local}, name=...) to its Meta.indexes, or set another ordering on the exposure."
+        )
+        if len(local) < len(names):
+            hint = "No index serves an order through a relation: set another ordering on the exposure."
+        text = f"No index serves the order of {exposure.label}, {', '.join(names)}: each page sorts the whole table."
+        yield problem("I021", text, hint, exposure.model)
 
 
-def _unserved(exposure: ModelExposure, names: Sequence[str]) -> CheckMessage:
-    local = [name for name in names if "__" not in name]
-    hint = f"Add models.Index(fields={local}, name=...) to its Meta.indexes, or set another ordering on the exposure."
-    if len(local) < len(names):
-        hint = "No index serves an order through a relation: set another ordering on the exposure."
-    return Info(
-        f"No index serves the order of {exposure.label}, {', '.join(names)}: each page sorts the whole table.",
-        hint=hint,
-        obj=exposure.model,
-        id="mcp_django.I021",
-    )
-
-
-def check_random(**kwargs: Any) -> list[CheckMessage]:
+@check
+def check_random() -> Iterator[CheckMessage]:
     """Tell, for a deployment, which columns look like what lets somebody in, though their names do not say it."""
-    found: dict[Any, CheckMessage] = {}
-    for checked in all_sites():
-        for exposure in checked.exposures.values():
-            named = exposure.fields is not None and exposure.fields != "__all__"
-            for field in () if named else exposure.opts.concrete_fields:
-                if _looks_random(field) and not exposure.leaves_out(field.name):
-                    found.setdefault((exposure.label, field.name), _random(exposure, field))
-    return list(found.values())
+    told = set()
+    for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
+        if exposure.fields is not None and exposure.fields != "__all__":
+            continue
+        for field in exposure.opts.concrete_fields:
+            column = exposure.label, field.name
+            if column in told or not _looks_random(field) or exposure.leaves_out(field.name):
+                continue
+            told.add(column)
+            yield problem(
+                "I159",
+                f"{exposure.label} shows {field.name!r}, whose values look random: whoever knows one may be let in by "
+                "it.",
+                f'If so, set exclude = ["{field.name}"] on its exposure. If not, list its fields, or silence this '
+                "check.",
+                exposure.model,
+            )
 
 
 def _looks_random(field: Any) -> bool:
@@ -383,13 +346,41 @@ def _looks_random(field: Any) -> bool:
     return is_drawn(field) or bool(field.unique and OPENING.search(field.name))
 
 
-def _random(exposure: ModelExposure, field: Any) -> CheckMessage:
-    return Info(
-        f"{exposure.label} shows {field.name!r}, whose values look random: whoever knows one may be let in by it.",
-        hint=f'If so, set exclude = ["{field.name}"] on its exposure. If not, list its fields, or silence this check.',
-        obj=exposure.model,
-        id="mcp_django.I159",
-    )
+@check
+def check_undeclared() -> Iterator[CheckMessage]:
+    """Tell, for a deployment, of code that may do what keeps something from callers, and does not say that it does not.
+
+    It is not read: a declaration beside it says more than a guess at what it does.
+    """
+    told = set()
+    for exposure in (exposure for checked in all_sites() for exposure in checked.exposures.values()):
+        for owner, text, hint in _undeclared(exposure):
+            if (exposure.label, owner) not in told:
+                told.add((exposure.label, owner))
+                yield problem("I162", text, hint, exposure.model)
+
+
+def _undeclared(exposure: ModelExposure) -> Iterator[tuple[Any, str, str]]:
+    """Yield what is not declared: of what, what comes of it, and how to declare it."""
+    of_admin = isinstance(exposure, AdminExposure)
+    for owner in (type(exposure), type(exposure.model_admin)):
+        if decides_by_row(owner):
+            text = f"{owner.__name__} may decide row by row who sees {exposure.label}, so {HISTORY} leaves it out."
+            yield owner, text, f"If it looks at no row, set mcp_history = True on {owner.__name__}."
+    for inline in exposure.declared_inlines:
+        if getattr(inline, "mcp_readable", None) is None and not is_djangos(inline.get_queryset):
+            text = f"The rows of {inline.__name__} are no model to read, as its get_queryset may ask for the page."
+            yield inline, text, "Set mcp_readable on it: True if it does not, False if it does."
+    declared = exposure.model_admin._get_base_actions() if of_admin else ()
+    functions = [(function, name) for function, name, _ in map(action_parts, declared) if name != "delete_selected"]
+    unsaid = [name for function, name in functions if AdminAction(exposure, name, function, "").may_show_a_page]
+    if unsaid:
+        text = f"Actions of {exposure.label} may show a page that asks for something: {', '.join(unsaid)}."
+        yield (
+            "actions",
+            text,
+            "Annotate each as -> None, or set its mcp_form to the form class of its page, or to None.",
+        )
 
 
 def _names(exposure: ModelExposure, option: str) -> list[str]:

@@ -1,29 +1,39 @@
-"""Completion of the parameters of a project's functions: by what the project says, or else by their annotations."""
+"""What has arguments to complete: a project's functions, and the templates by which models are reached."""
 
 from __future__ import annotations
 
-import inspect
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
-from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Model, QuerySet
 
-from ..functions.project import ProjectFunction, speaking_plainly
+from ..exceptions import NotFound
+from ..functions.signatures import ProjectFunction, resolved, speaking_plainly
+from ..orm.access import access_of
+from ..orm.columns import pk_text
+from ..orm.filters import find_filter
+from ..orm.kinds import key_field
+from ..orm.lookups import Condition, parse_condition
+from ..orm.uris import MAX_URI, PAGE_TEMPLATE, SCHEMA, SCHEME
+from ..protocol.uri_templates import UriTemplate, percent_decode
 from ..schema.containers import AnyOf, Nullable, Row
-from ..schema.jsonable import to_jsonable
 from ..schema.types import Boolean, Choice, Type
-from .base import MAX_VALUES, NOTHING, Completion, capped, ranked
+from ..schema.values import to_jsonable
+from .values import BOOLEANS, LIMIT, NOTHING, Completion, ModelValues, capped, complete_field, ranked
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
-    from ..orm.lookups import Condition
 
 # Of the caller's request, what was typed, and the arguments that are filled in already, by name.
 Hook = Callable[["MCPRequest", str, Mapping[str, str]], Iterable[Any] | Awaitable[Iterable[Any]]]
-BOOLEANS: Final = (("true", ""), ("false", ""))
+PARTS: Final = ("app_label", "model_name", "pk", "field")
+QUERY: Final = UriTemplate(PAGE_TEMPLATE).query
+_VARIABLE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
+_QUERY: Final = re.compile(r"\{?\?")
 
 
 class Completer:
@@ -72,14 +82,12 @@ class Completer:
         """
         hook = self.hooks.get(name)
         if isinstance(hook, str):
-            from .fields import complete_field
-
             label, _, field = hook.rpartition(".")
             return complete_field(request, label, field, value)
         if hook is not None:
             with speaking_plainly():
                 found: Any = hook(request, value, context)
-                return capped(_texts(async_to_sync(_finish)(found) if inspect.isawaitable(found) else found))
+                return capped(_texts(resolved(found)))
         return self._by_type(request, self.types[name], value, context)
 
     def _by_type(self, request: MCPRequest, kind: Type, value: str, context: Mapping[str, str]) -> Completion:
@@ -87,13 +95,10 @@ class Completer:
             case Nullable():
                 return self._by_type(request, kind.inner, value, context)
             case Row():
-                from ..orm.access import may_view
-                from .rows import complete_rows
-
                 exposure = request.mcp.site.exposures.get(kind.model)
-                if exposure is None or not may_view(request, exposure):
+                if exposure is None or not access_of(request)[exposure].is_there:
                     return NOTHING
-                return complete_rows(request, exposure, value, self._conditions(request, exposure, context))
+                return ModelValues(request, exposure).keys(value, self._conditions(request, exposure, context))
             case Choice():
                 labels = kind.labels or ("",) * len(kind.options)
                 return ranked(zip(map(_option, kind.options), labels, strict=True), value.strip())
@@ -107,10 +112,6 @@ class Completer:
 
     def _conditions(self, request: MCPRequest, exposure: Any, context: Mapping[str, str]) -> Sequence[Condition]:
         """Return the conditions that other rows lay down: of a chosen author's books, where a book has an author."""
-        from ..orm.filters import find_filter
-        from ..orm.kinds import key_field
-        from ..orm.lookups import parse_condition
-
         found = []
         for name, value in context.items():
             kind = self.types.get(name)
@@ -135,9 +136,7 @@ def _option(option: tuple[Any, Any]) -> str:
 
 def _texts(values: Any) -> Iterator[str]:
     """Return what a hook gave as texts, rows as their keys; a queryset is not read further than is shown."""
-    from ..orm.columns import pk_text
-
-    for value in values[: MAX_VALUES + 1] if isinstance(values, QuerySet) else values:
+    for value in values[:LIMIT] if isinstance(values, QuerySet) else values:
         if isinstance(value, Model):
             yield pk_text(value.pk)
             continue
@@ -146,5 +145,75 @@ def _texts(values: Any) -> Iterator[str]:
             yield plain if isinstance(plain, str) else orjson.dumps(plain).decode()
 
 
-async def _finish(value: Awaitable[Any]) -> Any:
-    return await value
+@dataclass(frozen=True, slots=True)
+class ModelTemplate:
+    """One of the templates of models, or a URI in which some or all of its variables have their values already.
+
+    ``names`` leads from what a client may call an argument to the variable that it means, as pages name the variable of
+    the primary key by its field; ``given`` are the values in the URI.
+    """
+
+    names: Mapping[str, str]
+    given: Mapping[str, str]
+
+    @classmethod
+    def read(cls, uri: str) -> ModelTemplate | None:
+        """Return what a client's URI or template is, None when it is not of models."""
+        if not uri.startswith(SCHEME) or len(uri) > MAX_URI:
+            return None
+        path, *query = _QUERY.split(uri[len(SCHEME) :], maxsplit=1)
+        parts = path.split("/", len(PARTS))
+        if not 2 <= len(parts) <= len(PARTS) or (query and len(parts) != 2):
+            return None
+        names = {name: name for name in QUERY} if len(parts) == 2 else {}
+        given: dict[str, str] = {}
+        if parts[2:] == [SCHEMA]:
+            del parts[2]
+        for variable, part in zip(PARTS, parts, strict=False):
+            names[variable] = variable
+            if match := _VARIABLE.fullmatch(part):
+                names[match[1]] = variable
+                continue
+            try:
+                given[variable] = percent_decode(part)
+            except ValueError:
+                return None
+        return cls(names, given)
+
+    def takes(self, name: str) -> bool:
+        """Return whether the template has such a variable."""
+        return name in self.names
+
+    def is_slow(self, name: str) -> bool:
+        """Return whether code of the project's own completes the variable."""
+        return False
+
+    def complete(self, request: MCPRequest, name: str, value: str, context: Mapping[str, str]) -> Completion:
+        """Return values for the variable: not percent-encoded, as a client puts them into the template."""
+        given = {**self.given, **{self.names[key]: text for key, text in context.items() if key in self.names}}
+        variable = self.names[name]
+        app_label, model_name = given.get("app_label", ""), given.get("model_name", "")
+        access = access_of(request)
+        if variable in ("app_label", "model_name"):
+            known: list[Any] = [exposure.opts for exposure in access.exposures]
+            if variable == "app_label":
+                return ranked([(opts.app_label, str(opts.app_config.verbose_name)) for opts in known], value)
+            within = [opts for opts in known if app_label in ("", opts.app_label)]
+            return ranked([(str(opts.model_name), str(opts.verbose_name)) for opts in within], value)
+        try:
+            values = ModelValues(request, access.get_exposure(f"{app_label}.{model_name}"))
+        except NotFound:
+            return NOTHING
+        match variable:
+            case "pk":
+                found = values.keys(value)
+                # Where the template ends here, this key would be read as the model's description.
+                keys = [key for key in found.values if key != SCHEMA or "field" in self.names]
+                return Completion(keys, found.more)
+            case "field":
+                return values.file_fields(value)
+            case "search":
+                return values.searched(value)
+            case "ordering" | "fields":
+                return values.names(value, ordering=variable == "ordering")
+        return NOTHING

@@ -10,9 +10,9 @@ from django.utils.translation import gettext_lazy as _
 from oauth2_provider.models import get_access_token_model
 from oauth2_provider.settings import oauth2_settings
 
-from ..oauth.revoking import live
+from ..oauth.pages import describe
 from ..oauth.scopes import HIERARCHY, default_scopes, join
-from ..oauth.tokenlist import describe
+from ..oauth.tokens import live
 from ..routing import mounted_sites
 from ..sites import MCPSite
 from ..sites import site as default_site

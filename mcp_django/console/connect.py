@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from ..oauth.resource import resource_url
 from ..routing import mounted_endpoints
-from ..transports.http.pages import set_ups
+from ..transports.client_configs import set_ups
 from .health import Finding, reached
 from .pages import Page
 

@@ -22,11 +22,11 @@ from oauth2_provider.models import get_access_token_model
 from ..conf import settings
 from ..context.text import plain
 from ..models import CallEntry, Session, Stream
-from ..oauth.revoking import live
+from ..oauth.tokens import live
 from ..server.sessions import end_session
 from ..server.streams import DEAD_AFTER
 from ..subscriptions.hub import shared_layer
-from ..transports.http import roll
+from ..transports.http.registry import registry
 from .pages import Page
 
 # Each of these is enough to end sessions.
@@ -42,7 +42,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         if not may_end:
             raise PermissionDenied
         if stream := request.POST.get("end_stream", "")[:32]:
-            roll.end(stream)
+            registry.disconnect(stream)
             messages.success(request, _("The stream is told to end. Remove its access to keep its client out."))
         elif end_session(request.POST.get("end", "")[:32]):
             messages.success(request, _("The session is over, and its streams end."))
@@ -53,7 +53,7 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     context = {
         "sessions": sessions,
         "streams": _streams(),
-        "roll": roll.call(),
+        "roll": registry.ask_workers(),
         "is_alone": shared_layer() is None,
         "may_end": may_end,
     }

@@ -24,10 +24,9 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 from ..context.text import plain
-from ..oauth.clients import LOOPBACK
-from ..oauth.refusals import NO_SESSION, SIGNED_IN
-from ..oauth.resource import same_resource
-from ..protocol.modern import client_meta
+from ..oauth.resource import LOOPBACK, same_resource
+from ..problems import NO_SESSION, SIGNED_IN
+from ..protocol.eras import client_meta
 from ..protocol.versions import MODERN
 
 TIMEOUT: Final = 15
@@ -184,7 +183,7 @@ class Agent:
         """
         answer = self.follow(url)
         if answer.status == 403 and SIGNED_IN in parse_qs(urlsplit(answer.url).query):
-            raise Failed(f"{what}: {NO_SESSION.seen}{self._kept_for()}.", NO_SESSION.remedy)
+            raise Failed(f"{what}: {NO_SESSION.what}{self._kept_for()}.", NO_SESSION.remedy)
         if answer.status != 200 or answer.kind != "text/html":
             remedy = (
                 "Look at the server's log." if answer.status >= 500 else "Check LOGIN_URL, and open it in a browser."

@@ -23,13 +23,12 @@ from django.utils.translation import gettext as _
 
 from ..conf import settings
 from ..models import CallEntry
-from ..oauth import outgoing
-from ..oauth.checks import uses_oauth
-from ..oauth.hosts import takes_documents
-from ..oauth.resource import resource_url
+from ..oauth import client_documents
+from ..oauth.client_documents import takes_documents
+from ..oauth.resource import resource_url, uses_oauth
 from ..routing import mounted_endpoints
 from ..runtime.cache import cache
-from ..sensitive import without_secrets
+from ..schema.values import without_secrets
 from ..subscriptions.hub import shared_layer
 from .doctor import Doctor, Failed
 from .pages import Page
@@ -154,15 +153,15 @@ def _of_documents() -> Iterator[Finding]:
     """Look whether the documents by which clients describe themselves can be fetched, where they are taken."""
     if not takes_documents():
         return
-    title, cause = _("Documents of clients"), outgoing.look()
+    title, cause = _("Documents of clients"), client_documents.look()
     if not cause:
         yield Finding(title, "ok", _("They can be fetched."))
     elif settings.REGISTRATION == "open":
         seen = _("Clients cannot sign in by them, and register instead: %(cause)s.") % {"cause": cause}
-        yield Finding(title, "warning", seen, outgoing.REMEDY)
+        yield Finding(title, "warning", seen, client_documents.REMEDY)
     else:
         seen = _("Clients that have one cannot sign in: %(cause)s.") % {"cause": cause}
-        yield Finding(title, "error", seen, outgoing.REMEDY)
+        yield Finding(title, "error", seen, client_documents.REMEDY)
 
 
 def of_settings(*, deployed: bool = True) -> Iterator[Finding]:

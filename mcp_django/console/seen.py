@@ -11,33 +11,26 @@ from django.db.models import Model
 from django.utils.translation import gettext as _
 
 from ..conf import settings
-from ..context.request import Exposure, MCPRequest
-from ..exposures.admin import AdminExposure
-from ..forms.uploads import upload_storage
+from ..context.request import MCPRequest
+from ..emulation.files import upload_storage
+from ..exposures.base import ModelExposure
 from ..operating import switches
 from ..operating.budgets import left
 from ..operating.calls import describe_caller
-from ..orm.access import (
-    caller_actions,
-    permits_view,
-    permitted_actions,
-    related_exposure,
-    visible_exposures,
-    visible_fields,
-)
+from ..orm.access import access_of
 from ..orm.filters import filters_of
 from ..orm.permissions import load_permissions
 from ..protocol.messages import encode
 from ..protocol.versions import MODERN
 from ..rest.tools import ViewSetTool
-from ..sensitive import is_sensitive
+from ..schema.values import is_sensitive
 from ..server.methods import METHODS
 from ..signin import SERVICE_ACCOUNT
 from ..sites import MCPSite, is_open
 from ..tools.base import Tool
 from ..tools.functions import FunctionTool
 from ..tools.overviews import may_words
-from ..tools.uploads import CreateUpload
+from ..tools.writes import CreateUpload
 from ..transports.local import LocalClient
 
 # Bytes of JSON to a token, about, with the tokenizers of today.
@@ -127,8 +120,8 @@ def look(
 ) -> View:
     """Return what a model sees that acts as ``person``; ``model`` leaves all else out.
 
-    ``facts`` are those kept with a token, as :func:`~mcp_django.oauth.facts.facts_of` gives them, ``client_id`` is that
-    of its client.
+    ``facts`` are those kept with a token, as :func:`~mcp_django.oauth.tokens.facts_of` gives them, ``client_id`` is
+    that of its client.
 
     Raises:
         Refused: the user is not active any more.
@@ -170,7 +163,7 @@ def request_of(client: LocalClient) -> MCPRequest:
         Refused: the user is not active any more.
     """
     request = client.new_request()
-    request.mcp.version, request.mcp.off = MODERN[-1], switches.current()
+    request.mcp.version, request.mcp.off = MODERN[-1], switches.board.current()
     load_permissions(request.user)
     return request
 
@@ -249,7 +242,7 @@ def tool_reason(request: MCPRequest, name: str) -> str:
     }
 
 
-def _off_reason(request: MCPRequest, tool: Tool, action: tuple[Exposure, str] | None) -> str:
+def _off_reason(request: MCPRequest, tool: Tool, action: tuple[ModelExposure, str] | None) -> str:
     """Return what is said of a tool that is switched off, "" for one that is not."""
     off = request.mcp.off
     if off is None:
@@ -271,7 +264,7 @@ def forbidden_reason(request: MCPRequest, tool: Tool | None, name: str) -> str:
         return _lacks(", ".join(missing)) if missing else _("its own permission refuses the user")
     if tool is None or isinstance(tool, ViewSetTool):
         return _("the user lacks a permission that it asks for")
-    if not visible_exposures(request):
+    if not access_of(request).exposures:
         return _("the user sees no model")
     what = {"verb": name.partition("_")[0]}
     return _("the user lacks the permission to %(verb)s rows of any model") % what
@@ -293,7 +286,7 @@ def _lacks(permission: str) -> str:
 
 
 def _models(request: MCPRequest, models: Iterable[type[Model]]) -> tuple[tuple[SeenModel, ...], tuple[Missing, ...]]:
-    visible = {exposure.model: exposure for exposure in visible_exposures(request)}
+    visible = {exposure.model: exposure for exposure in access_of(request).exposures}
     seen, missing = [], []
     for model in models:
         if model in visible:
@@ -303,9 +296,9 @@ def _models(request: MCPRequest, models: Iterable[type[Model]]) -> tuple[tuple[S
     return tuple(seen), tuple(missing)
 
 
-def _model(request: MCPRequest, exposure: Exposure) -> SeenModel:
-    fields = visible_fields(request, exposure)
-    permitted, may_write = caller_actions(request, exposure), not _read_only_reason(request)
+def _model(request: MCPRequest, exposure: ModelExposure) -> SeenModel:
+    fields = access_of(request)[exposure].fields
+    permitted, may_write = access_of(request)[exposure].actions, not _read_only_reason(request)
     actions = [name for name, action in permitted.items() if may_write or action.read_only]
     return SeenModel(
         label=exposure.label,
@@ -338,28 +331,29 @@ def model_reason(request: MCPRequest, model: type[Model]) -> str:
     return _("AUTO_REGISTER is off, or it was unregistered")
 
 
-def _refused_reason(request: MCPRequest, exposure: Exposure) -> str:
+def _refused_reason(request: MCPRequest, exposure: ModelExposure) -> str:
     """Return why the caller does not see a model that the site exposes."""
-    opts, narrowing, off = exposure.opts, request.mcp.narrowing, request.mcp.off
-    if off is not None and permits_view(request, exposure) and (found := off.model(exposure.label)):
-        return found.text
-    if narrowing is not None and not narrowing.admits(exposure.model):
+    model = access_of(request)[exposure]
+    reason = model.why_not()
+    if reason == "off" and model.off is not None:
+        return model.off.text
+    if reason == "narrowed":
         return _("the access is for other records alone")
-    if isinstance(exposure, AdminExposure) and not exposure.admits(request):
+    if reason == "not admitted":
         return _("the admin does not let the user in: is_staff is what it asks for by default")
-    name = f"{opts.app_label}.view_{opts.model_name}"
-    if not request.user.has_perm(name) and not request.user.has_perm(name.replace(".view_", ".change_", 1)):
+    name = f"{exposure.opts.app_label}.view_{exposure.opts.model_name}"
+    if reason == "no permission":
         return _lacks(name)
     told = {"exposure": type(exposure).__name__, "permission": name}
     return _("%(exposure)s or its ModelAdmin refuses it, though the user has %(permission)s") % told
 
 
-def action_reason(request: MCPRequest, exposure: Exposure, name: str) -> str:
+def action_reason(request: MCPRequest, exposure: ModelExposure, name: str) -> str:
     """Return why the caller may not run an action."""
-    if exposure not in visible_exposures(request):
+    model, off = access_of(request)[exposure], request.mcp.off
+    if not model.is_there:
         return _unseen(exposure.label)
-    off = request.mcp.off
-    if off is not None and name in permitted_actions(request, exposure) and (found := off.action(exposure.label, name)):
+    if off is not None and name in model.permitted_actions and (found := off.action(exposure.label, name)):
         return found.text
     function = getattr(exposure, name, None) or getattr(getattr(exposure, "model_admin", None), name, None)
     declared = getattr(function, "mcp_action", None)
@@ -376,7 +370,7 @@ def _unseen(label: str) -> str:
     return _("the user does not see %(label)s") % {"label": label}
 
 
-def _has(request: MCPRequest, exposure: Exposure, permission: str) -> bool:
+def _has(request: MCPRequest, exposure: ModelExposure, permission: str) -> bool:
     for owner in (exposure, getattr(exposure, "model_admin", None)):
         check = getattr(owner, f"has_{permission}_permission", None)
         if check is not None:
@@ -384,7 +378,7 @@ def _has(request: MCPRequest, exposure: Exposure, permission: str) -> bool:
     return request.user.has_perm(permission if "." in permission else f"{exposure.opts.app_label}.{permission}")
 
 
-def hidden_fields(request: MCPRequest, exposure: Exposure, visible: tuple[str, ...]) -> Iterator[Missing]:
+def hidden_fields(request: MCPRequest, exposure: ModelExposure, visible: tuple[str, ...]) -> Iterator[Missing]:
     """Yield the fields of the model's table and its many-to-many fields that the caller does not see."""
     declared = set(exposure.get_fields(request))
     for item in (*exposure.opts.concrete_fields, *exposure.opts.many_to_many):
@@ -396,7 +390,7 @@ def hidden_fields(request: MCPRequest, exposure: Exposure, visible: tuple[str, .
             reason = _("its name says that it is a secret: name it in fields to show it")
         elif item.name not in declared:
             reason = _("fields, or the admin's page of this user, does not have it")
-        elif (related := item.related_model) is not None and related_exposure(request, item) is None:
+        elif (related := item.related_model) is not None and access_of(request).exposure_of(related) is None:
             reason = _unseen(related._meta.label_lower)
         else:
             reason = _("the exposure of the model that it is inherited from hides it")

@@ -11,7 +11,7 @@ from django.utils.datastructures import MultiValueDict
 
 from ..conf import settings
 from ..protocol.headers import PARAM_PREFIX
-from .request import MCPContext, MCPRequest, Registry
+from .request import MCPContext, MCPRequest
 
 # What stands where HTTP has the URL of the endpoint: no token is for it, and no cursor of another transport fits it.
 RESOURCE: Final = "stdio:"
@@ -43,17 +43,14 @@ class EmptyRequest(MCPRequest):
 
     @cached_property
     def GET(self) -> QueryDict:  # type: ignore[override]
-        """The query."""
         return QueryDict("")
 
     @cached_property
     def POST(self) -> QueryDict:  # type: ignore[override]
-        """The form."""
         return QueryDict(mutable=True)
 
     @cached_property
     def FILES(self) -> MultiValueDict[str, Any]:  # type: ignore[override]
-        """The files."""
         return MultiValueDict()
 
 
@@ -100,7 +97,7 @@ def split_path(scope: Mapping[str, Any]) -> tuple[str, str]:
     return prefix, path or "/"
 
 
-def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], site: Registry) -> MCPRequest:
+def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], site: Any) -> MCPRequest:
     """Return the request of one call; ``user`` and the rest of ``mcp`` are filled in as they become known."""
     request = EmptyRequest()
     request.method = scope["method"]
@@ -133,7 +130,13 @@ def build_request(scope: Mapping[str, Any], headers: Mapping[str, list[str]], si
     return request
 
 
-def local_request(site: Registry) -> MCPRequest:
+def read_scope(scope: Mapping[str, Any], site: Any) -> tuple[MCPRequest, dict[str, list[str]]]:
+    """Return the request of one call and its headers, which hooks see without those that are authority."""
+    headers = headers_of(scope)
+    return build_request(scope, headers, site), headers
+
+
+def local_request(site: Any) -> MCPRequest:
     """Return the request of a call that came over no network, without its user.
 
     It seems to come to the project's own address.

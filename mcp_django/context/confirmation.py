@@ -31,6 +31,7 @@ from ..protocol.client_requests import ELICITATION
 from ..protocol.errors import InvalidParams
 from .questions import CLOCK_SKEW, STATE_ERROR, Question, answer_schema, use_up
 from .request import MCPRequest
+from .results import ToolResult
 from .signing import seal, unseal
 
 logger = logging.getLogger("mcp_django.context.confirmation")
@@ -44,50 +45,94 @@ MAX_TOKEN_CHARS: Final = 200
 MAX_STATE_CHARS: Final = 64 * 1024
 # Members of a call's parameters that differ from round to round.
 UNBOUND: Final = frozenset({"_meta", "inputResponses", "requestState"})
+# The key of the question for consent.
+CONFIRM: Final = "_confirm"
+CONSENT: Final[Mapping[str, Any]] = {"type": "object", "properties": {}}
+MAX_MESSAGE: Final = 4_000
+# Rows that a question names, and characters of each.
+MAX_LABELS: Final = 20
+MAX_QUOTED: Final = 100
+# Control and format characters.
+UNSEEN: Final = frozenset({"Cc", "Cf"})
+QUOTES: Final = str.maketrans("“”„«»", "'''''")
+# A client that cannot show the form consents for its user to what nobody has seen.
+UNFILLED: Final = "Nothing was entered: fill in the form, or decline."
+CHANGED: Final = (
+    "Nothing was changed: what would be done is not what was shown, or confirm_token was used, has expired or belongs "
+    "to another call. This is what would be done now."
+)
 
 
-def issue(request: MCPRequest, tool: str, arguments: Mapping[str, Any], objects: Iterable[Any]) -> str:
-    """Return a token that confirms this call once.
+class Confirmation:
+    """The confirmation of one call of a tool that touches these objects.
 
     ``arguments`` are those that the confirmed call must repeat, without the token. ``objects`` are what the call
     touches, in any order: model instances, or values that tell them apart.
     """
-    request.mcp.record.settle("asked")
-    return _signer(request, tool, arguments, objects).sign(secrets.token_urlsafe(16))
 
+    def __init__(self, request: MCPRequest, tool: str, arguments: Mapping[str, Any], objects: Iterable[Any]) -> None:
+        self.request, self.tool = request, tool
+        self.bound = [tool, arguments, sorted(map(_named, objects))]
 
-def redeem(request: MCPRequest, token: Any, tool: str, arguments: Mapping[str, Any], objects: Iterable[Any]) -> None:
-    """Use up a token of :func:`issue` for the same user, client, site, tool, arguments and objects.
+    def token(self) -> str:
+        """Return a token that confirms this call once."""
+        self.request.mcp.record.settle("asked")
+        return self._signer().sign(secrets.token_urlsafe(16))
 
-    Raises:
-        ToolError: the token does not fit, is too old, or was used; one text for all of these.
-    """
-    try:
-        nonce = _verified(_signer(request, tool, arguments, objects), token)
-    except BadSignature as error:
-        logger.info("Confirmation of %s refused: %s", tool, type(error).__name__)
-        raise NotConfirmed(REFUSED) from None
-    if not use_up("confirmed", nonce, settings.CONFIRMATION_MAX_AGE):
-        logger.info("Confirmation of %s refused: used", tool)
-        raise NotConfirmed(REFUSED)
+    def redeem(self, token: Any) -> None:
+        """Use up a token of :meth:`token` for the same user, client, site, tool, arguments and objects.
 
+        Raises:
+            ToolError: the token does not fit, is too old, or was used; one text for all of these.
+        """
+        try:
+            if not isinstance(token, str) or len(token) > MAX_TOKEN_CHARS or not token.isascii():
+                raise BadSignature("not a token")
+            nonce = self._signer().unsign(token, max_age=settings.CONFIRMATION_MAX_AGE)
+            if _is_from_the_future(token):
+                raise SignatureExpired("signed in the future")
+        except BadSignature as error:
+            logger.info("Confirmation of %s refused: %s", self.tool, type(error).__name__)
+            raise NotConfirmed(REFUSED) from None
+        if not use_up("confirmed", nonce, settings.CONFIRMATION_MAX_AGE):
+            logger.info("Confirmation of %s refused: used", self.tool)
+            raise NotConfirmed(REFUSED)
 
-def _verified(signer: TimestampSigner, token: Any) -> str:
-    if not isinstance(token, str) or len(token) > MAX_TOKEN_CHARS or not token.isascii():
-        raise BadSignature("not a token")
-    nonce = signer.unsign(token, max_age=settings.CONFIRMATION_MAX_AGE)
-    if _is_from_the_future(token):
-        raise SignatureExpired("signed in the future")
-    return nonce
+    def _signer(self) -> TimestampSigner:
+        digest = _digest([*_caller(self.request), *self.bound])
+        return TimestampSigner(salt=f"mcp_django.context.confirmation.{digest}")
+
+    def question(self, key: str, message: str, schema: Mapping[str, Any] = CONSENT) -> Question:
+        """Return a question to the client's user about these very objects; the answer is what ``schema`` says."""
+        text = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
+        params = {"message": text, "requestedSchema": schema}
+        return Question(key=key, method=ELICITATION, params=params, proof=True, about=_digest(self.bound))
+
+    def ask(self, message: str) -> None:
+        """Return if the client's user has consented.
+
+        Raises:
+            InputRequired: the user has to be asked.
+            Declined: the user declined or dismissed it.
+        """
+        settle(self.request, self.question(CONFIRM, message))
+
+    def preview(self, message: str, shown: Mapping[str, Any], repeat: str, **more: Any) -> ToolResult:
+        """Return the result that asks, with a token; ``repeat`` says how the call goes on."""
+        question = {
+            "confirmation_required": True,
+            "message": message,
+            **shown,
+            "next": repeat,
+            "confirm_token": self.token(),
+            "expires_in": settings.CONFIRMATION_MAX_AGE,
+            **more,
+        }
+        return ToolResult(structured=question, is_error="errors" in shown)
 
 
 def _is_from_the_future(signed: str) -> bool:
     return b62_decode(signed.split(":")[1]) > time.time() + CLOCK_SKEW
-
-
-def _signer(request: MCPRequest, tool: str, arguments: Mapping[str, Any], objects: Iterable[Any]) -> TimestampSigner:
-    digest = _digest([*_caller(request), tool, arguments, sorted(map(_named, objects))])
-    return TimestampSigner(salt=f"mcp_django.context.confirmation.{digest}")
 
 
 def _caller(request: MCPRequest) -> list[Any]:
@@ -97,7 +142,7 @@ def _caller(request: MCPRequest) -> list[Any]:
 
 
 def identify(objects: Iterable[Any]) -> str:
-    """Return what tells these objects, in any order, from any others: see :func:`issue`."""
+    """Return what tells these objects, in any order, from any others: see :class:`Confirmation`."""
     return _digest(sorted(map(_named, objects)))
 
 
@@ -140,24 +185,6 @@ def _state_salt(request: MCPRequest, method: str, params: Mapping[str, Any]) -> 
     return f"mcp_django.context.confirmation.state.{_digest([*_caller(request), method, bound])}"
 
 
-# The key of the question for consent.
-CONFIRM: Final = "_confirm"
-CONSENT: Final[Mapping[str, Any]] = {"type": "object", "properties": {}}
-MAX_MESSAGE: Final = 4_000
-# Rows that a question names, and characters of each.
-MAX_LABELS: Final = 20
-MAX_QUOTED: Final = 100
-# Control and format characters.
-UNSEEN: Final = frozenset({"Cc", "Cf"})
-QUOTES: Final = str.maketrans("“”„«»", "'''''")
-# A client that cannot show the form consents for its user to what nobody has seen.
-UNFILLED: Final = "Nothing was entered: fill in the form, or decline."
-CHANGED: Final = (
-    "Nothing was changed: what would be done is not what was shown, or confirm_token was used, has expired or belongs "
-    "to another call. This is what would be done now."
-)
-
-
 def can_ask(request: MCPRequest) -> bool:
     """Return whether the client can ask its user."""
     return request.mcp.can("elicitation")
@@ -181,13 +208,6 @@ def listed(labels: Sequence[str], total: int) -> str:
     return f"{'; '.join(map(quoted, labels))}{more}"
 
 
-def rows_question(key: str, message: str, objects: Iterable[Any], schema: Mapping[str, Any] = CONSENT) -> Question:
-    """Return a question about these very objects (see :func:`~mcp_django.context.confirmation.issue`)."""
-    text = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
-    params = {"message": text, "requestedSchema": schema}
-    return Question(key=key, method=ELICITATION, params=params, proof=True, about=identify(objects))
-
-
 def settle(request: MCPRequest, question: Question) -> dict[str, Any]:
     """Return what the user entered.
 
@@ -202,18 +222,8 @@ def settle(request: MCPRequest, question: Question) -> dict[str, Any]:
             raise ValueError(UNFILLED)
         return content
 
-    entered: dict[str, Any] = request.mcp.answers.settle(question, request.mcp.version, read)
-    return entered
-
-
-def confirm(request: MCPRequest, message: str, objects: Iterable[Any]) -> None:
-    """Return if the user has consented.
-
-    Raises:
-        InputRequired: the user has to be asked.
-        Declined: the user declined or dismissed it.
-    """
-    settle(request, rows_question(CONFIRM, message, objects))
+    answer: dict[str, Any] = request.mcp.answers.settle(question, request.mcp.version, read)
+    return answer
 
 
 def can_be_direct(request: MCPRequest, questions: Sequence[Question]) -> bool:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cache
 from inspect import isclass, isfunction, ismodule
-from types import CodeType, FunctionType
+from types import ModuleType
 from typing import Any, Final, TypeVar
 
 from asgiref.local import Local
@@ -81,7 +81,7 @@ def _chain() -> GetResponse | None:
 @cache
 def _thread_places() -> tuple[threading.local, ...]:
     """Return where the middleware keeps something in its thread."""
-    found = (place for name in settings.CALL_MIDDLEWARE for _, place in _keepers(import_string(name), MAX_DEPTH))
+    found = (place for name in settings.CALL_MIDDLEWARE for _, place in _places(name))
     return tuple({id(place): place for place in found if isinstance(place, threading.local)}.values())
 
 
@@ -152,63 +152,39 @@ OTHER: Final = {"process_request", "request_started", "request_finished", "reque
 # Whose code keeps no caller.
 FOREIGN: Final = {"django", "mcp_django", "asgiref", *sys.stdlib_module_names}
 STATE: Final = (threading.local, ContextVar, Local)
-# Calls from function to function that are followed.
-MAX_DEPTH: Final = 3
 
 
 def keeps_caller(name: str) -> bool:
-    """Tell whether a middleware seems to keep the request or its user, in its thread or in a context variable.
+    """Tell whether a middleware may keep the request or its user, in its thread or in a context variable.
 
-    It is read, not run: it, or what it calls, names a place of that kind, and speaks of the caller.
+    Its module, or one that it has functions and classes from, holds a place of that kind and names the caller. What is
+    held there instead is not known: a declaration in ``CALL_MIDDLEWARE`` decides.
     """
-    factory = import_string(name)
-    keepers = [function for function, _ in _keepers(factory, MAX_DEPTH)]
-    return bool(keepers) and any(map(_speaks_of_caller, [*keepers, *_functions(factory)]))
+    modules = {module for module, _ in _places(name)}
+    named = (
+        word.lower()
+        for module in modules
+        for word, item in vars(module).items()
+        if isinstance(item, STATE) or not _is_foreign(item)
+    )
+    return any(word not in OTHER and any(part in word for part in CALLER) for word in named)
 
 
-def _speaks_of_caller(function: FunctionType) -> bool:
-    names = {name.lower() for name in _names(function.__code__)} - OTHER
-    return any(word in name for name in names for word in CALLER)
-
-
-def _keepers(item: Any, depth: int) -> Iterator[tuple[FunctionType, Any]]:
-    """Go through the functions of a function or class, and those they use; yield those that name a place, with it."""
-    for function in _functions(item):
-        used = _used(function)
-        held = [value for found in used if isclass(found) and not _is_foreign(found) for value in vars(found).values()]
-        yield from ((function, place) for place in (*used, *held) if isinstance(place, STATE))
-        if depth:
-            for found in used:
-                yield from _keepers(found, depth - 1)
-
-
-def _functions(item: Any) -> list[FunctionType]:
-    """Return the functions of a class or the function itself, none where it is Django's, Python's or this app's."""
-    owners = item.__mro__ if isclass(item) else ()
-    found = [value for owner in owners if not _is_foreign(owner) for value in vars(owner).values()]
-    plain = [getattr(value, "__func__", value) for value in (*found, item)]
-    return [value for value in plain if isfunction(value) and not _is_foreign(value)]
+def _places(name: str) -> Iterator[tuple[ModuleType, Any]]:
+    """Yield where the middleware could keep something, with the module that holds it."""
+    home = sys.modules[import_string(name).__module__]
+    named = [item for item in vars(home).values() if isclass(item) or isfunction(item) or ismodule(item)]
+    near = [item if ismodule(item) else sys.modules.get(item.__module__) for item in named]
+    for module in {item for item in (home, *near) if item is not None and not _is_foreign(item)}:
+        values = list(vars(module).values())
+        held = [value for item in values if isclass(item) and not _is_foreign(item) for value in vars(item).values()]
+        yield from ((module, place) for place in (*values, *held) if isinstance(place, STATE))
 
 
 def _is_foreign(item: Any) -> bool:
-    module = getattr(item, "__name__" if ismodule(item) else "__module__", None) or ""
-    return module.split(".")[0] in FOREIGN
-
-
-def _used(function: FunctionType) -> list[Any]:
-    """Return what a function names, of its module and of others, and what a decorator of it wraps."""
-    names = [*_names(function.__code__)]
-    found = [function.__globals__[name] for name in names if name in function.__globals__]
-    modules = [item for item in found if ismodule(item) and not _is_foreign(item)]
-    found += [getattr(module, name, None) for module in modules for name in names]
-    return [*found, getattr(function, "__wrapped__", None)]
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
+    """Return whether the item is Django's, Python's or this app's, or a plain value."""
+    owner = item if ismodule(item) or isclass(item) or isfunction(item) else type(item)
+    return (owner.__name__ if ismodule(owner) else owner.__module__).partition(".")[0] in FOREIGN
 
 
 def _forget(*, setting: str, **kwargs: Any) -> None:

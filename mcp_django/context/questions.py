@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -191,17 +191,10 @@ class Answers:
             return answer
         if digest != question.digest:
             return None
-        self._use_up()
-        return answer
-
-    def _use_up(self) -> None:
         if not self._proven and not use_up("answered", self._nonce or "", settings.QUESTION_TIMEOUT):
             raise InvalidParams(STATE_ERROR)
         self._proven = True
-
-    def was_another(self, question: Question) -> bool:
-        """Return whether what was asked under this key, in the round before, was not this very question."""
-        return self._asked.get(question.key, question.digest) != question.digest
+        return answer
 
     def settle(self, question: Question, version: str, read: Callable[[dict[str, Any]], Any]) -> Any:
         """Return what ``read`` makes of the answer: of an elicitation its content, of anything else the result.
@@ -215,7 +208,7 @@ class Answers:
         """
         answer = self.get(question)
         if answer is None:
-            changed = question.proof and self.was_another(question)
+            changed = question.proof and self._asked.get(question.key, question.digest) != question.digest
             reason = "What you were asked about has changed." if changed else question.reason
             raise InputRequired([question.because(reason, by_result=self._direct)])
         missing: list[str] = []
@@ -300,15 +293,15 @@ def untangled(error: BaseException) -> BaseException:
         return error
     if rest is not None:
         return rest
-    return InputRequired(question for leaf in _leaves(asked) for question in leaf.questions)
-
-
-def _leaves(group: BaseExceptionGroup[Any]) -> Iterator[Any]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
+    questions: list[Question] = []
+    waiting: list[Any] = [asked]
+    while waiting:
+        found = waiting.pop(0)
+        if isinstance(found, BaseExceptionGroup):
+            waiting = [*found.exceptions, *waiting]
         else:
-            yield error
+            questions += found.questions
+    return InputRequired(questions)
 
 
 # Answers without elicitation
@@ -331,18 +324,14 @@ def answer_schema(question: Question) -> dict[str, Any]:
 def _content_of(question: Question, answer: Any) -> dict[str, Any]:
     properties: Mapping[str, Any] = question.params["requestedSchema"]["properties"]
     if not properties:
-        return _consent(answer)
+        said = answer.lower() if isinstance(answer, str) else answer
+        if said is False or said == "false":
+            raise Declined
+        if said is not True and said != "true":
+            raise ValueError("expected true or false")
+        return {}
     if isinstance(answer, Mapping):
         return dict(answer)
     if len(properties) > 1:
         raise ValueError(f"expected an object with {', '.join(properties)}")
     return dict.fromkeys(properties, answer)
-
-
-def _consent(answer: Any) -> dict[str, Any]:
-    said = answer.lower() if isinstance(answer, str) else answer
-    if said is False or said == "false":
-        raise Declined
-    if said is not True and said != "true":
-        raise ValueError("expected true or false")
-    return {}

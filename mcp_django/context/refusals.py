@@ -5,7 +5,7 @@ import threading
 import time
 from typing import Final
 
-from ..exceptions import Reason
+from ..problems import ORDINARY
 from .text import plain
 
 logger = logging.getLogger("mcp_django")
@@ -13,30 +13,6 @@ logger = logging.getLogger("mcp_django")
 # Seconds for which a cause is not logged again.
 PERIOD: Final = 60
 MAX_CHARS: Final = 500
-
-IS_IT_RIGHT: Final = "Is BASE_URL right?"
-# Why nobody is signed in, where the token itself is not the reason.
-NO_TOKEN: Final = Reason("the request has no token", "A client signs in next, or needs a token in its configuration.")
-TWO_TOKENS: Final = Reason(
-    "the request has two Authorization headers",
-    "The client and a proxy may add one each.",
-    "The Authorization header is given twice.",
-)
-OTHER_SCHEME: Final = Reason(
-    "the Authorization header has a scheme that none of AUTHENTICATION_CLASSES takes",
-    "By default it is Bearer, a space and one token.",
-    "The Authorization header has a scheme that this endpoint does not take.",
-)
-NOT_ACTIVE: Final = Reason("the user is not active", "Activate the user, or leave it so.")
-AMBIGUOUS: Final = Reason(
-    "below the script prefix, the path of the endpoint is that of another endpoint too", "Mount one of them elsewhere."
-)
-NOT_SAID: Final = Reason("an authentication class refuses the credentials", "Its own rules say why.")
-
-# Clients look for documents at several places, of which one is enough.
-NO_DOCUMENT: Final = "If clients find no other document either, is the URL in the client right?"
-
-ORDINARY: Final = frozenset({NO_TOKEN.remedy, NO_DOCUMENT})
 
 # By cause: until when it is not logged again, and how many were not.
 _quiet: dict[tuple[int, str, str], tuple[float, int]] = {}

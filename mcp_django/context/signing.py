@@ -14,6 +14,7 @@ import hmac
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -36,7 +37,7 @@ def seal(salt: str, data: bytes, *, unique: bool = False) -> str:
     key = django_settings.SECRET_KEY
     nonce = secrets.token_bytes(NONCE) if unique else hmac.digest(_derived(key, salt, "nonce"), data, "sha256")[:NONCE]
     body = base64.urlsafe_b64encode(nonce + _stream(key, salt, nonce, data)).rstrip(b"=").decode("ascii")
-    return TimestampSigner(key=key, salt=salt, fallback_keys=[]).sign(body)
+    return _signer(key, salt).sign(body)
 
 
 def unseal(salt: str, text: Any, max_age: int, max_chars: int = 4096) -> bytes | None:
@@ -45,8 +46,7 @@ def unseal(salt: str, text: Any, max_age: int, max_chars: int = 4096) -> bytes |
         return None
     for key in (django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS):
         try:
-            signer = TimestampSigner(key=key, salt=salt, fallback_keys=[])
-            body = signer.unsign(text, max_age=timedelta(seconds=max_age))
+            body = _signer(key, salt).unsign(text, max_age=timedelta(seconds=max_age))
         except (BadSignature, ValueError, OverflowError):
             continue
         raw = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
@@ -54,6 +54,12 @@ def unseal(salt: str, text: Any, max_age: int, max_chars: int = 4096) -> bytes |
     return None
 
 
+@lru_cache(maxsize=1024)
+def _signer(key: str | bytes, salt: str) -> TimestampSigner:
+    return TimestampSigner(key=key, salt=salt, fallback_keys=[])
+
+
+@lru_cache(maxsize=1024)
 def _derived(key: str | bytes, salt: str, use: str) -> bytes:
     return hashlib.sha256(SEPARATOR.join([salt, use, ""]).encode() + force_bytes(key)).digest()
 

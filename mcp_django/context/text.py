@@ -1,7 +1,12 @@
 """Text that a stranger chose, made fit to show."""
 
+import re
 import unicodedata
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Final
+
+from django.utils.translation import gettext as _
 
 # Control, format (bidi and zero-width), surrogate, private, unassigned, and the two separators that break lines.
 UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -25,3 +30,143 @@ def plain(text: object, limit: int = 100) -> str:
 
 def _shown(char: str) -> str:
     return REPLACEMENT if unicodedata.category(char) in UNPRINTABLE or char in BLANK else char
+
+
+# A name is kept and shown up to this length (see ``plain``).
+LONGEST: Final = 100
+# More marks than this above one letter cover what stands around it (UTS 39, section 5.4).
+MOST_MARKS: Final = 4
+# Scripts that are written in one word by those who read them (UTS 39, section 5.2).
+TOGETHER: Final = (
+    frozenset({"CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "LATIN"}),
+    frozenset({"CJK", "BOPOMOFO", "LATIN"}),
+    frozenset({"CJK", "HANGUL", "LATIN"}),
+)
+# Letters of Cyrillic and of Greek that look like those of Latin in the usual typefaces.
+TWINS: Final = str.maketrans(
+    "асԁеһіјӏорԛѕухԝαινορυγϳ" + "АВЕЅІЈКМНОРСТУХԚԜΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",  # noqa: RUF001
+    "acdehijlopqsyxwaivopuyj" + "ABESIJKMHOPCTYXQWABEZHIKMNOPTYX",
+)
+# Digits that are read as letters.
+DIGITS: Final = str.maketrans("01345", "oleas")
+# A capital I and a small l are one stroke in the usual typefaces, and so is the letter that stands for both here.
+STROKE: Final = "ı"  # noqa: RUF001
+STROKES: Final = str.maketrans("Il", STROKE * 2)
+# Signs by which services mark what they have verified.
+SEALS: Final = frozenset("✓✔✅☑🗸🗹⍻🔒🔐🔏🛡")
+_SMALL_CAPITAL: Final = re.compile(r"LATIN LETTER SMALL CAPITAL ([A-Z])")
+# Products that people know by name, and the domains of their makers. The name of the first ones is nobody else's; the
+# others are ordinary words too, so only a name that begins with them claims anything.
+DISTINCT: Final[Mapping[str, tuple[str, ...]]] = {
+    "anthropic": ("anthropic.com", "claude.ai", "claude.com"),
+    "claude": ("claude.ai", "claude.com", "anthropic.com"),
+    "chatgpt": ("chatgpt.com", "openai.com"),
+    "openai": ("openai.com", "chatgpt.com"),
+    "vscode": ("vscode.dev", "visualstudio.com", "microsoft.com", "github.com"),
+    "copilot": ("github.com", "microsoft.com", "copilotstudio.com"),
+}
+ORDINARY: Final[Mapping[str, tuple[str, ...]]] = {
+    "codex": ("openai.com", "chatgpt.com"),
+    "cursor": ("cursor.com", "cursor.sh"),
+    "gemini": ("google.com", "google.dev"),
+    "google": ("google.com", "google.dev"),
+    "microsoft": ("microsoft.com", "visualstudio.com", "github.com"),
+    "visualstudio": ("vscode.dev", "visualstudio.com", "microsoft.com", "github.com"),
+}
+
+
+def doubts_about(name: str, hosts: Sequence[str] = ()) -> list[str]:
+    """Return in words what is odd about the name of an application, nothing about an ordinary one.
+
+    ``hosts`` are those that it verifiably comes from (in lower case, without a port), none where that is unknown: an
+    application on the user's own computer has none, and claims to be a product are left alone there.
+    """
+    found = []
+    if _has_unseen(name):
+        found.append(_("Its name has characters that cannot be seen or that disguise others; � stands for them."))
+    product = _claimed(name)
+    if _is_mixed(name) or (product is not None and _claimed(name, strokes=False) is None):
+        found.append(_("Letters of its name come from several alphabets, or look like those of another one."))
+    if SEALS.intersection(name):
+        found.append(_("Its name has a check mark or a similar sign, which proves nothing."))
+    if len(name) >= LONGEST:
+        found.append(_("Its name is very long. Only the beginning is shown."))
+    strangers = [] if product is None else [host for host in hosts if not _belongs(host, product[1])]
+    if product is not None and strangers:
+        told = {"product": product[0], "hosts": ", ".join(strangers[:3])}
+        found.append(
+            _("Its name suggests “%(product)s”, but %(hosts)s does not belong to the makers of that product.") % told
+        )
+    return found
+
+
+def _has_unseen(name: str) -> bool:
+    if any(char == REPLACEMENT or char in BLANK or unicodedata.category(char) in UNPRINTABLE for char in name):
+        return True
+    marks = 0
+    for char in unicodedata.normalize("NFD", name):
+        marks = marks + 1 if unicodedata.category(char) == "Mn" else 0
+        if marks > MOST_MARKS:
+            return True
+    return False
+
+
+def _is_mixed(name: str) -> bool:
+    """Return whether a word has letters of scripts that nobody writes together, or all of it passes for Latin."""
+    words = list(_words(unicodedata.normalize("NFKC", name)))
+    if any(_plain(char) != char for char in name):
+        return True
+    scripts = [{_script(char) for char in word if char.isalpha()} - {"MODIFIER"} for word in words]
+    if any(len(found) > 1 and not any(found <= together for together in TOGETHER) for found in scripts):
+        return True
+    # Short words of twins alone are words of their language, and so are those beside words that have other letters.
+    passing = [word.translate(TWINS).isascii() for word in words]
+    long = [len(word) > 3 and bool(found & {"CYRILLIC", "GREEK"}) for word, found in zip(words, scripts, strict=True)]
+    return all(passing) and any(long)
+
+
+def _script(char: str) -> str:
+    return unicodedata.name(char, "").partition(" ")[0]
+
+
+def _words(text: str) -> Iterator[str]:
+    return (found[0] for found in re.finditer(r"[^\W_]+", text))
+
+
+def _claimed(name: str, *, strokes: bool = True) -> tuple[str, tuple[str, ...]] | None:
+    """Return the product that a name is read as, and whose it is, None for any other name."""
+    words = list(_words(_skeleton(name, strokes)))
+    pairs = ["".join(pair) for pair in pairwise(words)]
+    spelt_out = "".join(words)
+    for product, hosts in DISTINCT.items():
+        look = _look(product)
+        if any(map(look.fullmatch, (*pairs, spelt_out))) or any(map(look.match, words)):
+            return product, hosts
+    for product, hosts in ORDINARY.items():
+        if any(map(_look(product).fullmatch, (*words[:1], *pairs[:1], spelt_out))):
+            return product, hosts
+    return None
+
+
+def _look(product: str) -> re.Pattern[str]:
+    """Return what the name of a product looks like, in which one stroke can stand for an i or an l."""
+    return re.compile(re.sub("[il]", lambda found: f"[{found[0]}{STROKE}]", product))
+
+
+def _skeleton(name: str, strokes: bool) -> str:
+    """Return what a name looks like: without marks, twins and digits as the letters that they pass for."""
+    plain = "".join(map(_plain, unicodedata.normalize("NFKD", name)))
+    bare = (char for char in plain if unicodedata.category(char) not in ("Mn", "Cf"))
+    text = "".join(bare).replace(REPLACEMENT, "").translate(TWINS)
+    text = text.translate(STROKES) if strokes else text
+    return text.casefold().translate(TWINS).translate(DIGITS)
+
+
+def _plain(char: str) -> str:
+    """Return the letter of which the character is the small capital, any other as it is."""
+    found = _SMALL_CAPITAL.fullmatch(unicodedata.name(char, ""))
+    return found[1].lower() if found is not None else char
+
+
+def _belongs(host: str, domains: Collection[str]) -> bool:
+    return any(host == domain or host.endswith(f".{domain}") for domain in domains)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import Parameter, unwrap
+from inspect import unwrap
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_origin
 
 from django.core.exceptions import ImproperlyConfigured
@@ -22,6 +22,11 @@ from .declarations import signature_of
 
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
+import inspect
+import math
+from collections.abc import Generator
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 # Arguments of every function that may ask, by which clients answer that cannot ask their user.
 RESERVED: Final[Mapping[str, Any]] = {
@@ -73,17 +78,16 @@ class Asked:
     default: Any = MISSING
 
     def answer(self, request: MCPRequest, arguments: Mapping[str, Any]) -> Any:
-        """Return the value for the function.
-
-        Raises:
-            InputRequired: it is not known yet.
-            Declined: the user declined or dismissed the question.
-        """
+        """Return the value for the function; ``InputRequired`` where it is not known yet."""
         mcp, marker = request.mcp, self.marker
         match marker:
             case Ask():
                 message = _text(marker.message, request, arguments)
-                return mcp.ask(message, self._kind(request, arguments), key=self.name, default=self.default)
+                form = marker.form
+                kind = (
+                    self.annotation if form is None else form if isinstance(form, type) else form(request, **arguments)
+                )
+                return mcp.ask(message, kind, key=self.name, default=self.default)
             case Sample():
                 from ..schema.sampling import Sampled
 
@@ -92,12 +96,6 @@ class Asked:
                 return found if self.annotation is Sampled else found.text
             case Roots():
                 return mcp.roots(key=self.name)
-
-    def _kind(self, request: MCPRequest, arguments: Mapping[str, Any]) -> Any:
-        form = getattr(self.marker, "form", None)
-        if form is None:
-            return self.annotation
-        return form if isinstance(form, type) else form(request, **arguments)
 
     def check(self) -> None:
         """Raise ``ImproperlyConfigured`` where no form could ask for it, as far as that can be known beforehand."""
@@ -127,29 +125,25 @@ def asked_parameters(function: Callable[..., Any], skip: Collection[str]) -> tup
     scope = getattr(unwrap(function), "__globals__", {})
     found = []
     for item in signature_of(function).parameters.values():
-        if item.name not in skip and item.annotation is not item.empty and (asked := _asked(item, scope)):
-            asked.check()
-            found.append(asked)
+        if item.name in skip or item.annotation is item.empty:
+            continue
+        try:
+            annotation = resolve_hint(item.annotation, scope)
+        except ImproperlyConfigured:
+            # Whoever reads the arguments says so.
+            continue
+        while type(annotation).__name__ == "TypeAliasType":
+            annotation = annotation.__value__
+        bare, *extras = get_args(annotation) if get_origin(annotation) is Annotated else [None]
+        marker = next((extra for extra in extras if isinstance(extra, (Ask, Sample, Roots))), None)
+        if marker is None:
+            continue
+        others = tuple(extra for extra in extras if extra is not marker)
+        kept: Any = typing.cast(Any, Annotated)[(bare, *others)] if others else bare
+        asked = Asked(item.name, kept, marker, MISSING if item.default is item.empty else item.default)
+        asked.check()
+        found.append(asked)
     return tuple(found)
-
-
-def _asked(item: Parameter, scope: dict[str, Any]) -> Asked | None:
-    try:
-        annotation = resolve_hint(item.annotation, scope)
-    except ImproperlyConfigured:
-        # Whoever reads the arguments says so.
-        return None
-    while type(annotation).__name__ == "TypeAliasType":
-        annotation = annotation.__value__
-    if get_origin(annotation) is not Annotated:
-        return None
-    bare, *extras = get_args(annotation)
-    marker = next((extra for extra in extras if isinstance(extra, (Ask, Sample, Roots))), None)
-    if marker is None:
-        return None
-    others = tuple(extra for extra in extras if extra is not marker)
-    kept: Any = typing.cast(Any, Annotated)[(bare, *others)] if others else bare
-    return Asked(item.name, kept, marker, MISSING if item.default is item.empty else item.default)
 
 
 def answers_of(asked: Sequence[Asked], request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,3 +157,51 @@ def answers_of(asked: Sequence[Asked], request: MCPRequest, arguments: Mapping[s
 
     steps = [lambda item=item: item.answer(request, arguments) for item in asked]
     return dict(zip([item.name for item in asked], answered_together(steps), strict=True))
+
+
+def finished(request: MCPRequest, value: Any) -> Any:
+    """Return what a function returned, or what its generator returns in the end, told of on the way.
+
+    A generator expression is a value like any other.
+
+    Raises:
+        Cancelled: the client has gone, or the time of the call is over; the generator has been closed.
+        TypeError: something was yielded that is no report.
+    """
+    if not inspect.isgenerator(value) or value.gi_code.co_name == "<genexpr>":
+        return value
+    last, is_counting = 0.0, False
+    with closing(value) as steps:
+        while True:
+            try:
+                done, total, message = _read(next(steps))
+            except StopIteration as end:
+                return end.value
+            if done is not None:
+                last, is_counting = float(done), True
+            elif message:
+                # A text says nothing of how far it is, and what is told has to grow (basic/utilities/progress).
+                last = math.nextafter(last, math.inf) if is_counting else last + 1
+            request.mcp.progress(last, total, message)
+
+
+def result_annotation(hint: Any) -> Any:
+    """Return what a function gives in the end, by its return annotation: of a generator what it returns."""
+    if get_origin(hint) is Generator:
+        return next(iter(get_args(hint)[2:]), type(None))
+    return hint
+
+
+def _read(report: Any) -> tuple[float | None, float | None, str]:
+    match report:
+        case None:
+            return None, None, ""
+        case str():
+            return None, None, report
+        case int() | float():
+            return report, None, ""
+        case (int() | float() as done, int() | float() | None as total):
+            return done, total, ""
+        case (int() | float() as done, int() | float() | None as total, message):
+            return done, total, str(message)
+    raise TypeError(f"a tool yields its progress, such as (done, total) or a text, and not {type(report).__name__}")

@@ -10,10 +10,11 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, ValuesView
-from typing import Any, Final, Generic, TypeVar, cast
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Final, TypeVar, cast
 
 from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
 
 from ..conf import nearest
 
@@ -35,12 +36,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def look(kind: str, function: Callable[..., Any], options: Mapping[str, Any]) -> str:
-    """Return the name of a function that is declared as a tool, prompt or resource.
-
-    Raises:
-        ImproperlyConfigured: its name or its parameters cannot be those of one, or its permissions are none.
-        TypeError: it is no function, or no declaration of this kind has such an option.
-    """
+    """Return the name of a function that is declared as a tool, prompt or resource, if it can be one."""
     if not callable(function):
         raise TypeError(f"{kind}() takes a function, not {function!r}.")
     for name in options:
@@ -74,11 +70,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 def given_by_name(
     function: Callable[..., Any], skip: Collection[str], *, untyped: bool = False
 ) -> list[inspect.Parameter]:
-    """Return the parameters but those in ``skip``; ``untyped`` admits those of which nothing says the type.
-
-    Raises:
-        ImproperlyConfigured: one of them cannot be given by name, or has no type.
-    """
+    """Return the parameters but those in ``skip``; ``untyped`` admits those of which nothing says the type."""
     found = [item for item in signature_of(function).parameters.values() if item.name not in skip]
     for item in found:
         if item.kind not in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY):
@@ -97,12 +89,7 @@ def look_at(
     untyped: bool = False,
     takes_any: bool = False,
 ) -> str:
-    """Return the name of a function ``(request, **arguments)``; ``takes_any`` says that its schema is written by hand.
-
-    Raises:
-        ImproperlyConfigured: it does not take the request, or one of its parameters cannot be given by name; or the
-            permissions are none.
-    """
+    """Check a function ``(request, **arguments)`` and return its name; ``takes_any``: its schema is written by hand."""
     name = name or function.__name__
     first = next(iter(signature_of(function).parameters.values()), None)
     if first is None or first.name not in REQUEST or first.kind is first.KEYWORD_ONLY:
@@ -126,57 +113,37 @@ def check_tool_name(name: str) -> None:
 # Functions that wait to be read
 
 
-class Unread(Generic[T]):
-    """A declared function that nobody has asked for; ``read`` makes of it what is asked for."""
+class Unread:
+    """A declared function that nobody has asked for; ``made_by`` is the dotted path of the class that reads it."""
 
-    def __init__(self, function: Callable[..., Any], make: Callable[[], T]) -> None:
-        self._function, self._make = function, make
+    def __init__(self, made_by: str, function: Callable[..., Any], options: Mapping[str, Any], *before: Any) -> None:
+        self.made_by, self.function, self.options, self.before = made_by, function, options, before
 
-    def read(self) -> T:
-        """Return what is made of the function.
-
-        Raises:
-            ImproperlyConfigured: nothing can be made of it; the text says where it stands.
-        """
+    def read(self) -> Any:
+        """Return what is made of the function; an error says where the function stands."""
         try:
-            return self._make()
-        except ImproperlyConfigured as error:
-            raise ImproperlyConfigured(f"{error} ({self.place})") from None
+            return import_string(self.made_by)(*self.before, self.function, **self.options)
         except Exception as error:
-            name = getattr(self._function, "__qualname__", self._function)
-            raise ImproperlyConfigured(f"{name}: {error} ({self.place})") from error
-
-    @property
-    def place(self) -> str:
-        """The file and line of the function."""
-        code = getattr(inspect.unwrap(self._function), "__code__", None)
-        return f"{code.co_filename}, line {code.co_firstlineno}" if code is not None else repr(self._function)
+            name = getattr(self.function, "__qualname__", self.function)
+            code = getattr(inspect.unwrap(self.function), "__code__", None)
+            place = f"{code.co_filename}, line {code.co_firstlineno}" if code is not None else repr(self.function)
+            text = str(error) if isinstance(error, ImproperlyConfigured) else f"{name}: {error}"
+            raise ImproperlyConfigured(f"{text} ({place})") from error
 
 
-class Declared(MutableMapping[str, T]):
-    """What was declared, by name: read when it is asked for, all of it with :meth:`values`.
+class Declared(Mapping[str, T]):
+    """What was declared, by name; each is read when it is asked for."""
 
-    Raises:
-        ImproperlyConfigured: something that is asked for cannot be read.
-    """
-
-    def __init__(self, *parts: Mapping[str, T | Unread[T]] | Mapping[str, T]) -> None:
-        self._items: dict[str, T | Unread[T]] = {}
+    def __init__(self, *parts: Mapping[str, Any]) -> None:
+        self._items: dict[str, Any] = {}
         for part in parts:
             self._items |= part._items if isinstance(part, Declared) else part
-        self._is_read = False
 
     def __getitem__(self, name: str) -> T:
         found = self._items[name]
         if isinstance(found, Unread):
             found = self._items[name] = found.read()
         return cast(T, found)
-
-    def __setitem__(self, name: str, item: T) -> None:
-        self._items[name] = item
-
-    def __delitem__(self, name: str) -> None:
-        del self._items[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._items)
@@ -187,14 +154,6 @@ class Declared(MutableMapping[str, T]):
     def __contains__(self, name: object) -> bool:
         return name in self._items
 
-    def values(self) -> ValuesView[T]:
-        """Return everything."""
-        if not self._is_read:
-            for name in list(self._items):
-                self[name]
-            self._is_read = True
-        return cast(ValuesView[T], self._items.values())
-
     def without(self, name: str) -> Declared[T]:
         """Return all but one."""
         return Declared({key: item for key, item in self._items.items() if key != name})
@@ -202,7 +161,7 @@ class Declared(MutableMapping[str, T]):
     def faults(self) -> list[str]:
         """Return what is wrong with each that cannot be read."""
         found = []
-        for name in list(self._items):
+        for name in self:
             try:
                 self[name]
             except ImproperlyConfigured as error:

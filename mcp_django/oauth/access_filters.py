@@ -17,10 +17,8 @@ from oauth2_provider.models import get_access_token_model
 from ..context.text import plain
 from ..models import LinkedIdentity, TokenFacts
 from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT
-from .facts import beside_tokens
-from .revoking import live
-from .tokenlist import client_name, name_doubts
-from .tokens import CLIENT
+from .pages import client_name, name_doubts
+from .tokens import CLIENT, beside_tokens, live
 
 # Users and applications that a filter names: those with the most access. Links in the list lead to all others.
 SHOWN: Final = 20
@@ -34,7 +32,6 @@ class StateFilter(SimpleListFilter):
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the other choice."""
         return [("ended", _("ended"))]
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
@@ -44,7 +41,6 @@ class StateFilter(SimpleListFilter):
         yield from rest
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the tokens that are live, or those that are not."""
         return queryset.filter(~live() if self.value() == "ended" else live())
 
 
@@ -65,14 +61,12 @@ class _MostFilter(SimpleListFilter):
         return found
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the tokens of the one that is chosen."""
         if self.value() is None:
             return queryset
         row = self._chosen()
         return queryset.none() if row is None else queryset.filter(**{str(self.parameter_name): row})
 
     def called(self, row: Any) -> str:
-        """Return what to call one of them."""
         raise NotImplementedError
 
     def _rows(self) -> QuerySet[Any]:
@@ -95,7 +89,6 @@ class UserFilter(_MostFilter):
     parameter_name = "user"
 
     def called(self, row: Any) -> str:
-        """Return the name of a user."""
         return plain(row.get_username())
 
 
@@ -123,7 +116,6 @@ class KindFilter(SimpleListFilter):
         return kinds + [(ISSUER + issuer, plain(issuer, 255)) for issuer in issuers]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the tokens of a kind."""
         value = self.value() or ""
         if value.startswith(ISSUER):
             return queryset.filter(_by_issuer(value.removeprefix(ISSUER)))

@@ -16,42 +16,30 @@ from ..models import LinkedIdentity, ServiceAccount
 # Every process of the project loads this, and few show these pages: what only they need is loaded there.
 
 
-def _is_on(name: str) -> bool:
-    """Return whether the setting has something; one that is wrong must not take the whole admin's index with it."""
-    try:
-        return bool(getattr(settings, name))
-    except ImproperlyConfigured:
-        return False
-
-
 class ForSuperusers(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Pages that no permission opens: who may add an entry could act as anybody."""
+    """Pages that no permission opens: who may add an entry could act as anybody. They are there where a setting is."""
+
+    setting = ""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user is a superuser."""
         user: Any = request.user
-        return bool(user.is_active and getattr(user, "is_superuser", False))
+        try:
+            is_on = bool(getattr(settings, self.setting))
+        except ImproperlyConfigured:
+            # A setting that is wrong must not take the whole admin's index with it.
+            return False
+        return is_on and bool(user.is_active and getattr(user, "is_superuser", False))
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return the same."""
         return self.has_module_permission(request)
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Return the same."""
-        return self.has_module_permission(request)
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return the same."""
-        return self.has_module_permission(request)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return the same."""
-        return self.has_module_permission(request)
+    has_add_permission = has_change_permission = has_delete_permission = has_view_permission
 
 
 class ServiceAccountAdmin(ForSuperusers):
     """The service accounts. Each change ends the tokens that an account has: it gets others by what is now so."""
 
+    setting = "SERVICE_ACCOUNTS"
     list_display = ("name", "client_id", "user", "shown_scopes", "expires", "is_active")
     list_select_related = ("user",)
     list_filter = ("is_active",)
@@ -59,26 +47,20 @@ class ServiceAccountAdmin(ForSuperusers):
     raw_id_fields = ("user",)
     readonly_fields = ("client_id",)
 
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user is a superuser of a site that has service accounts."""
-        return _is_on("SERVICE_ACCOUNTS") and super().has_module_permission(request)
-
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Show the id of an account that has one."""
-        from .account_forms import ServiceAccountForm
+        from .forms import ServiceAccountForm
 
         fields = list(ServiceAccountForm.Meta.fields)
         return fields if obj is None else ["client_id", *fields]
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """Return the form of an account."""
-        from .account_forms import ServiceAccountForm
+        from .forms import ServiceAccountForm
 
         return super().get_form(request, obj, change, **{"form": ServiceAccountForm, **kwargs})
 
     def save_model(self, request: HttpRequest, obj: ServiceAccount, form: Any, change: bool) -> None:
         """Save the account, with a new secret where one is wanted, and end the tokens that it has."""
-        from .accounts import application_of, end_tokens, new_secret
+        from .programs import application_of, end_tokens, new_secret
 
         obj.shown_secret = new_secret(obj) if form.cleaned_data.get("new_secret") else ""  # type: ignore[attr-defined]
         super().save_model(request, obj, form, change)
@@ -86,14 +68,12 @@ class ServiceAccountAdmin(ForSuperusers):
         end_tokens([obj.client_id])
 
     def delete_model(self, request: HttpRequest, obj: ServiceAccount) -> None:
-        """Delete the account with all that it has."""
         self.delete_queryset(request, ServiceAccount._default_manager.filter(pk=obj.pk))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ServiceAccount]) -> None:
-        """Delete accounts with all that they have."""
         from oauth2_provider.models import get_application_model
 
-        from .accounts import end_tokens
+        from .programs import end_tokens
 
         ids = list(queryset.values_list("client_id", flat=True))
         end_tokens(ids)
@@ -101,11 +81,9 @@ class ServiceAccountAdmin(ForSuperusers):
         get_application_model()._default_manager.filter(client_id__in=ids).delete()
 
     def response_add(self, request: HttpRequest, obj: Any, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Show the id and the secret, once."""
         return self._shown(request, obj) or super().response_add(request, obj, *args, **kwargs)
 
     def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
-        """Show a new secret, once."""
         return self._shown(request, obj) or super().response_change(request, obj)
 
     def _shown(self, request: HttpRequest, account: Any) -> HttpResponse | None:
@@ -120,13 +98,13 @@ class ServiceAccountAdmin(ForSuperusers):
 
     @admin.display(description=_("scopes"))
     def shown_scopes(self, account: ServiceAccount) -> str:
-        """Return the scopes in one line."""
         return " ".join(account.scopes)
 
 
 class LinkedIdentityAdmin(ForSuperusers):
     """Which user is whom at the identity providers. A change ends the tokens that the user had by the link."""
 
+    setting = "IDENTITY_PROVIDERS"
     list_display = ("subject", "issuer", "user", "created")
     list_select_related = ("user",)
     list_filter = ("issuer",)
@@ -134,24 +112,17 @@ class LinkedIdentityAdmin(ForSuperusers):
     raw_id_fields = ("user",)
     fields = ("issuer", "subject", "user")
 
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        """Return whether the user is a superuser of a site that has identity providers."""
-        return _is_on("IDENTITY_PROVIDERS") and super().has_module_permission(request)
-
     def save_model(self, request: HttpRequest, obj: LinkedIdentity, form: Any, change: bool) -> None:
-        """Save the link, and end the tokens of what it was."""
-        from .linking import end_tokens_of
+        from .programs import end_tokens_of
 
         super().save_model(request, obj, form, change)
         end_tokens_of([obj.pk])
 
     def delete_model(self, request: HttpRequest, obj: LinkedIdentity) -> None:
-        """Delete the link, and end its tokens."""
         self.delete_queryset(request, LinkedIdentity._default_manager.filter(pk=obj.pk))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[LinkedIdentity]) -> None:
-        """Delete links, and end their tokens."""
-        from .linking import end_tokens_of
+        from .programs import end_tokens_of
 
         end_tokens_of(list(queryset.values_list("pk", flat=True)))
         super().delete_queryset(request, queryset)

@@ -51,23 +51,19 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
     change_list_template = "mcp_django/oauth/access_list.html"
 
     def get_urls(self) -> list[URLPattern]:
-        """Return the pages, and the one that revokes all that a list shows."""
         revoke = self.admin_site.admin_view(self.revoke_all)
         urls: list[URLPattern] = super().get_urls()
         return [path("revoke/", revoke, name=self._name("revoke")), *urls]
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
-        """Return what the list can be narrowed to."""
         from .access_filters import ClientFilter, KindFilter, StateFilter, UserFilter
 
         return [StateFilter, KindFilter, UserFilter, ClientFilter, *super().get_list_filter(request)]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Iterable[str]:
-        """Return what can be seen of a token."""
         return self.fields
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Iterable[str]:
-        """Return the same: a token is what was granted."""
         return self.readonly_fields
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
@@ -81,14 +77,12 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         return found
 
     def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
-        """Return the list with what is known of its tokens."""
         found: ChangeList = super().get_changelist_instance(request)
         found.result_list = list(found.result_list)
         _describe(found.result_list)
         return found
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """Return the token with what is known of it."""
         found = super().get_object(request, object_id, from_field)
         if found is not None:
             _describe([found])
@@ -112,7 +106,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
     def revoke_all(self, request: HttpRequest) -> HttpResponseBase:
         """End all that the list shows with this query, on all its pages, once it is confirmed."""
-        from .revoking import drop_codes, live
+        from .tokens import drop_codes, live
 
         if not self.has_revoke_permission(request):
             raise PermissionDenied
@@ -149,7 +143,8 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
     def _revoke(self, request: HttpRequest, tokens: Collection[Any]) -> None:
         """End the access, and note each in the admin's history."""
-        from .revoking import end_access
+        from .pages import client_name
+        from .tokens import end_access
 
         user: Any = request.user
         kind = ContentType.objects.get_for_model(self.model, for_concrete_model=False).pk
@@ -158,7 +153,7 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
                 user_id=user.pk,
                 content_type_id=kind,
                 object_id=str(token.pk),
-                object_repr=_told(token),
+                object_repr=f"{_username(token)} · {client_name(token.application)}"[:200],
                 action_flag=DELETION,
                 change_message=plain(" ".join([token.scope, *(token.resource or ())]), 500),
             )
@@ -171,7 +166,6 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
     @admin.display(description=_("user"), ordering="user")
     def person(self, token: Any) -> str:
-        """Return for whom the access is, with a link to all of theirs."""
         return "" if token.user is None else self._narrowing("user", token.user_id, token.user.get_username())
 
     @admin.display(description=_("application"), ordering="application")
@@ -184,34 +178,28 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
     @admin.display(description=_("kind"))
     def kind(self, token: Any) -> str:
-        """Return how access was given."""
         return str(token.kind)
 
     @admin.display(description=_("endpoint"))
     def endpoint(self, token: Any) -> str:
-        """Return where the token is good."""
         return plain(" ".join(token.resource or ()), 500)
 
     @admin.display(description=_("records"))
     def records(self, token: Any) -> str:
-        """Return the apps and models that the access is for."""
         if token.labels is None:
             return gettext("all")
         return plain(", ".join(token.labels), 500) or gettext("nothing")
 
     @admin.display(description=_("last use"))
     def last_use(self, token: Any) -> Any:
-        """Return when the token was last used, as far as it is known."""
         return token.used
 
     @admin.display(description=_("address"))
     def place(self, token: Any) -> str:
-        """Return from where it was last used, as far as it is known."""
         return str(token.place)
 
     @admin.display(description=_("ends"))
     def ends(self, token: Any) -> Any:
-        """Return when the access ends unless it is used before."""
         return token.until
 
     def _narrowing(self, name: str, key: Any, text: str) -> str:
@@ -225,9 +213,8 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
 
 def _describe(tokens: Collection[Any]) -> None:
-    """Give tokens all that the admin shows of them."""
     from .access_filters import add_kinds
-    from .tokenlist import describe
+    from .pages import describe
 
     describe(tokens)
     add_kinds(tokens)
@@ -235,19 +222,11 @@ def _describe(tokens: Collection[Any]) -> None:
         token.username = _username(token)
 
 
-def _told(token: Any) -> str:
-    """Return whose access it was, for the history."""
-    from .tokenlist import client_name
-
-    return f"{_username(token)} · {client_name(token.application)}"[:200]
-
-
 def _username(token: Any) -> str:
     return "" if token.user is None else plain(token.user.get_username(), 150)
 
 
 def _doubted(doubts: Iterable[str]) -> str:
-    """Return what is odd about the name of an application."""
     return format_html_join("", "<div><strong>⚠ {}</strong></div>", ((doubt,) for doubt in doubts))
 
 
@@ -271,7 +250,6 @@ class ApplicationAdmin(toolkit.ApplicationAdmin):
     search_fields = ("client_id", *toolkit.ApplicationAdmin.search_fields)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Return the applications with what is known of their tokens."""
         field = get_access_token_model()._meta.get_field("application").related_query_name()
         counted = {"_people": Count(f"{field}__user", distinct=True), "_last_token": Max(f"{field}__created")}
         found: QuerySet[Any] = super().get_queryset(request)
@@ -286,24 +264,20 @@ class ApplicationAdmin(toolkit.ApplicationAdmin):
 
     @admin.display(description=_("name"), ordering="name")
     def called(self, application: Any) -> str:
-        """Return the name that the application gave itself, and what is odd about it."""
-        from .tokenlist import client_name, name_doubts
+        from .pages import client_name, name_doubts
 
         return format_html("<bdi>{}</bdi>{}", client_name(application), _doubted(name_doubts(application)))
 
     @admin.display(description=_("host"))
     def lives_at(self, application: Any) -> str:
-        """Return where the application sends people back to."""
-        from .targets import targets_of
+        from .pages import targets_of
 
         return _shown(targets_of(application))
 
     @admin.display(description=_("people"), ordering="_people")
     def people(self, application: Any) -> int:
-        """Return how many users have tokens of it."""
         return int(application._people)
 
     @admin.display(description=_("last token"), ordering="_last_token")
     def last_token(self, application: Any) -> Any:
-        """Return when it last got a token, be it by a refresh."""
         return application._last_token

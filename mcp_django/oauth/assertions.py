@@ -1,29 +1,173 @@
-"""Signed assertions: the JSON Web Tokens by which clients and identity providers say who asks (RFC 7519, 7521, 7523).
+"""Signed assertions: JSON Web Tokens by which clients and identity providers say who asks (RFC 7519, 7521, 7523).
 
-Nothing of an assertion is believed before its signature is checked, and its header never says by which key: ``kid``
+The *keys* that check them are written down by administrators, or fetched from where their owner publishes them. A set
+that is fetched is kept for ten minutes. A signature that none of its keys fits has it fetched again, at most once a
+minute: so a new key works at once, and nobody can have it fetched without end.
+
+Nothing of an *assertion* is believed before its signature is checked, and its header never says by which key: ``kid``
 chooses among the keys that were configured for its issuer, and is compared with theirs and nothing else.
 """
 
 import base64
+import binascii
 import hashlib
 import json
+import logging
+import math
 import re
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import unquote_plus
 
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from django.conf import settings as django_settings
+from django.core.signals import setting_changed
 from django.db import IntegrityError, router, transaction
+from django.http import HttpRequest
+from django.urls import reverse
 from django.utils import timezone
 from jwcrypto.common import JWException
 from jwcrypto.jwk import JWK
 from jwcrypto.jws import JWS
+from oauthlib.oauth2.rfc6749 import errors
 
-from ..exceptions import Reason
 from ..models import UsedAssertion
-from .keys import FetchedLately, fits
+from ..problems import Problem
+from .fetching import Fetcher, FetchFailed, fetcher_for
+from .resource import issuer, origin
+
+logger = logging.getLogger("mcp_django")
+
+# The keys of each algorithm: their kind and their curve.
+KINDS: Final = {"RS256": ("RSA", None), "ES256": ("EC", "P-256"), "EdDSA": ("OKP", "Ed25519")}
+MIN_RSA_BITS: Final = 2048
+MAX_RSA_BITS: Final = 8192
+MAX_KEYS: Final = 50
+# The members of a key that are taken, and those that nobody else may have (RFC 7518, section 6; RFC 8037).
+PUBLIC: Final = frozenset({"kty", "n", "e", "crv", "x", "y", "kid", "use", "alg"})
+PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
+# Seconds for which a set is taken as it was fetched, for which it is taken while it cannot be fetched, and between two
+# tries.
+FRESH: Final = 600
+STALE: Final = 3600
+PAUSE: Final = 60
+
+
+class InvalidKeys(Exception):
+    """These are no public keys that can check a signature; the text says why."""
+
+
+def read_keys(text: str) -> list[JWK]:
+    """Return the public keys of a text: PEM, a JSON Web Key, or a set of them.
+
+    Raises:
+        InvalidKeys: it has none that can be used, or one that is private.
+    """
+    try:
+        if not text.lstrip().startswith("-----BEGIN"):
+            return _public_keys(json.loads(text))
+        found = JWK.from_pem(text.strip().encode()).export(as_dict=True)
+    except (JWException, ValueError, TypeError, RecursionError) as error:
+        raise InvalidKeys("This is neither PEM nor a JSON Web Key nor a set of them.") from error
+    # Its id is made up from the key, and no signature has to name it.
+    return _public_keys({name: value for name, value in found.items() if name != "kid"})
+
+
+def _public_keys(data: Any) -> list[JWK]:
+    members = data.get("keys", [data]) if isinstance(data, dict) else None
+    if not isinstance(members, list) or len(members) > MAX_KEYS or not all(isinstance(item, dict) for item in members):
+        raise ValueError("no set of keys")
+    if any(PRIVATE.intersection(member) for member in members):
+        raise InvalidKeys("This has a private key or a shared secret. Only the public key belongs here.")
+    usable = [key for member in members if (key := _usable(member)) is not None]
+    if not usable:
+        raise InvalidKeys("This has no key for RS256 (2048 bits or more), ES256 (P-256) or EdDSA (Ed25519).")
+    return usable
+
+
+def fits(key: JWK, algorithm: str, kid: str | None) -> bool:
+    """Return whether a key can check a signature by ``algorithm`` that names ``kid``, None where it names none."""
+    kind, curve = KINDS[algorithm]
+    if key["kty"] != kind or key.get("crv") != curve or key.get("alg", algorithm) != algorithm:
+        return False
+    return kid is None or key.get("kid", kid) == kid
+
+
+def _usable(member: dict[str, Any]) -> JWK | None:
+    """Return a key that can check a signature, or None: sets have keys for other purposes, and of other kinds."""
+    kept = {name: value for name, value in member.items() if name in PUBLIC and isinstance(value, str)}
+    operations = member.get("key_ops", ["verify"])
+    if kept.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
+        return None
+    if (kept.get("kty"), kept.get("crv")) not in KINDS.values():
+        return None
+    try:
+        key = JWK(**kept)
+        public: Any = key.get_op_key("verify")
+    except (JWException, ValueError, TypeError):
+        return None
+    is_good = not isinstance(public, RSAPublicKey) or MIN_RSA_BITS <= public.key_size <= MAX_RSA_BITS
+    return key if is_good else None
+
+
+# Sets that are fetched
+
+
+class FetchedLately(Exception):
+    """The keys were asked for again a moment after they were; they are fetched anew after so many ``seconds``."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = math.ceil(seconds)
+
+
+@dataclass(slots=True)
+class _KeySet:
+    """What was fetched from one URL: the keys, when they were, and when that was tried last."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    keys: list[JWK] = field(default_factory=list)
+    at: float = float("-inf")
+    tried: float = float("-inf")
+
+
+_sets: dict[tuple[str, Fetcher], _KeySet] = {}
+
+
+def fetched_keys(url: str, again: bool, fetcher: Fetcher) -> Iterable[JWK]:
+    """Return the keys that an https URL publishes; ``again``: those that were fetched before do not fit.
+
+    There are none where they cannot be fetched, which is logged.
+
+    Raises:
+        FetchedLately: it is too soon to fetch them again.
+    """
+    known = _sets.setdefault((url, fetcher), _KeySet())
+    with known.lock:
+        now = time.monotonic()
+        is_old, waited = now - known.at > FRESH, now - known.tried
+        if again and waited <= PAUSE:
+            raise FetchedLately(PAUSE - waited + 1)
+        if (is_old or again) and waited > PAUSE:
+            known.tried = now
+            try:
+                known.keys, known.at = _public_keys(fetcher.fetch(url).data), now
+            except (FetchFailed, InvalidKeys, ValueError) as error:
+                logger.warning("The keys at %s cannot be used: %s", url, error)
+        return known.keys if now - known.at <= STALE else []
+
+
+def _forget(**kwargs: Any) -> None:
+    _sets.clear()
+
+
+setting_changed.connect(_forget)
+
 
 ALGORITHMS: Final = ("RS256", "ES256", "EdDSA")
 # Characters of an assertion, of one of its names, and keys that are tried.
@@ -62,9 +206,9 @@ class InvalidAssertion(Exception):
         super().__init__(text)
         self.remedy, self.wait = remedy, wait
 
-    def reason(self, wrong_key: str) -> Reason:
+    def reason(self, wrong_key: str) -> Problem:
         """Return it for the log; ``wrong_key`` is what mends a key that does not fit."""
-        return Reason(str(self), self.remedy or wrong_key, cause=str(self))
+        return Problem(str(self), self.remedy or wrong_key, cause=str(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +294,6 @@ def clear_used_assertions() -> int:
     return UsedAssertion._default_manager.filter(expires__lt=timezone.now()).delete()[0]
 
 
-# Reading
-
-
 def _object(part: str, what: str) -> dict[str, Any]:
     try:
         text = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)).decode()
@@ -176,9 +317,6 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-# Checking
-
-
 def _check_header(header: Mapping[str, Any], rules: Rules) -> None:
     if header.get("alg") not in ALGORITHMS:
         raise InvalidAssertion(f"The algorithm (alg) of the assertion must be one of {', '.join(ALGORITHMS)}.")
@@ -198,19 +336,15 @@ def _check_header(header: Mapping[str, Any], rules: Rules) -> None:
 
 def _is_signed(assertion: Assertion, keys: Iterable[JWK]) -> bool:
     algorithm, kid = assertion.header["alg"], assertion.header.get("kid")
-    suitable = [key for key in keys if fits(key, algorithm, kid)]
-    return any(_has_signed(key, assertion) for key in suitable[:MAX_TRIES])
-
-
-def _has_signed(key: JWK, assertion: Assertion) -> bool:
-    signature = JWS()
-    signature.allowed_algs = [assertion.header["alg"]]
-    try:
-        signature.deserialize(assertion.raw)
-        signature.verify(key, alg=assertion.header["alg"])
-    except (JWException, ValueError):
-        return False
-    return bool(signature.is_valid)
+    for key in [key for key in keys if fits(key, algorithm, kid)][:MAX_TRIES]:
+        signature = JWS()
+        signature.allowed_algs = [algorithm]
+        with suppress(JWException, ValueError):
+            signature.deserialize(assertion.raw)
+            signature.verify(key, alg=algorithm)
+            if signature.is_valid:
+                return True
+    return False
 
 
 def _check_claims(assertion: Assertion, rules: Rules) -> None:
@@ -223,15 +357,10 @@ def _check_claims(assertion: Assertion, rules: Rules) -> None:
         [audience] = audience
     if not isinstance(audience, str) or audience.removesuffix("/") not in {url.rstrip("/") for url in rules.audiences}:
         raise InvalidAssertion("The audience (aud) of the assertion must be the issuer of this server alone.", AUDIENCE)
-    _check_times(assertion.claims, rules)
-
-
-def _check_times(claims: Mapping[str, Any], rules: Rules) -> None:
-    now = time.time()
-    expires = _time(claims, "exp")
+    now, expires = time.time(), _time(assertion, "exp")
     if expires is None:
         raise InvalidAssertion("The assertion needs the time at which it expires (exp).")
-    issued, begins = _time(claims, "iat"), _time(claims, "nbf")
+    issued, begins = _time(assertion, "iat"), _time(assertion, "nbf")
     if rules.typ and issued is None:
         raise InvalidAssertion("The assertion needs the time at which it was issued (iat).")
     if expires <= now - LEEWAY:
@@ -242,10 +371,111 @@ def _check_times(claims: Mapping[str, Any], rules: Rules) -> None:
         raise InvalidAssertion(f"The assertion may be good for {rules.max_life} seconds at most.", LONG_LIFE)
 
 
-def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    found = claims.get(name)
-    if found is None:
+def _time(assertion: Assertion, name: str) -> float | None:
+    value = assertion.claims.get(name)
+    if value is None:
         return None
-    if type(found) not in (int, float) or not 0 < found < LATEST:
+    if type(value) not in (int, float) or not 0 < value < LATEST:
         raise InvalidAssertion(f"{name} of the assertion is not a time in seconds.")
-    return float(found)
+    return float(value)
+
+
+# How a client program proves to the token endpoint who it is
+
+ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+MAX_ID: Final = 255
+# Seconds that an assertion of a client may be good for; its own key makes another at any time.
+MAX_LIFE: Final = 600
+NOT_THE_CLIENT: Final = "The subject (sub) of the assertion is not the client."
+# Parameters that can be told to the sender by their names: others are the sender's.
+PARAMETERS: Final = frozenset(
+    {"grant_type", "client_id", "client_secret", "client_assertion", "client_assertion_type", "assertion", "scope"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """As whom a client asks, and the secret or the assertion that shall prove it: one of the two, or neither."""
+
+    client_id: str
+    secret: str = field(default="", repr=False)
+    assertion: Assertion | None = field(default=None, repr=False)
+
+
+def read_credentials(request: HttpRequest) -> Credentials:
+    """Return what a client sent to prove who it is (RFC 6749, section 2.3; RFC 7523, section 2.2).
+
+    Raises:
+        OAuth2Error: it is not well-formed, or there are two ways at once.
+    """
+    # A token can be for several endpoints (RFC 8707, section 2).
+    repeated = {name for name, values in request.POST.lists() if len(values) > 1 and name != "resource"}
+    if repeated:
+        named = ", ".join(sorted(PARAMETERS & repeated)) or "each parameter"
+        raise errors.InvalidRequestError(description=f"Send {named} once.")
+    has_header = "HTTP_AUTHORIZATION" in request.META
+    has_assertion = "client_assertion" in request.POST or "client_assertion_type" in request.POST
+    if has_header + has_assertion + bool(request.POST.get("client_secret")) > 1:
+        raise errors.InvalidRequestError(description="Prove who you are in one way, not in several.")
+    asked = request.POST.get("client_id", "")
+    if has_assertion:
+        found = _by_assertion(request)
+    elif has_header:
+        found = _by_header(request.META["HTTP_AUTHORIZATION"])
+    else:
+        found = Credentials(asked, secret=request.POST.get("client_secret", ""))
+    if asked and asked != found.client_id:
+        raise errors.InvalidRequestError(description="client_id is not that of the credentials.")
+    if not found.client_id or len(found.client_id) > MAX_ID or not found.client_id.isprintable():
+        raise errors.InvalidClientError(description="There is no client of this id.")
+    return found
+
+
+def _by_header(header: str) -> Credentials:
+    kind, _, encoded = header.partition(" ")
+    try:
+        text = base64.b64decode(encoded.strip(), validate=True).decode() if kind.lower() == "basic" else ""
+    except (binascii.Error, ValueError):
+        text = ""
+    client_id, colon, secret = text.partition(":")
+    if not colon:
+        raise errors.InvalidClientError(description="The Authorization header must be Basic, with id and secret.")
+    return Credentials(unquote_plus(client_id), secret=unquote_plus(secret))
+
+
+def _by_assertion(request: HttpRequest) -> Credentials:
+    if request.POST.get("client_assertion_type") != ASSERTION_TYPE:
+        raise errors.InvalidRequestError(description=f"client_assertion_type must be {ASSERTION_TYPE}.")
+    try:
+        assertion = read_assertion(request.POST.get("client_assertion", ""))
+    except InvalidAssertion as refusal:
+        raise errors.InvalidClientError(description=str(refusal)) from None
+    # It says the client's id too (RFC 7523, section 3); nothing of it is believed yet.
+    return Credentials(assertion.text("sub"), assertion=assertion)
+
+
+def keys_of(holder: Any) -> KeySource:
+    """Return the keys of whoever has a ``jwks_uri``, or else a ``public_key``."""
+
+    def keys(again: bool) -> Iterable[JWK]:
+        if holder.jwks_uri:
+            return fetched_keys(holder.jwks_uri, again, fetcher_for(holder.jwks_uri))
+        with suppress(InvalidKeys):
+            return read_keys(holder.public_key)
+        return []
+
+    return keys
+
+
+def check_assertion(request: HttpRequest, client_id: str, assertion: Assertion, keys: KeySource) -> None:
+    """Look whether the client has signed the assertion, for this server, and not sent it before (RFC 7523, section 3).
+
+    Raises:
+        InvalidAssertion: one of them is not so.
+    """
+    # The issuer, as RFC 7523bis will have it; or the token endpoint, as RFC 7523, section 3, still has it.
+    audiences = [issuer(request), origin(request) + reverse("mcp_oauth:token")]
+    verify(assertion, keys, Rules(client_id, audiences, MAX_LIFE))
+    if assertion.text("sub") != client_id:
+        raise InvalidAssertion(NOT_THE_CLIENT)
+    use_once(assertion)

@@ -1,28 +1,53 @@
-"""The check of the bearer token, and the challenge that answers a bad one."""
+"""Who calls the endpoint: :func:`authenticate`, the check of bearer tokens, and the challenge that answers a bad one.
 
+A token is looked up with its user, its client and what is kept with it by one compiled query (:func:`find_token`). When
+a token was used last is kept in the shared cache, to the minute, without delaying a call.
+"""
+
+import ipaddress
 import re
+import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import partial
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
+from django.conf import settings as django_settings
+from django.contrib.auth import get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import AnonymousUser
+from django.core.signals import setting_changed
+from django.db import router
+from django.db.models import F, Q, Subquery
+from django.db.models.lookups import Exact
 from django.utils import timezone
-from oauth2_provider.models import get_access_token_model
+from oauth2_provider.models import (
+    AbstractAccessToken,
+    AbstractApplication,
+    get_access_token_model,
+    get_application_model,
+)
+from oauth2_provider.oauth2_validators import validate_resource_as_url_prefix
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.common import Request as OAuthRequest
 from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import APIException
 
+from ..conf import settings
+from ..context.request import MCPRequest
 from ..context.text import plain
-from ..exceptions import AuthenticationFailed, Reason
+from ..exceptions import AuthenticationFailed
 from ..models import TokenFacts
+from ..orm.permissions import FOUND, permission_columns
+from ..orm.plans import Bind, Plan, Slot, compile_plan
+from ..problems import AMBIGUOUS, NO_TOKEN, NOT_ACTIVE, OTHER_SCHEME, Problem
+from ..runtime.cache import cache
 from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT, is_current
-from .facts import checksum_of, facts_of
-from .grants import stands
-from .resource import same_resource
-from .scopes import expand, join
-from .tokenplan import TokenRow, find_token, plannable
+from .resource import own_resource, same_resource
+from .scopes import ADMIN, expand, join
+from .tokens import beside_tokens, checksum_of, facts_of, stands
 
 MAX_HEADER: Final = 8192
 # Tokens of one query.
@@ -30,32 +55,80 @@ QUERY: Final = 500
 # token68 of RFC 7235, section 2.1: neither a comma nor a space, so two joined credentials are none.
 CREDENTIALS: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
 UNQUOTABLE: Final = re.compile(r'[^\x20-\x7e]|["\\]')
+# Facts of tokens that no user agreed to: they hold as long as what they were issued for.
+REASONS: Final = frozenset({SERVICE_ACCOUNT, LINKED_IDENTITY})
 # Whoever presents a token that is stored here holds its secret and may know why it is refused. An unknown token tells
 # nobody anything.
 SIGN_IN_AGAIN: Final = "The client has to sign in again; a token of mcp_token has to be made anew."
 REVOKED: Final = "The token was revoked, or has expired and was removed. Sign in again."
-MALFORMED: Final = Reason(
+MALFORMED: Final = Problem(
     "the Authorization header is not Bearer and one token",
     "Look at how the client's configuration writes the header.",
     "The Authorization header must be Bearer, a space and one token.",
 )
-UNKNOWN: Final = Reason(
+UNKNOWN: Final = Problem(
     "the token is not known here", f"Is it for another site, or from before a database was reset? {SIGN_IN_AGAIN}"
 )
-FORMER: Final = Reason("the token was revoked or replaced, or has expired and was removed", SIGN_IN_AGAIN, REVOKED)
-FOR_REGISTRATION: Final = Reason(
+FORMER: Final = Problem("the token was revoked or replaced, or has expired and was removed", SIGN_IN_AGAIN, REVOKED)
+NOBODYS: Final = Problem("the token belongs to no user", "A user has to agree to it.", "The token belongs to no user.")
+FOR_REGISTRATION: Final = Problem(
     "the token is for the registration of clients",
     "Reading data takes a token that a user agreed to.",
     "The token is for the registration of clients alone.",
 )
-# Facts of tokens that no user agreed to: they hold as long as what they were issued for.
-REASONS: Final = frozenset({SERVICE_ACCOUNT, LINKED_IDENTITY})
-CLOSED: Final = Reason(
+CLOSED: Final = Problem(
     "the service account or the linked identity of the token has ended, or has another user",
     "Look in the admin at service accounts and linked identities.",
     REVOKED,
 )
-NOT_ACCEPTED: Final = Reason("OAUTH2_VALIDATOR_CLASS does not accept the token", "Its own rules say why.")
+NOT_ACCEPTED: Final = Problem("OAUTH2_VALIDATOR_CLASS does not accept the token", "Its own rules say why.")
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a request may do: as ``user``, by their credentials (``auth``), with these scopes and facts."""
+
+    user: Any
+    auth: Any
+    scopes: frozenset[str]
+    client_id: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def authenticate(request: MCPRequest, path: str) -> Grant:
+    """Return what the request may do at the endpoint at ``path``, by the first class that knows its credentials.
+
+    ``request.mcp.resource`` becomes the URL that its token must be for.
+
+    Raises:
+        AuthenticationFailed: it has no credentials, or none that are good here.
+    """
+    resource = own_resource(request, path)
+    if resource is None:
+        raise AuthenticationFailed(invalid=True, reason=AMBIGUOUS)
+    request.mcp.resource = resource
+    classes = settings.AUTHENTICATION_CLASSES
+    if not classes:
+        return Grant(AnonymousUser(), None, expand([ADMIN]))
+    for authenticator in classes:
+        try:
+            found = authenticator().authenticate(request)
+        except APIException as error:
+            seen = f"{authenticator.__name__} refuses the credentials: {error.get_codes()}"
+            reason = Problem(seen, "That authentication class has the rules.")
+            raise AuthenticationFailed(invalid=True, reason=reason) from None
+        if found is None:
+            continue
+        user, auth = found
+        if not user.is_active:
+            raise AuthenticationFailed(invalid=True, reason=NOT_ACTIVE)
+        if isinstance(auth, Token):
+            return Grant(user, auth, auth.scopes, auth.client_id, auth.facts)
+        # Another class may give nothing of the kind: its callers have every scope.
+        scopes = auth.scopes if hasattr(auth, "scopes") else expand([ADMIN])
+        return Grant(user, auth, scopes, getattr(auth, "client_id", ""), getattr(auth, "facts", {}))
+    given = bool(request.META.get("HTTP_AUTHORIZATION"))
+    raise AuthenticationFailed(invalid=given, reason=OTHER_SCHEME if given else NO_TOKEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +160,7 @@ class Token:
         good = {token for token in tokens if not token.checksum and now < token.expires}
         for token in tokens:
             expires, scope = found.get(token.checksum, (now, ""))
-            if now < expires and expand(scope.split()) >= token.scopes:
+            if now < expires and _expanded(scope) >= token.scopes:
                 good.add(token)
         return good
 
@@ -126,72 +199,61 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
         AuthenticationFailed: any of it does not hold. Of a token that is not in the database its reason tells nothing.
     """
     checksum = checksum_of(token)
-    row, is_stored = (find_token(checksum), True) if plannable() else _ask_toolkit(token, resource)
-    if row is None:
-        raise AuthenticationFailed(invalid=True, reason=_why_not_found(checksum, resource))
-    return _accept(row, resource, checksum if is_stored else "")
+    if plannable():
+        row, is_stored = find_token(checksum), True
+    else:
+        row, is_stored = _ask_toolkit(token, resource)
+    if row is not None:
+        return _accept(row, resource, checksum if is_stored else "")
+    refused = None if plannable() else find_token(checksum)
+    reason: Problem | None = NOT_ACCEPTED
+    if refused is not None:
+        try:
+            _accept(refused, resource, "")
+        except AuthenticationFailed as failure:
+            reason = failure.reason
+    else:
+        # What is kept beside tokens stays a while longer than they do.
+        reason = FORMER if TokenFacts._default_manager.filter(pk=checksum).exists() else UNKNOWN
+    raise AuthenticationFailed(invalid=True, reason=reason)
 
 
-def _accept(row: TokenRow, resource: str, checksum: str) -> tuple[AbstractBaseUser, Token]:
-    if row.user is None or not row.user.is_active:
-        raise AuthenticationFailed(invalid=True, reason=_of_nobody(row))
-    if row.expires is None or timezone.now() >= row.expires:
-        raise AuthenticationFailed(invalid=True, reason=_expired(row))
-    scopes = row.scope.split()
-    granted = expand(scopes)
-    # A registration token manages a client: it is no one's permission to read data.
-    if oauth2_settings.DCR_REGISTRATION_SCOPE in scopes:
-        raise AuthenticationFailed(invalid=True, reason=FOR_REGISTRATION)
-    if not any(map(partial(same_resource, resource), row.resource or ())):
-        raise AuthenticationFailed(invalid=True, reason=_for_another(row, resource))
-    facts = {} if row.facts is None else row.facts
-    if not isinstance(facts, dict) or not is_current(row.user, facts):
-        raise AuthenticationFailed(invalid=True, reason=_before_password(row))
-    if not REASONS.isdisjoint(facts) and not stands(facts, row.user.pk):
-        raise AuthenticationFailed(invalid=True, reason=CLOSED)
-    return row.user, Token(granted, row.client_id, row.expires, checksum, facts)
+def _accept(row: "TokenRow", resource: str, checksum: str) -> tuple[AbstractBaseUser, Token]:
+    """Return the user of a token that was found and what it grants, if it is good for the resource."""
+    user, bound = row.user, row.resource or ()
+    facts: Any = {} if row.facts is None else row.facts
+    if user is None:
+        reason = NOBODYS
+    elif not user.is_active:
+        reason = Problem(f"the user of the token ({user.pk}) is not active", NOT_ACTIVE.remedy, REVOKED)
+    elif row.expires is None or timezone.now() >= row.expires:
+        since = "" if row.expires is None else f" at {row.expires.isoformat(timespec='seconds')}"
+        told = f"The token expired{since}. Refresh it, or sign in again."
+        reason = Problem(f"the token expired{since}", f"Clients refresh it by themselves. {SIGN_IN_AGAIN}", told)
+    elif oauth2_settings.DCR_REGISTRATION_SCOPE in row.scope.split():
+        # It manages a client: it is no one's permission to read data.
+        reason = FOR_REGISTRATION
+    elif resource not in bound and not any(same_resource(resource, url) for url in bound):
+        urls = plain(" and ".join(map(str, bound)), 300) or "no endpoint"
+        told = f"The token is for {urls}; this endpoint is {resource}. Sign in again for this one."
+        reason = Problem(f"the token is for {urls}, this request came to {resource}", "Is BASE_URL right?", told)
+    elif not isinstance(facts, dict) or not is_current(user, facts):
+        seen = f"the token is older than the password of its user ({user.pk})"
+        reason = Problem(seen, f"REVOKE_ON_PASSWORD_CHANGE ends such tokens. {SIGN_IN_AGAIN}", REVOKED)
+    elif not REASONS.isdisjoint(facts) and not stands(facts, user.pk):
+        reason = CLOSED
+    else:
+        return user, Token(_expanded(row.scope), row.client_id, row.expires, checksum, facts)
+    raise AuthenticationFailed(invalid=True, reason=reason)
 
 
-# Why a token is refused
+# Most tokens have the same few.
+@lru_cache(maxsize=256)
+def _expanded(scope: str) -> frozenset[str]:
+    return expand(scope.split())
 
 
-def _why_not_found(checksum: str, resource: str) -> Reason:
-    """Return why nothing was found for a token: what is kept beside tokens stays a while longer than they do."""
-    row = None if plannable() else find_token(checksum)
-    if row is None:
-        return FORMER if TokenFacts._default_manager.filter(pk=checksum).exists() else UNKNOWN
-    try:
-        _accept(row, resource, "")
-    except AuthenticationFailed as failure:
-        return failure.reason or NOT_ACCEPTED
-    return NOT_ACCEPTED
-
-
-def _of_nobody(row: TokenRow) -> Reason:
-    if row.user is None:
-        return Reason("the token belongs to no user", "A user has to agree to it.", "The token belongs to no user.")
-    return Reason(f"the user of the token ({row.user.pk}) is not active", "Activate the user, or leave it so.", REVOKED)
-
-
-def _expired(row: TokenRow) -> Reason:
-    since = "" if row.expires is None else f" at {row.expires.isoformat(timespec='seconds')}"
-    remedy = f"Clients refresh it by themselves. {SIGN_IN_AGAIN}"
-    return Reason(f"the token expired{since}", remedy, f"The token expired{since}. Refresh it, or sign in again.")
-
-
-def _for_another(row: TokenRow, resource: str) -> Reason:
-    bound = plain(" and ".join(map(str, row.resource or ())), 300) or "no endpoint"
-    told = f"The token is for {bound}; this endpoint is {resource}. Sign in again for this one."
-    return Reason(f"the token is for {bound}, this request came to {resource}", "Is BASE_URL right?", told)
-
-
-def _before_password(row: TokenRow) -> Reason:
-    assert row.user is not None
-    seen = f"the token is older than the password of its user ({row.user.pk})"
-    return Reason(seen, f"REVOKE_ON_PASSWORD_CHANGE ends such tokens. {SIGN_IN_AGAIN}", REVOKED)
-
-
-def _ask_toolkit(token: str, resource: str) -> tuple[TokenRow | None, bool]:
+def _ask_toolkit(token: str, resource: str) -> tuple["TokenRow | None", bool]:
     """Return what the project's own validator accepts, introspection included, and whether it is stored here."""
     asked = OAuthRequest(resource, "POST", "", {})
     try:
@@ -199,22 +261,13 @@ def _ask_toolkit(token: str, resource: str) -> tuple[TokenRow | None, bool]:
             return None, False
     except ValueError:  # a stored resource that the toolkit cannot parse
         return None, False
-    found = asked.access_token
+    found, facts = asked.access_token, None
     is_stored = getattr(found, "pk", None) is not None
-    row = TokenRow(
-        user=found.user,
-        expires=found.expires,
-        scope=found.scope,
-        resource=found.resource,
-        client_id=found.application.client_id if found.application else "",
-        facts=_facts_of(found, token) if is_stored else None,
-    )
-    return row, is_stored
-
-
-def _facts_of(found: Any, token: str) -> Any:
-    """Return what is kept with a token, by a query of its own where the validator has not brought it."""
-    return found.kept_facts if hasattr(found, "kept_facts") else facts_of(checksum_of(token))
+    if is_stored:
+        # By a query of its own where the validator has not brought it.
+        facts = found.kept_facts if hasattr(found, "kept_facts") else facts_of(checksum_of(token))
+    client_id = found.application.client_id if found.application else ""
+    return TokenRow(found.user, found.expires, found.scope, found.resource, client_id, facts), is_stored
 
 
 def challenge(
@@ -229,3 +282,182 @@ def challenge(
     params["error_description"] = description
     # Clients split at commas and expect quotes around each value.
     return "Bearer " + ", ".join(f'{key}="{UNQUOTABLE.sub("", value)}"' for key, value in params.items() if value)
+
+
+# The token as the database has it
+
+TOKEN_FIELDS: Final = ("expires", "scope", "resource", "application__client_id")
+# What decides on a token in the toolkit, and the classes whose answer the plan reproduces.
+VALIDATORS: Final = ("mcp_django.oauth.validator.MCPValidator", "oauth2_provider.oauth2_validators.OAuth2Validator")
+VERDICTS: Final = (
+    (get_access_token_model, AbstractAccessToken, ("is_valid", "is_expired", "allow_scopes", "allows_audience")),
+    (get_application_model, AbstractApplication, ("is_usable",)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """What the database says of a token. ``expires`` is aware when ``USE_TZ`` is on, None where it cannot be read.
+
+    ``facts`` are those kept with it, None where there are none.
+    """
+
+    user: AbstractBaseUser | None
+    expires: datetime | None
+    scope: str
+    resource: list[str] | None
+    client_id: str
+    facts: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPlan:
+    """The compiled query for one database, the user's model, its columns in it, and which of them is the primary key.
+
+    Behind them are those of the user's permissions, if there are any. ``has_facts`` says that what is kept with the
+    token is in that database, and its last column.
+    """
+
+    plan: Plan
+    has_facts: bool
+    user_model: Any
+    user_fields: tuple[str, ...]
+    user_pk: int
+
+
+_plans: dict[str, TokenPlan] = {}
+_plannable: list[bool] = []
+
+
+def find_token(checksum: str) -> TokenRow | None:
+    """Return the token with this SHA-256 (hexadecimal), its user a full instance of the user model; one query."""
+    using = router.db_for_read(_token_model())
+    found = _plans.get(using)
+    if found is None:
+        found = _plans[using] = _compile(using)
+    rows = found.plan.run(using, [checksum])
+    if not rows:
+        return None
+    expires, scope, resource, client_id, *user = rows[0]
+    facts = user.pop() if found.has_facts else facts_of(checksum)
+    person = None
+    if user[found.user_pk] is not None:
+        count = len(found.user_fields)
+        person = found.user_model.from_db(using, found.user_fields, user[:count])
+        if permissions := user[count:]:
+            person.__dict__[FOUND] = permissions
+    return TokenRow(person, expires, scope, resource, client_id or "", facts)
+
+
+def plannable() -> bool:
+    """Tell whether the plan gives the toolkit's verdict: nothing of the project's own takes part in it."""
+    if not _plannable:
+        _plannable.append(_is_stock())
+    return _plannable[0]
+
+
+def _is_stock() -> bool:
+    validator = oauth2_settings.OAUTH2_VALIDATOR_CLASS
+    if f"{validator.__module__}.{validator.__qualname__}" not in VALIDATORS:
+        return False
+    if oauth2_settings.RESOURCE_SERVER_INTROSPECTION_URL:
+        return False
+    if oauth2_settings.RESOURCE_SERVER_TOKEN_RESOURCE_VALIDATOR is not validate_resource_as_url_prefix:
+        return False
+    return all(
+        getattr(get_model(), name) is getattr(base, name) for get_model, base, names in VERDICTS for name in names
+    )
+
+
+@lru_cache(maxsize=1)
+def _token_model() -> Any:
+    return get_access_token_model()
+
+
+def _compile(using: str) -> TokenPlan:
+    model = get_user_model()
+    fields = tuple(field.attname for field in model._meta.concrete_fields)
+    facts = Subquery(TokenFacts._default_manager.filter(Q(Exact(F("token"), Bind(Slot(0))))).values("facts"))
+    has_facts = beside_tokens()
+    permissions = permission_columns(using, "user_id")
+    queryset = (
+        _token_model()
+        .objects.using(using)
+        .filter(Q(Exact(F("token_checksum"), Bind(Slot(0)))))
+        .order_by()
+        .values_list(
+            *TOKEN_FIELDS, *(f"user__{name}" for name in fields), *permissions, *([facts] if has_facts else [])
+        )
+    )
+    return TokenPlan(compile_plan(queryset, using), has_facts, model, fields, fields.index(model._meta.pk.attname))
+
+
+def _forget(**kwargs: Any) -> None:
+    _plans.clear()
+    _plannable.clear()
+    _token_model.cache_clear()
+
+
+# Any setting may bear on it: time zone, databases, models, the toolkit's own.
+setting_changed.connect(_forget)
+
+
+# The last use
+
+# Seconds within which a worker notes one use of a token, and for which it is known.
+EVERY: Final = 60
+KEPT: Final = 90 * 24 * 3600
+# Tokens that a worker remembers having noted.
+MAX_NOTED: Final = 10_000
+
+_noted: dict[str, float] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """When a token was used, and from what part of the net, "" where that is not known."""
+
+    moment: datetime
+    place: str
+
+
+def note_use(auth: Any, address: str = "") -> None:
+    """Note that a call came with this token from an address; a cache that is out of order forgets it."""
+    checksum = getattr(auth, "checksum", "")
+    now = time.monotonic()
+    if not checksum or now < _noted.get(checksum, 0.0):
+        return
+    if len(_noted) >= MAX_NOTED:
+        _noted.clear()
+    _noted[checksum] = now + EVERY
+    with suppress(Exception):
+        cache.set(_key(checksum), (int(time.time()), shortened(address)), timeout=KEPT)
+
+
+def last_uses(checksums: Iterable[str]) -> dict[str, Use]:
+    """Return when and from where each of the tokens with these checksums was last used, as far as it is known."""
+    keys = {_key(checksum): checksum for checksum in checksums}
+    zone = UTC if django_settings.USE_TZ else None
+    with suppress(Exception):
+        found = cache.get_many(list(keys))
+        return {
+            keys[key]: Use(datetime.fromtimestamp(moment, tz=zone), place) for key, (moment, place) in found.items()
+        }
+    return {}
+
+
+def shortened(address: str) -> str:
+    """Return as much of an address as tells a user whether it is theirs: without its end, which tells one device."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is None:
+            return ":".join(f"{int(part, 16):x}" for part in found.exploded.split(":")[:3]) + ":…"
+        found = found.ipv4_mapped
+    return str(found).rpartition(".")[0] + ".…"
+
+
+def _key(checksum: str) -> str:
+    return f"mcp_django:use:{checksum[:32]}"

@@ -13,15 +13,13 @@ from django.urls import reverse
 from oauth2_provider.settings import oauth2_settings
 
 from ..conf import settings
-from ..context.refusals import NO_DOCUMENT
-from ..exceptions import Reason
+from ..problems import NO_DOCUMENT, SENT, Problem
 from ..routing import mounted_endpoints, mounted_sites
 from .assertions import ALGORITHMS
-from .cors import cors
-from .documents import SIGNED
-from .grants import extend
-from .outgoing import announces_documents
-from .refusals import SENT, logged, note
+from .client_documents import announces_documents
+from .client_metadata import SIGNED
+from .decorators import cors, logged, note
+from .programs import extend
 from .resource import endpoints, is_endpoint, issuer, mounted_path, origin, resource_url
 from .scopes import default_scopes, join
 
@@ -136,11 +134,11 @@ def catalog(request: HttpRequest, name: str) -> HttpResponseBase:
 def well_known(request: HttpRequest, name: str, path: str = "") -> HttpResponseBase:
     """Answer with the document ``name`` for ``path``: JSON, also when there is none."""
     if request.method not in ("GET", "HEAD"):
-        note(request.META, Reason("Use GET", SENT))
+        note(request.META, Problem("Use GET", SENT))
         return JsonResponse({"error": "method_not_allowed"}, status=405, headers={"Allow": "GET, HEAD, OPTIONS"})
     document = DOCUMENTS[name](request, path)
     if document is None:
         mounted = " and ".join(endpoints()) or "nowhere"
-        note(request.META, Reason(f"there is no endpoint {path or '/'}; it is at {mounted}", NO_DOCUMENT))
+        note(request.META, Problem(f"there is no endpoint {path or '/'}; it is at {mounted}", NO_DOCUMENT))
         return JsonResponse({"error": "not_found"}, status=404, headers={"Cache-Control": "no-store"})
     return JsonResponse(document, headers={"Cache-Control": f"public, max-age={MAX_AGE}"})

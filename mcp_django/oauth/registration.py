@@ -16,18 +16,16 @@ from django.views.decorators.csrf import csrf_exempt
 from oauth2_provider.models import get_application_model
 from oauth2_provider.settings import oauth2_settings
 
+from .. import problems
 from ..conf import settings
 from ..context.request import MCPContext
 from ..exceptions import AuthenticationFailed
-from ..runtime.cache import cache
-from ..runtime.throttling import hit
-from . import refusals
+from ..runtime.cache import cache, hit
 from .bearer import BearerAuthentication
-from .clients import ClientMetadata, InvalidMetadata, is_loopback, read_metadata
-from .cors import cors
-from .refusals import logged, note
-from .resource import endpoints, resource_url
-from .secrets import hashed_secret
+from .client_metadata import ClientMetadata, InvalidMetadata, read_metadata
+from .decorators import cors, logged, note
+from .resource import endpoints, is_loopback, resource_url
+from .tokens import hashed_secret
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +46,7 @@ def register(request: HttpRequest) -> HttpResponseBase:
     token; or "off".
     """
     if settings.REGISTRATION == "off":
-        note(request.META, refusals.NO_REGISTRATION)
+        note(request.META, problems.NO_REGISTRATION)
         return _error("not_found", "Clients are registered by the administrators of this server.", 404)
     if request.method != "POST":
         return _error("invalid_request", "Use POST.", 405, Allow="POST, OPTIONS")
@@ -56,18 +54,18 @@ def register(request: HttpRequest) -> HttpResponseBase:
     again = _Again(request.META.get("REMOTE_ADDR", ""), metadata)
     wait = again.throttle()
     if again.is_uncounted:
-        note(request.META, refusals.NO_CACHE)
-        text = f"{refusals.NO_CACHE.told} Try again in {CACHE_DOWN} seconds."
+        note(request.META, problems.NO_CACHE)
+        text = f"{problems.NO_CACHE.told} Try again in {CACHE_DOWN} seconds."
         return _error("temporarily_unavailable", text, 503, Retry_After=str(CACHE_DOWN))
     if wait is not None:
-        note(request.META, refusals.MANY_CLIENTS)
+        note(request.META, problems.MANY_CLIENTS)
         minutes = f"{-(-wait // 60)} minutes" if wait > 60 else f"{wait} seconds"
         text = f"Too many clients were registered from this address, or in all. Try again in {minutes}."
         return _error("temporarily_unavailable", text, 429, Retry_After=str(wait))
     try:
         user = _registrant(request)
     except AuthenticationFailed as failure:
-        note(request.META, refusals.TOKEN_TO_REGISTER)
+        note(request.META, problems.TOKEN_TO_REGISTER)
         code = ', error="invalid_token"' if failure.invalid else ""
         described = "Registration needs an access token of this server."
         return _error("invalid_token", described, 401, WWW_Authenticate=f'Bearer realm="registration"{code}')

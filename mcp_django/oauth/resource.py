@@ -7,25 +7,27 @@ A resource is compared as a whole, never by prefix: a token for the origin is no
 """
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from django.conf import settings as django_settings
 from django.core.exceptions import DisallowedHost, ImproperlyConfigured
 from django.http import HttpRequest
 from django.urls import get_script_prefix
+from django.utils.module_loading import import_string
 
 from .. import routing
 from ..conf import settings
 from ..context.narrowing import NARROWING
-from .clients import LOOPBACK, is_loopback
 
 if TYPE_CHECKING:
     from ..sites import MCPSite
 
+AUTHENTICATION: Final = "mcp_django.oauth.bearer.BearerAuthentication"
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 # What a path may hold as it is (RFC 3986, section 3.3).
 UNQUOTED: Final = "/:@!$&'()*+,;="
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 # Scheme, host, port and path.
 Parts = tuple[str, str, int | None, str]
@@ -66,6 +68,11 @@ def came_to(request: HttpRequest) -> str | None:
     base = origin(request)
     asked = _named_by_host(base, request)
     return None if same_resource(asked, base) else asked
+
+
+def is_loopback(uri: str) -> bool:
+    """Tell whether the URI leads to the user's own machine (RFC 8252, section 7.3)."""
+    return urlsplit(uri).hostname in LOOPBACK
 
 
 def script_prefix() -> str:
@@ -179,3 +186,23 @@ def default_resource(request: HttpRequest | None) -> str | None:
     """Return what a client that names no resource means: the endpoint, where there is exactly one."""
     paths = list(routing.mounted_endpoints())
     return resource_url(request, paths[0]) if len(paths) == 1 and not routing.has_parameters() else None
+
+
+def uses_oauth() -> bool:
+    """Tell whether the endpoint takes this server's tokens."""
+    configured = getattr(django_settings, "MCP_DJANGO", {}).get("AUTHENTICATION_CLASSES", [AUTHENTICATION])
+    return any(map(_takes_tokens, configured))
+
+
+def _takes_tokens(authentication: Any) -> bool:
+    """Tell whether an authentication class, or the one of that name, is the app's or derived from it."""
+    if authentication == AUTHENTICATION:
+        return True
+    try:
+        found = import_string(authentication) if isinstance(authentication, str) else authentication
+    except RuntimeError:  # it needs the toolkit, which is not installed
+        return True
+    except Exception:  # whatever the project's module raises; Django says so when it is needed
+        return False
+    names = {f"{base.__module__}.{base.__qualname__}" for base in getattr(found, "__mro__", ())}
+    return AUTHENTICATION in names

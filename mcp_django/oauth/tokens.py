@@ -1,18 +1,136 @@
-"""Tokens that are made without a client asking: for headless clients and for tests."""
+"""Facts kept with a token: written when the user consents, and passed on from token to token of one grant."""
 
+import hashlib
 import secrets
-from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
-from typing import Any
+import time
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
 
+from django.conf import settings as django_settings
 from django.contrib.auth.base_user import AbstractBaseUser
-from django.db.models import QuerySet
+from django.db import router, transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
-from oauth2_provider.models import get_access_token_model, get_application_model, set_token_value
+from django.utils.crypto import constant_time_compare
+from oauth2_provider.models import (
+    get_access_token_model,
+    get_application_model,
+    get_grant_model,
+    get_refresh_token_model,
+    refresh_token_expire_timedelta,
+    set_token_value,
+)
 
-from ..signin import credential_of
-from .facts import checksum_of, store_facts
+from ..conf import settings
+from ..context.narrowing import NARROWED_TO, kept_narrowing
+from ..models import LinkedIdentity, ServiceAccount, TokenFacts
+from ..orm.queries import chunks
+from ..signin import CHOSEN, LINKED_IDENTITY, SERVICE_ACCOUNT, Question, credential_of
 from .scopes import join
+
+# Under which is kept when access ends, in seconds since the epoch, where the user chose that.
+UNTIL: Final = "granted_until"
+# A code waits for its token, and a token that was just made for its row.
+YOUNG: Final = timedelta(days=1)
+
+
+def checksum_of(text: str) -> str:
+    """Return under what a token or a code is known: its SHA-256 (hexadecimal)."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def store_facts(token: str, user: Any, facts: Mapping[str, Any], family: UUID | None = None) -> None:
+    """Keep ``facts`` for the token or code with this checksum; ``family`` is that of its refresh token."""
+    TokenFacts(token=token, family=family, user=user, facts=dict(facts), created=timezone.now()).save(force_insert=True)
+
+
+def facts_of(token: str) -> dict[str, Any]:
+    """Return what is kept for the token or code with this checksum."""
+    found = TokenFacts._default_manager.filter(pk=token).values_list("facts", flat=True).first()
+    return dict(found or {})
+
+
+def facts_of_many(tokens: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return what is kept for each of the tokens with these checksums."""
+    kept = TokenFacts._default_manager
+    return {
+        pk: facts for part in chunks(list(tokens)) for pk, facts in kept.filter(pk__in=part).values_list("pk", "facts")
+    }
+
+
+def facts_of_family(family: UUID | None) -> dict[str, Any]:
+    """Return what is kept for the newest token of a family."""
+    if family is None:
+        return {}
+    kept = TokenFacts._default_manager.filter(family=family).order_by("-created")
+    return dict(kept.values_list("facts", flat=True).first() or {})
+
+
+def chosen(models: Collection[str], days: int | None) -> dict[str, Any]:
+    """Return the facts that a user chooses: which apps and models it is for, none for all, and how long."""
+    until = {} if days is None else {UNTIL: int(time.time()) + days * 24 * 3600}
+    return until | ({NARROWED_TO: kept_narrowing(models)} if models else {})
+
+
+def answered(questions: Iterable[Question], given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the facts of what a user chose at the consent page, None where that was not to be chosen."""
+    facts: dict[str, Any] = {}
+    words: dict[str, str] = {}
+    for question in questions:
+        value = given.get(f"fact_{question.name}", "")
+        if value not in question.options:
+            return None
+        facts[question.name], words[question.name] = value, str(question.options[value])
+    return facts | ({CHOSEN: words} if words else {})
+
+
+def until_of(facts: Mapping[str, Any]) -> datetime | None:
+    """Return when access ends by the choice of the user, None where there was none; what is no time is over."""
+    if UNTIL not in facts:
+        return None
+    zone = UTC if django_settings.USE_TZ else None
+    kept = facts[UNTIL]
+    return datetime.fromtimestamp(kept if isinstance(kept, int) else 0, tz=zone)
+
+
+def stands(facts: Mapping[str, Any], user: Any) -> bool:
+    """Return whether what a token was issued for still holds; ``user`` is the key of its user."""
+    account, identity = facts.get(SERVICE_ACCOUNT), facts.get(LINKED_IDENTITY)
+    if account is not None:
+        accounts = ServiceAccount.usable().filter(pk=account, user=user)
+        if not settings.SERVICE_ACCOUNTS or not accounts.exists():
+            return False
+    if identity is None:
+        return True
+    links = LinkedIdentity._default_manager.filter(pk=identity, user=user)
+    issuer = links.values_list("issuer", flat=True).first()
+    return any(entry["issuer"] == issuer for entry in settings.IDENTITY_PROVIDERS)
+
+
+def beside_tokens() -> bool:
+    """Return whether tokens and what is kept with them are in one database, so that one query can have both."""
+    return router.db_for_read(TokenFacts) == router.db_for_read(get_access_token_model())
+
+
+def forget_former(family: UUID) -> None:
+    """Delete what was kept for tokens of a family that are no more, once their successor has it."""
+    if beside_tokens():
+        tokens = get_access_token_model().objects.values("token_checksum")
+        TokenFacts._default_manager.filter(family=family).exclude(pk__in=tokens).delete()
+
+
+def clear_token_facts() -> int:
+    """Delete what was kept for tokens that are no more and have no successor to come; return how much."""
+    old = TokenFacts._default_manager.filter(created__lt=timezone.now() - YOUNG)
+    access, refresh = get_access_token_model(), get_refresh_token_model()
+    if not beside_tokens():
+        return 0
+    alive = access._default_manager.filter(token_checksum=OuterRef("pk"))
+    to_come = refresh._default_manager.filter(token_family=OuterRef("family"), revoked__isnull=True)
+    return old.filter(~Exists(alive), ~Exists(to_come)).delete()[0]
+
 
 CLIENT = "mcp_token"
 
@@ -81,3 +199,77 @@ def _client() -> Any:
         "authorization_grant_type": model.GRANT_CLIENT_CREDENTIALS,
     }
     return model._default_manager.get_or_create(client_id=CLIENT, defaults=defaults)[0]
+
+
+# No secret of another origin begins so: the toolkit's have letters and digits only, and those of Django's hashers a "$"
+# after the name of a hasher.
+PREFIX: Final = "mcp_sha256$"
+
+
+def hashed_secret(secret: str) -> str:
+    """Return what is stored of a random secret."""
+    return PREFIX + hashlib.sha256(secret.encode()).hexdigest()
+
+
+def is_hashed_here(stored: str) -> bool:
+    """Return whether this is what :func:`hashed_secret` gave."""
+    return stored.startswith(PREFIX)
+
+
+def same_secret(given: str, stored: str) -> bool:
+    """Return whether a client has given its secret."""
+    return constant_time_compare(hashed_secret(given), stored)
+
+
+def live() -> Q:
+    """Return the condition on access tokens that act for their user now, or may again by a refresh token."""
+    now, lifetime = timezone.now(), refresh_token_expire_timedelta()
+    renewed = Q(refresh_token__isnull=False, refresh_token__revoked__isnull=True)
+    if lifetime is not None:
+        renewed &= Q(expires__gt=now - lifetime)
+    return Q(expires__gt=now) | renewed
+
+
+def end_access(tokens: Collection[Any]) -> None:
+    """Revoke access tokens with their refresh tokens and all that came of the same grants.
+
+    ``tokens`` were read together with their ``refresh_token``. Streams end with the tokens. It takes a few queries for
+    each few hundred of them.
+    """
+    access, refresh = get_access_token_model(), get_refresh_token_model()
+    with transaction.atomic(using=router.db_for_write(access)):
+        for part in chunks(list(tokens)):
+            families = {family for token in part if (family := _family_of(token)) is not None}
+            # By families: a client that refreshes meanwhile has other tokens, of the same family. What it gets after
+            # this is left without its access token, which the token endpoint refuses.
+            mine = Q(token_family__in=families) | Q(access_token__in=[token.pk for token in part])
+            now = timezone.now()
+            refresh._default_manager.filter(mine, revoked__isnull=True).update(revoked=now, updated=now)
+            theirs = refresh._default_manager.filter(token_family__in=families).values("access_token")
+            access._default_manager.filter(Q(pk__in=[token.pk for token in part]) | Q(pk__in=theirs)).delete()
+
+
+def drop_codes(**of: Any) -> None:
+    """Delete the codes that no token was made of yet: of a ``user``, of an ``application``, or all."""
+    get_grant_model()._default_manager.filter(**of).delete()
+
+
+def _family_of(token: Any) -> Any:
+    refresh = getattr(token, "refresh_token", None)
+    return None if refresh is None else refresh.token_family
+
+
+def unused_clients(*sources: str) -> Any:
+    """Return the clients of these sources (``registration_source``) that hold no live code or token."""
+    now = timezone.now()
+    mine = Q(application=OuterRef("pk"))
+    refresh = get_refresh_token_model().objects.filter(mine, revoked__isnull=True, access_token__isnull=False)
+    lifetime = refresh_token_expire_timedelta()
+    if lifetime is not None:
+        refresh = refresh.filter(access_token__expires__gt=now - lifetime)
+    return get_application_model()._default_manager.filter(
+        ~Exists(refresh),
+        ~Exists(get_access_token_model().objects.filter(mine, expires__gt=now)),
+        ~Exists(get_grant_model().objects.filter(mine, expires__gt=now)),
+        registration_source__in=sources,
+    )

@@ -12,7 +12,7 @@ require_apps("mcp_django.oauth.urls", "mcp_django", "oauth2_provider")
 
 from . import registration, views  # noqa: E402
 from .metadata import CATALOGS, DOCUMENTS, catalog, well_known  # noqa: E402
-from .reach import access  # noqa: E402
+from .pages import access  # noqa: E402
 
 DOCUMENT = "(?P<name>" + "|".join(DOCUMENTS) + ")"
 # A line end too, which would be left to the project's HTML page otherwise.

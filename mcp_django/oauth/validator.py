@@ -24,23 +24,32 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.common import Request as OAuthRequest
 from oauthlib.oauth2.rfc6749 import errors
 
+from .. import problems
 from ..conf import settings
-from ..context.refusals import IS_IT_RIGHT, NOT_ACTIVE
-from ..exceptions import Reason
 from ..models import TokenFacts
-from ..runtime.throttling import give_back, hit_if_counted
+from ..problems import IS_IT_RIGHT, NOT_ACTIVE, Problem
+from ..runtime.cache import give_back, hit_if_counted
 from ..signals import client_connected
 from ..signin import credential_of, is_current
-from . import refusals, resource
-from .assertions import InvalidAssertion, read_assertion
-from .credentials import ASSERTION_TYPE, NOT_THE_CLIENT, check_assertion
-from .described import keys_of_client, renewed
-from .facts import beside_tokens, checksum_of, facts_of, facts_of_family, forget_former, store_facts, until_of
-from .hosts import is_admitted
-from .mail import tell_user
-from .refusals import note
+from . import resource
+from .assertions import ASSERTION_TYPE, NOT_THE_CLIENT, InvalidAssertion, check_assertion, read_assertion
+from .client_documents import is_admitted, keys_of_client, renewed, takes_documents
+from .client_metadata import is_document_id
+from .decorators import note
+from .pages import tell_user
 from .scopes import expand
-from .secrets import hashed_secret, is_hashed_here, same_secret
+from .tokens import (
+    beside_tokens,
+    checksum_of,
+    facts_of,
+    facts_of_family,
+    forget_former,
+    hashed_secret,
+    is_hashed_here,
+    same_secret,
+    store_facts,
+    until_of,
+)
 
 # Among the headers that the toolkit makes of Django's request: no client can send one of this name.
 BEGAN: Final = "mcp_django.began"
@@ -77,7 +86,7 @@ def check_resources(asked: Iterable[str], request: HttpRequest | None, state: st
         if request is not None:
             asked_for = " and ".join(named) or "none"
             seen = f"the resource is {asked_for}, and the endpoints are {' and '.join(_urls(request))}"
-            note(request.META, Reason(seen, IS_IT_RIGHT))
+            note(request.META, Problem(seen, IS_IT_RIGHT))
         text = "The resource is not an MCP endpoint of this server." if named else "The resource parameter is required."
         raise errors.CustomOAuth2Error(error="invalid_target", description=text, state=state)
     return list(dict.fromkeys(known))
@@ -115,9 +124,10 @@ class MCPValidator(OAuth2Validator):
     def _load_application(self, client_id: str, request: OAuthRequest) -> Any:
         found = super()._load_application(client_id, request)
         if found is None:
-            note(request.headers, refusals.unknown_client(client_id))
+            is_off = is_document_id(client_id or "") and not takes_documents()
+            note(request.headers, problems.DOCUMENTS_OFF if is_off else problems.UNKNOWN_CLIENT)
         elif not is_admitted(found):
-            note(request.headers, refusals.BLOCKED_HOST)
+            note(request.headers, problems.BLOCKED_HOST)
             request.client = found = None
         else:
             request.client = found = renewed(found, _HeadersOnly(request.headers))
@@ -134,7 +144,7 @@ class MCPValidator(OAuth2Validator):
         accepted = bool(super().authenticate_client(request, *args, **kwargs))
         if not accepted and request.client is not None:
             is_described = request.client.registration_source == request.client.RegistrationSource.CIMD
-            note(request.headers, refusals.NO_SIGNATURE if is_described else refusals.WRONG_SECRET)
+            note(request.headers, problems.NO_SIGNATURE if is_described else problems.WRONG_SECRET)
         return accepted
 
     def _has_signed(self, request: OAuthRequest, found: list[str]) -> bool:
@@ -153,10 +163,10 @@ class MCPValidator(OAuth2Validator):
             asked = _HeadersOnly(headers)
             keys = keys_of_client(client, asked)
             if keys is None:
-                raise InvalidAssertion("There is no document in which this client has keys.", refusals.NO_KEYS)
+                raise InvalidAssertion("There is no document in which this client has keys.", problems.NO_KEYS)
             check_assertion(asked, client_id, assertion, keys)
         except InvalidAssertion as refusal:
-            return note(headers, refusal.reason(refusals.WRONG_KEY), refusal.wait)
+            return note(headers, refusal.reason(problems.WRONG_KEY), refusal.wait)
         request.client_id = client_id
         return True
 
@@ -201,7 +211,7 @@ class MCPValidator(OAuth2Validator):
             return note(request.headers, _why_not(code, client))
         verifier = request.code_verifier
         if verifier is not None and VERIFIER.fullmatch(verifier) is None:
-            return note(request.headers, refusals.WRONG_VERIFIER)
+            return note(request.headers, problems.WRONG_VERIFIER)
         return self._goes_on(request, facts_of(checksum_of(code)), _family_of(code))
 
     def invalidate_authorization_code(self, client_id: str, code: str, request: OAuthRequest, *args: Any) -> None:
@@ -230,14 +240,14 @@ class MCPValidator(OAuth2Validator):
         found = rows.filter(token_checksum=checksum_of(refresh_token))
         row = found.order_by(F("revoked").desc(nulls_first=True)).first()
         if row is None:
-            return note(request.headers, refusals.UNKNOWN_REFRESH)
+            return note(request.headers, problems.UNKNOWN_REFRESH)
         if row.revoked is not None and not self._was_just_spent(row):
-            note(request.headers, refusals.SPENT)
+            note(request.headers, problems.SPENT)
             return bool(super().validate_refresh_token(refresh_token, client, request, *args))
         if row.revoked is None and _is_over(row):
-            return note(request.headers, refusals.UNUSED)
+            return note(request.headers, problems.UNUSED)
         if row.application != client:
-            return note(request.headers, refusals.OTHERS)
+            return note(request.headers, problems.OTHERS)
         request.user = row.user
         request.refresh_token = refresh_token
         request.refresh_token_instance = row
@@ -260,10 +270,10 @@ class MCPValidator(OAuth2Validator):
         request.facts, request.family = {**facts, **credential_of(request.user)}, family
         if not request.user.is_active:
             seen = f"the user ({request.user.pk}) is not active"
-            return note(request.headers, Reason(seen, NOT_ACTIVE.remedy))
+            return note(request.headers, Problem(seen, NOT_ACTIVE.remedy))
         if _has_ended(facts):
-            return note(request.headers, refusals.GRANT_OVER)
-        return is_current(request.user, facts) or note(request.headers, refusals.SIGNED_OUT)
+            return note(request.headers, problems.GRANT_OVER)
+        return is_current(request.user, facts) or note(request.headers, problems.SIGNED_OUT)
 
     def is_within_original_scope(self, request_scopes: list[str], refresh_token: str, request: OAuthRequest) -> bool:
         """Accept scopes that the granted ones imply."""
@@ -362,17 +372,17 @@ def _assertions(request: OAuthRequest) -> list[str]:
     return [value for key, value in request.decoded_body or [] if key == "client_assertion"]
 
 
-def _why_not(code: str, client: Any) -> Reason:
+def _why_not(code: str, client: Any) -> Problem:
     """Return why a code is no good."""
     row = get_grant_model().objects.filter(code=code).first()
     if row is None:
-        return refusals.UNKNOWN_CODE
-    return refusals.OTHERS if row.application != client else refusals.OLD_CODE
+        return problems.UNKNOWN_CODE
+    return problems.OTHERS if row.application != client else problems.OLD_CODE
 
 
-def _other_redirect(redirect_uri: str, client: Any) -> Reason:
+def _other_redirect(redirect_uri: str, client: Any) -> Problem:
     seen = f"the redirect URI {redirect_uri!r} is not one of the client's: {client.redirect_uris}"
-    return Reason(seen, "Add it to the application in the admin, or let the client register anew.")
+    return Problem(seen, "Add it to the application in the admin, or let the client register anew.")
 
 
 def _family_of(code: str) -> UUID:

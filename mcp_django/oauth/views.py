@@ -39,31 +39,41 @@ from oauth2_provider.models import (
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2 import OAuth2Error
 
+from .. import problems
 from ..conf import settings
-from ..context.languages import page_language
+from ..context.page import page_language
 from ..context.text import plain
-from ..runtime.throttling import give_back, hit_if_counted, times_as_many
+from ..runtime.cache import give_back, hit_if_counted, times_as_many
 from ..scopes import ADMIN, WRITE
 from ..signin import keep, questions_for, would_admit
-from . import dot, grants, refusals
-from .clients import is_app_scheme
-from .cors import cors
-from .described import DocumentRefused, find_described
-from .documents import is_document_id
-from .facts import answered, chosen
+from . import programs
+from .client_documents import DocumentRefused, find_described, is_admitted, takes_documents
+from .client_metadata import is_app_scheme, is_document_id
+from .decorators import begin, client_id, cors, log_refusal, logged, note
 from .forms import ConsentForm
-from .frame import frame
-from .hosts import is_admitted, takes_documents
 from .metadata import well_known
-from .reach import reach_of
-from .refusals import begin, client_id, log_refusal, logged, note
+from .pages import (
+    add_last_changes,
+    content_security_policy,
+    describe,
+    described_by,
+    frame,
+    name_doubts,
+    reach_of,
+    shown_target,
+)
 from .resource import default_resource, endpoints, issuer, resource_url
-from .revoking import end_access, live
 from .scopes import expand
-from .styles import content_security_policy
-from .targets import described_by, shown_target
-from .tokenlist import add_last_changes, describe, name_doubts
+from .tokens import answered, chosen, end_access, live
 from .validator import BEGAN, GRANT_TYPES, check_challenge, check_resources
+
+try:
+    # Where they are from 4.0 on.
+    from oauth2_provider.authorization_server.views import base as toolkit
+    from oauth2_provider.authorization_server.views import token as toolkit_tokens
+except ImportError:
+    from oauth2_provider.views import base as toolkit
+    from oauth2_provider.views import token as toolkit_tokens
 
 if TYPE_CHECKING:
     from ..sites import MCPSite
@@ -108,7 +118,7 @@ class PageMixin:
 
 
 @method_decorator(login_not_required, name="dispatch")
-class ConsentView(PageMixin, dot.AuthorizationView):
+class ConsentView(PageMixin, toolkit.AuthorizationView):
     """The authorization endpoint (OAuth 2.1, section 3.1): it asks the user, each time."""
 
     template_name = "mcp_django/oauth/authorize.html"
@@ -177,12 +187,12 @@ class ConsentView(PageMixin, dot.AuthorizationView):
         request = self.request
         if request.method != "GET" or "none" in request.GET.get("prompt", "").split():
             return super().handle_no_permission()
-        if refusals.SIGNED_IN in request.GET:
-            note(request.META, refusals.NO_SESSION)
+        if problems.SIGNED_IN in request.GET:
+            note(request.META, problems.NO_SESSION)
             log_refusal(request, 403, "login_required")
             login = redirect_to_login(request.get_full_path(), self.get_login_url())["Location"]
             return self.render_to_response({"sign_in": login}, status=403)
-        request.META["QUERY_STRING"] = f"{request.META.get('QUERY_STRING', '')}&{refusals.SIGNED_IN}=1".lstrip("&")
+        request.META["QUERY_STRING"] = f"{request.META.get('QUERY_STRING', '')}&{problems.SIGNED_IN}=1".lstrip("&")
         return super().handle_no_permission()
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -209,7 +219,7 @@ class ConsentView(PageMixin, dot.AuthorizationView):
 
     def form_invalid(self, form: ConsentForm) -> HttpResponseBase:
         """Say that the form was not the one that was shown."""
-        note(self.request.META, refusals.CHANGED_FORM)
+        note(self.request.META, problems.CHANGED_FORM)
         log_refusal(self.request, 400, "invalid_request")
         return self.render_to_response({"error": {"error": "invalid_request", "description": ""}}, status=400)
 
@@ -342,7 +352,7 @@ def limited(post: View) -> View:
         for who, limit in limits:
             wait = hit_if_counted("refusals", who, limit)
             if wait is not None:
-                note(request.META, refusals.MANY_REFUSALS)
+                note(request.META, problems.MANY_REFUSALS)
                 return _unavailable(429, wait)
         response = post(self, request, *args, **kwargs)
         if response.status_code < 400:
@@ -357,19 +367,19 @@ def limited(post: View) -> View:
 @method_decorator(cors("POST"), name="dispatch")
 @method_decorator(logged, name="dispatch")
 @method_decorator(sensitive_post_parameters(*SECRETS), name="dispatch")
-class TokenView(dot.TokenView):
-    """The token endpoint (OAuth 2.1, section 3.2): codes and refresh tokens, and the grants of :mod:`.grants`."""
+class TokenView(toolkit.TokenView):
+    """The token endpoint (OAuth 2.1, section 3.2): codes and refresh tokens, and the grants of :mod:`.programs`."""
 
     @limited
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Answer in JSON, whatever was sent."""
         request.META[BEGAN] = timezone.now()
         grant = request.POST.get("grant_type")
-        is_direct = grants.is_offered(grant)
+        is_direct = programs.is_offered(grant)
         if grant not in GRANT_TYPES and not is_direct:
             return _refused("unsupported_grant_type" if grant else "invalid_request")
         try:
-            response = grants.respond(request) if is_direct else self.authorization_flow_token_response(request)
+            response = programs.respond(request) if is_direct else self.authorization_flow_token_response(request)
         except UNREADABLE:
             return _refused("invalid_request")
         except ObjectDoesNotExist:
@@ -377,7 +387,7 @@ class TokenView(dot.TokenView):
             return _refused("invalid_grant")
         except (OperationalError, InterfaceError) as error:
             logger.error("The database does not answer", exc_info=error)
-            note(request.META, refusals.NO_DATABASE)
+            note(request.META, problems.NO_DATABASE)
             return _unavailable(503, RETRY_AFTER)
         # The toolkit leaves both off some errors.
         response["Content-Type"] = "application/json"
@@ -389,7 +399,7 @@ class TokenView(dot.TokenView):
 @method_decorator(cors("POST"), name="dispatch")
 @method_decorator(logged, name="dispatch")
 @method_decorator(sensitive_post_parameters(*SECRETS), name="dispatch")
-class RevokeView(dot.RevokeTokenView):
+class RevokeView(toolkit.RevokeTokenView):
     """The revocation endpoint (RFC 7009)."""
 
     @limited
@@ -401,7 +411,7 @@ class RevokeView(dot.RevokeTokenView):
             return _refused("invalid_request")
         except (OperationalError, InterfaceError) as error:
             logger.error("The database does not answer", exc_info=error)
-            note(request.META, refusals.NO_DATABASE)
+            note(request.META, problems.NO_DATABASE)
             return _unavailable(503, RETRY_AFTER)
 
 
@@ -415,7 +425,7 @@ def _unavailable(status: int, wait: int) -> HttpResponse:
     return JsonResponse(answer, status=status, headers={"Cache-Control": "no-store", "Retry-After": str(wait)})
 
 
-class TokenListView(PageMixin, dot.AuthorizedTokensListView):
+class TokenListView(PageMixin, toolkit_tokens.AuthorizedTokensListView):
     """The applications that act for the user now, or may again by a refresh token."""
 
     template_name = "mcp_django/oauth/tokens.html"
@@ -433,7 +443,7 @@ class TokenListView(PageMixin, dot.AuthorizedTokensListView):
         return context
 
 
-class TokenDeleteView(PageMixin, dot.AuthorizedTokenDeleteView):
+class TokenDeleteView(PageMixin, toolkit_tokens.AuthorizedTokenDeleteView):
     """Take an application's access away: its refresh token goes with the access token."""
 
     template_name = "mcp_django/oauth/token_delete.html"

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,8 +63,16 @@ def budgets_of(request: MCPRequest) -> list[Budget]:
     A service account has its own; a person that of the user and that of the client.
     """
     configured, record = settings.BUDGETS, request.mcp.record
+    if not configured:
+        return []
+    who: list[tuple[str, str, tuple[str, ...]]]
+    if record.kind == "service":
+        who = [("service", record.client_id, (str(request.mcp.facts.get("name", "")), record.client_id))]
+    else:
+        known = record.client_id, record.client_host
+        who = [("user", record.user, (record.username,)), ("client", record.client_id, known)]
     found = []
-    for kind, key, names in _who(record, str(request.mcp.facts.get("name", ""))):
+    for kind, key, names in who:
         named = [configured[f"{kind}:{name}"] for name in names if name and f"{kind}:{name}" in configured]
         limits = {**configured.get(kind, {}), **(named[0] if named else {})}
         limits = {quantity: limit for quantity, limit in limits.items() if limit is not None}
@@ -73,48 +81,34 @@ def budgets_of(request: MCPRequest) -> list[Budget]:
     return found
 
 
-def _who(record: CallRecord, service: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    if record.kind == "service":
-        yield "service", record.client_id, (service, record.client_id)
-        return
-    yield "user", record.user, (record.username,)
-    yield "client", record.client_id, (record.client_id, record.client_host)
-
-
 def is_counted(record: CallRecord) -> bool:
     """Return whether the call takes from a budget."""
     return record.method in COUNTED and record.tool != FREE_TOOL
 
 
 def check(request: MCPRequest) -> None:
-    """Take one call from the budgets of the caller.
-
-    Raises:
-        CallRefused: calls, rows to read or bytes are used up.
-    """
-    if not is_counted(request.mcp.record) or not (budgets := budgets_of(request)):
+    """Take one call from the budgets of the caller, or raise ``CallRefused``: calls, rows or bytes are used up."""
+    if not is_counted(request.mcp.record):
         return
-    used = _used(budgets)
+    budgets = budgets_of(request)
+    _require(budgets, "rows_read", "bytes")
     for budget in budgets:
-        for quantity in ("rows_read", "bytes"):
-            if _is_over(budget, quantity, used):
-                raise _refusal(budget, quantity, budgets, used)
-    for budget in budgets:
-        if "calls" in budget.limits and _add(budget, "calls", 1) > budget.limits["calls"]:
-            raise _refusal(budget, "calls", budgets, _used(budgets))
+        if "calls" in budget.limits and counts.add(budget.counter("calls"), 1) > budget.limits["calls"]:
+            raise _refusal(budget, "calls", budgets)
 
 
 def check_writes(request: MCPRequest) -> None:
-    """Pass while the caller may change rows today; for calls that would.
+    """Raise ``CallRefused`` for a call that would change rows if the caller may change no more today."""
+    _require(budgets_of(request), "rows_written")
 
-    Raises:
-        CallRefused: rows to change are used up.
-    """
-    budgets = budgets_of(request)
-    used = _used([budget for budget in budgets if "rows_written" in budget.limits])
-    for budget in budgets:
-        if _is_over(budget, "rows_written", used):
-            raise _refusal(budget, "rows_written", budgets, _used(budgets))
+
+def _require(budgets: list[Budget], *quantities: str) -> None:
+    limited = [budget for budget in budgets if not budget.limits.keys().isdisjoint(quantities)]
+    rest = _left(limited)
+    for budget in limited:
+        for quantity in quantities:
+            if rest[budget.kind].get(quantity) == 0:
+                raise _refusal(budget, quantity, budgets)
 
 
 def spend(request: MCPRequest) -> None:
@@ -126,19 +120,21 @@ def spend(request: MCPRequest) -> None:
     for budget in budgets_of(request):
         for quantity, amount in spent.items():
             if amount and quantity in budget.limits:
-                _add(budget, quantity, amount)
+                counts.add(budget.counter(quantity), amount)
 
 
 def left(request: MCPRequest) -> dict[str, dict[str, int]]:
     """Return what is left of each budget of the caller today, by kind and quantity."""
-    budgets = budgets_of(request)
-    return _left(budgets, _used(budgets))
+    return _left(budgets_of(request))
 
 
-def _left(budgets: list[Budget], used: Mapping[str, int]) -> dict[str, dict[str, int]]:
+def _left(budgets: list[Budget]) -> dict[str, dict[str, int]]:
+    if not budgets:
+        return {}
+    used = counts.used([budget.counter(quantity) for budget in budgets for quantity in budget.limits])
     return {
         budget.kind: {
-            quantity: max(0, budget.limits[quantity] - used.get(budget.counter(quantity), 0))
+            quantity: max(0, budget.limits[quantity] - used[budget.counter(quantity)])
             for quantity in QUANTITIES
             if quantity in budget.limits
         }
@@ -146,14 +142,10 @@ def _left(budgets: list[Budget], used: Mapping[str, int]) -> dict[str, dict[str,
     }
 
 
-def _is_over(budget: Budget, quantity: str, used: Mapping[str, int]) -> bool:
-    return quantity in budget.limits and used.get(budget.counter(quantity), 0) >= budget.limits[quantity]
-
-
-def _refusal(budget: Budget, quantity: str, budgets: list[Budget], used: Mapping[str, int]) -> CallRefused:
+def _refusal(budget: Budget, quantity: str, budgets: list[Budget]) -> CallRefused:
     rest = [
         f"{number:,} {WORDS[name]}"
-        for kind, numbers in _left(budgets, used).items()
+        for kind, numbers in _left(budgets).items()
         for name, number in numbers.items()
         if (kind, name) != (budget.kind, quantity)
     ]
@@ -163,15 +155,6 @@ def _refusal(budget: Budget, quantity: str, budgets: list[Budget], used: Mapping
         f"They begin anew in {resets_in()} s.{told}",
         "rate",
     )
-
-
-def _used(budgets: list[Budget]) -> dict[str, int]:
-    return counts.used([budget.counter(quantity) for budget in budgets for quantity in budget.limits])
-
-
-def _add(budget: Budget, quantity: str, amount: int) -> int:
-    """Return how much is used, this amount included."""
-    return counts.add(budget.counter(quantity), amount)
 
 
 class Counts:

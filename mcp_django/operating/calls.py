@@ -5,11 +5,14 @@ What has to be told before a call may go on is told here too: receivers of ``cal
 
 import logging
 import re
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
-from typing import Any, ClassVar, Final, Protocol, TypeVar
+from functools import partial
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from django.db import connections
@@ -18,9 +21,8 @@ from ..conf import settings
 from ..context.record import CURRENT, CallRecord
 from ..context.request import MCPRequest
 from ..context.text import plain
-from ..exceptions import Cancelled, InsufficientScope
 from ..protocol.eras import Call
-from ..protocol.errors import InvalidRequest
+from ..runtime.threads import in_thread
 from ..signals import call_finished, call_started
 from ..signin import SERVICE_ACCOUNT
 from . import budgets, capture, log
@@ -50,19 +52,18 @@ def begin(request: MCPRequest, call: Call) -> None:
     record = request.mcp.record
     describe_caller(request, record)
     record.method, record.version = call.method, call.version
-    _name_target(record, call.params)
-    if settings.CALL_LOG is not True and capture.is_wanted():
-        capture.keep(request, call.params)
-    # At rest this is two attributes: each call passes here.
-    if time.monotonic() >= board.due:
-        board.renew()
-    request.mcp.off = board.off
-    if board.off is not None and record.method not in NOT_LOGGED:
+    if call.method == "tools/call":
+        record.tool = _name(call.params.get("name"))
+        arguments = call.params.get("arguments")
+        if isinstance(arguments, Mapping):
+            record.model, record.action = _name(arguments.get("model")), _name(arguments.get("action"))
+    if call.method not in NOT_LOGGED:
+        if capture.is_wanted():
+            capture.keep(request, call.params)
+        request.mcp.off = board.current()
         refuse_if_off(request)
-    if settings.BUDGETS:
         budgets.check(request)
-    if call_started.has_listeners():
-        call_started.send(sender=request.mcp.site, request=request, record=record)
+    call_started.send(sender=request.mcp.site, request=request, record=record)
 
 
 def refuse_if_off(request: MCPRequest) -> None:
@@ -74,14 +75,6 @@ def refuse_if_off(request: MCPRequest) -> None:
     off = request.mcp.off
     if off is not None and (found := off.caller(request.mcp.record)) is not None:
         raise found.refusal()
-
-
-def _name_target(record: CallRecord, params: Mapping[str, Any]) -> None:
-    if record.method == "tools/call":
-        record.tool = _name(params.get("name"))
-        arguments = params.get("arguments")
-        if isinstance(arguments, Mapping):
-            record.model, record.action = _name(arguments.get("model")), _name(arguments.get("action"))
 
 
 def _name(given: Any) -> str:
@@ -109,53 +102,55 @@ def describe_caller(request: MCPRequest, record: CallRecord) -> None:
         record.trace, record.traceparent = found[1], found[0]
 
 
-class Outcome(Protocol):
-    """What comes of a call, or of a part of it: ``ends`` says as what the call ends, "" where something follows."""
+class underway:
+    """A context in which log messages and queries belong to the call."""
 
-    ends: ClassVar[str]
+    __slots__ = ("record", "token")
 
+    def __init__(self, record: CallRecord) -> None:
+        self.record = record
 
-T = TypeVar("T", bound=Outcome)
+    def __enter__(self) -> None:
+        self.token = CURRENT.set(self.record)
 
-
-def watched(request: MCPRequest, call: Call, work: Callable[[], T]) -> T:
-    """Return what comes of a call, or of a part of it, and end its record where nothing follows."""
-    try:
-        with underway(request, call), counted(request.mcp.record) if _is_told() else nullcontext():
-            outcome = work()
-    except (InsufficientScope, Cancelled) as error:
-        if isinstance(error, InsufficientScope):
-            request.mcp.record.code = InvalidRequest.code
-        finish(request, "refused:scope" if isinstance(error, InsufficientScope) else "cancelled")
-        raise
-    if outcome.ends:
-        body = getattr(outcome, "body", b"")
-        if request.mcp.record.arguments is not None:
-            request.mcp.record.result = body
-        finish(request, outcome.ends, len(body))
-    return outcome
+    def __exit__(self, *raised: object) -> None:
+        CURRENT.reset(self.token)
 
 
-@contextmanager
-def underway(request: MCPRequest, call: Call) -> Iterator[None]:
-    """Have log messages, queries and spans of the block belong to the call."""
-    token = CURRENT.set(request.mcp.record)
-    try:
-        if settings.OPENTELEMETRY:
-            from .spans import within
+def span(request: MCPRequest, call: Call) -> AbstractContextManager[None]:
+    """Return the context in which the span of the call is the current one, where calls have spans."""
+    if not settings.OPENTELEMETRY:
+        return nullcontext()
+    from .spans import within
 
-            with within(request, call):
-                yield
-        else:
-            yield
-    finally:
-        CURRENT.reset(token)
+    return within(request, call)
 
 
-def _is_told() -> bool:
-    """Whether anybody is told how many queries there were."""
-    is_measured = settings.OPENTELEMETRY or settings.PROMETHEUS
-    return bool(settings.CALL_LOG or is_measured or call_finished.has_listeners())
+class counted:
+    """A context in which the queries of this thread are added to the record."""
+
+    __slots__ = ("record", "wrappers")
+
+    def __init__(self, record: CallRecord) -> None:
+        self.record = record
+
+    def __enter__(self) -> None:
+        self.wrappers = [connection.execute_wrappers for connection in connections.all()]
+        for wrappers in self.wrappers:
+            wrappers.append(self.execute)
+
+    def __exit__(self, *raised: object) -> None:
+        for wrappers in self.wrappers:
+            wrappers.remove(self.execute)
+
+    def execute(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        """Execute a query and count it: an ``execute_wrapper`` of Django's."""
+        began = time.perf_counter()
+        try:
+            return execute(sql, params, many, context)
+        finally:
+            self.record.queries += 1
+            self.record.query_time += (time.perf_counter() - began) * 1000
 
 
 def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
@@ -170,14 +165,12 @@ def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
     record.outcome, record.size = record.outcome or outcome, size
     if record.writes and outcome in STOPPED:
         record = _stopped(record)
-    if settings.BUDGETS:
+    if record.method not in NOT_LOGGED:
         budgets.spend(request)
-    if call_finished.has_listeners():
-        for receiver, error in call_finished.send_robust(sender=request.mcp.site, request=request, record=record):
-            if isinstance(error, Exception):
-                logger.error("%r failed on the end of a call", receiver, exc_info=error)
-    if settings.OPENTELEMETRY or settings.PROMETHEUS:
-        _measure(request)
+    for receiver, error in call_finished.send_robust(sender=request.mcp.site, request=request, record=record):
+        if isinstance(error, Exception):
+            logger.error("%r failed on the end of a call", receiver, exc_info=error)
+    measure(request)
     if settings.CALL_LOG and record.method not in NOT_LOGGED:
         if record.arguments is not None:
             record.bodies = capture.captured(request)
@@ -200,16 +193,7 @@ def _stopped(record: CallRecord) -> CallRecord:
     return found
 
 
-def pass_over(request: MCPRequest, outcome: str) -> None:
-    """End the record of a refusal that nobody is told of, so that it is counted and its span ends."""
-    record = request.mcp.record
-    if settings.PROMETHEUS or record.span is not None:
-        record.settle(outcome)
-        record.duration = (time.perf_counter() - record.began) * 1000
-        _measure(request)
-
-
-def _measure(request: MCPRequest) -> None:
+def measure(request: MCPRequest) -> None:
     """End the span of a call and count it, whatever becomes of that."""
     try:
         if request.mcp.record.span is not None:
@@ -224,23 +208,73 @@ def _measure(request: MCPRequest) -> None:
         logger.error("A call could not be measured", exc_info=error)
 
 
-@contextmanager
-def counted(record: CallRecord) -> Iterator[None]:
-    """Add the queries of this thread to the record while the block runs."""
+# Seconds of a period; refusals of one cause that are kept of it, of all who have no good token together, and of one
+# caller who has one; causes that are counted at a time.
+PERIOD: Final = 60.0
+OF_STRANGERS: Final = 60
+OF_CALLER: Final = 600
+MAX_COUNTED: Final = 1_000
+# For the outcome, by HTTP status; any other is an error of its number.
+RATE: Final = "refused:rate"
+TOKEN: Final = "refused:token"
+REASONS: Final = {401: TOKEN, 403: "refused:origin", 429: RATE}
 
-    def ask(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
-        began = time.perf_counter()
-        try:
-            return execute(sql, params, many, context)
-        finally:
-            record.queries += 1
-            record.query_time += (time.perf_counter() - began) * 1000
+# By cause: when its period began, how many were kept of it, and how many were not.
+_counted: OrderedDict[tuple[str, str], tuple[float, int, int]] = OrderedDict()
+_lock = threading.Lock()
 
-    watched = [connection.execute_wrappers for connection in connections.all()]
-    for wrappers in watched:
-        wrappers.append(ask)
-    try:
-        yield
-    finally:
-        for wrappers in watched:
-            wrappers.remove(ask)
+
+def outcome_of(status: int) -> str:
+    """Return the outcome of a request that was answered with this HTTP status."""
+    return REASONS.get(status, f"error:{status}")
+
+
+def refused(request: MCPRequest, outcome: str, detail: str = "", *, method: str = "", cause: str = "") -> None:
+    """End the record of a request that is refused, unless it has ended: see :func:`~.calls.finish`.
+
+    ``outcome`` is as in the log, ``detail`` says more of it, and ``method`` is what was asked for, as far as it is
+    known. ``cause`` tells refusals of one outcome apart, and is one of the package's own texts: a stranger cannot make
+    a new one. On an event loop receivers are told by a thread.
+    """
+    record = request.mcp.record
+    is_told = settings.CALL_LOG or call_finished.has_listeners()
+    if record.duration or not (is_told or settings.PROMETHEUS or record.span is not None):
+        return
+    record.method = record.method or plain(method, MAX_NAME)
+    describe_caller(request, record)
+    left_out = _count(record, outcome, cause) if is_told else None
+    if left_out is None:
+        # Nobody is told of it, but it is counted, and its span ends.
+        record.settle(outcome)
+        record.duration = (time.perf_counter() - record.began) * 1000
+        measure(request)
+        return
+    more = f" ({left_out} more of these are not in the log)" if left_out else ""
+    record.settle(outcome, f"{detail}{more}")
+    if call_finished.has_listeners() and log.is_on_loop():
+        in_thread("streams", partial(finish, request, outcome))
+    else:
+        finish(request, outcome)
+
+
+def _count(record: CallRecord, outcome: str, cause: str) -> int | None:
+    """Return how many were left out before, None where this one is."""
+    key = (record.user, f"{outcome} {cause}")
+    most, now = OF_CALLER if record.user else OF_STRANGERS, time.monotonic()
+    with _lock:
+        began, kept, left_out = _counted.pop(key, (now, 0, 0))
+        if now - began >= PERIOD:
+            began, kept = now, 0
+        while len(_counted) >= MAX_COUNTED:
+            _counted.popitem(last=False)
+        if kept >= most:
+            _counted[key] = began, kept, left_out + 1
+            return None
+        _counted[key] = began, kept + 1, 0
+        return left_out
+
+
+def forget() -> None:
+    """Count anew."""
+    with _lock:
+        _counted.clear()

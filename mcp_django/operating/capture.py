@@ -6,8 +6,7 @@ cannot be made safe is not kept.
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -19,7 +18,7 @@ from ..context.record import CallRecord
 from ..context.request import MCPRequest
 from ..protocol.errors import ProtocolError
 from ..protocol.messages import decode
-from ..sensitive import HIDDEN, MAX_NAME, is_sensitive, without_likely_secrets
+from ..schema.values import HIDDEN, MAX_NAME, is_sensitive, without_likely_secrets
 
 logger = logging.getLogger("mcp_django")
 
@@ -51,13 +50,11 @@ def captured(request: MCPRequest) -> tuple[str, str]:
     """Return the arguments and the result of a call as they may be kept: JSON, cut where it is long."""
     record: CallRecord = request.mcp.record
     exposure = request.mcp.site.exposures_by_label.get(record.model)
-    model = exposure.model if exposure is not None else None
+    blank = Blanking(exposure.model if exposure is not None else None)
     try:
-        arguments = blanked(record.arguments, model)
-        result = blanked(_result_of(record.result), model)
-        redact = _hook(settings.CALL_LOG.get("redact"))
-        if redact is not None:
-            arguments, result = redact(record.tool, arguments, result)
+        arguments, result = blank.value(record.arguments), blank.value(_result_of(record.result))
+        if redact := settings.CALL_LOG.get("redact"):
+            arguments, result = import_string(redact)(record.tool, arguments, result)
         return _text(arguments), _text(result)
     except Exception as error:
         # Its text may hold what was to be redacted.
@@ -65,17 +62,10 @@ def captured(request: MCPRequest) -> tuple[str, str]:
         return "", ""
 
 
-@lru_cache(maxsize=8)
-def _hook(path: str | None) -> Callable[[str, Any, Any], tuple[Any, Any]] | None:
-    return import_string(path) if path else None
-
-
 def _result_of(body: bytes | None) -> Any:
     """Return the result or the error in a response; text that repeats the structured content is left out."""
-    if not body:
-        return None
     try:
-        response = decode(body)
+        response = decode(body) if body else None
     except ProtocolError:
         return None
     if not isinstance(response, dict):
@@ -96,57 +86,49 @@ def _text(value: Any) -> str:
         # What turns the direction of a text, or is not seen, must not mislead whoever reads it.
         text = "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
     written = text.encode()
-    if len(written) > most:
-        return written[:most].decode(errors="ignore") + CUT
-    return written.decode()
+    return text if len(written) <= most else written[:most].decode(errors="ignore") + CUT
 
 
-# Blanking
-
-
-def blanked(value: Any, model: type[Model] | None = None) -> Any:
-    """Return a JSON value with ``HIDDEN`` for what its name says is a secret, or what looks like one.
+class Blanking:
+    """Puts ``HIDDEN`` in JSON for what its name says is a secret, or what looks like one.
 
     ``model`` is what it is about, whose own fields can be secrets that their names alone do not tell.
     """
-    if isinstance(value, Mapping):
-        return _blanked_object(value, model)
-    if isinstance(value, list | tuple):
-        return [blanked(item, model) for item in value]
-    return without_likely_secrets(value)
 
+    def __init__(self, model: type[Model] | None = None) -> None:
+        self.model = model
 
-def _blanked_object(value: Mapping[Any, Any], model: type[Model] | None) -> dict[str, Any]:
-    found = {str(name): _member(str(name), item, model) for name, item in value.items()}
-    columns, rows = value.get("columns"), value.get("rows")
-    if isinstance(columns, list) and isinstance(rows, list):
-        found["rows"] = _blanked_rows(columns, rows, model)
-    if any(_is_secret(value.get(name), model) for name in NAMED_BY):
-        found |= {name: HIDDEN for name in VALUES if name in value}
-    return found
+    def value(self, value: Any) -> Any:
+        """Return a JSON value without its secrets."""
+        if isinstance(value, list | tuple):
+            return [self.value(item) for item in value]
+        if not isinstance(value, Mapping):
+            return without_likely_secrets(value)
+        found = {str(name): self._member(str(name), item) for name, item in value.items()}
+        columns, rows = value.get("columns"), value.get("rows")
+        if isinstance(columns, list) and isinstance(rows, list):
+            secret = [self._is_secret(name) for name in columns]
+            found["rows"] = [self._row(secret, row) for row in rows]
+        if any(self._is_secret(value.get(name)) for name in NAMED_BY):
+            found |= {name: HIDDEN for name in VALUES if name in value}
+        return found
 
+    def _member(self, name: str, item: Any) -> Any:
+        is_nothing = item is None or item == "" or isinstance(item, bool)
+        return item if is_nothing else HIDDEN if self._is_secret(name) else self.value(item)
 
-def _member(name: str, item: Any, model: type[Model] | None) -> Any:
-    is_nothing = item is None or item == "" or isinstance(item, bool)
-    return item if is_nothing else HIDDEN if _is_secret(name, model) else blanked(item, model)
+    def _row(self, secret: Sequence[bool], row: Any) -> Any:
+        if not any(secret):
+            return self.value(row)
+        if not isinstance(row, list):
+            return HIDDEN
+        hidden = zip(secret, row, strict=False)
+        return [HIDDEN if hide and item is not None else self.value(item) for hide, item in hidden]
 
-
-def _blanked_rows(columns: Iterable[Any], rows: Iterable[Any], model: type[Model] | None) -> list[Any]:
-    secret = [_is_secret(name, model) for name in columns]
-    if not any(secret):
-        return [blanked(row, model) for row in rows]
-    return [
-        [HIDDEN if hide and item is not None else blanked(item, model) for hide, item in zip(secret, row, strict=False)]
-        if isinstance(row, list)
-        else HIDDEN
-        for row in rows
-    ]
-
-
-def _is_secret(name: Any, model: type[Model] | None) -> bool:
-    """Return whether this is the name of a secret, alone or with a lookup or a path."""
-    if not isinstance(name, str):
-        return False
-    name = name[:MAX_NAME]
-    parts = [name, *name.replace("__", ".").split(".")]
-    return any(is_sensitive(part) or (model is not None and is_sensitive(part, model)) for part in parts)
+    def _is_secret(self, name: Any) -> bool:
+        """Return whether this is the name of a secret, alone or with a lookup or a path."""
+        if not isinstance(name, str):
+            return False
+        name = name[:MAX_NAME]
+        parts = [name, *name.replace("__", ".").split(".")]
+        return any(is_sensitive(part) or (self.model is not None and is_sensitive(part, self.model)) for part in parts)

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from operator import attrgetter
 from queue import Empty, SimpleQueue
 from typing import Any, Final
@@ -29,11 +30,12 @@ from django.db import (
     router,
     transaction,
 )
+from django.utils import timezone
 
 from ..context.record import CallRecord
 from ..models import CallEntry
 from ..runtime.transactions import is_busy, writing
-from .gauges import gauge
+from .telemetry import gauge
 
 logger = logging.getLogger("mcp_django")
 
@@ -105,7 +107,11 @@ class Writer:
                 return
             self.waiting.append((time.monotonic(), row, tried))
             if self._thread is None:
-                self._begin()
+                thread = threading.Thread(target=self._run, name="mcp-log", daemon=True)
+                # A process that ends may have no more threads: the call does not fail for that.
+                with suppress(RuntimeError):
+                    thread.start()
+                    self._thread = thread
             is_due = tried is not None or self.is_closing or len(self.waiting) == BATCH
         if is_due and self.wake.empty():
             self.wake.put(None)
@@ -119,65 +125,58 @@ class Writer:
         if not is_failing and not tried.wait(AT_ONCE):
             self.fail(TimeoutError())
 
-    def _begin(self) -> None:
-        thread = threading.Thread(target=self._run, name="mcp-log", daemon=True)
-        # A process that ends may have no more threads: the call does not fail for that.
-        with suppress(RuntimeError):
-            thread.start()
-            self._thread = thread
-
     def _run(self) -> None:
         quiet = pause = 0.0
         try:
-            while not self._is_done(quiet):
+            while True:
+                with self._lock:
+                    if not self.waiting and quiet >= IDLE:
+                        self._thread = None
+                        return
                 began = time.monotonic()
                 with suppress(Empty):
                     self.wake.get(timeout=pause or EVERY)
                 quiet = 0.0 if self.waiting else quiet + time.monotonic() - began
-                self._flush_safely()
+                try:
+                    self.flush()
+                    close_old_connections()
+                except Exception as error:
+                    # Without this thread nothing would be logged any more.
+                    if not self._failing_since:
+                        logger.exception("The log of calls met an error, and goes on")
+                    self.fail(error)
                 pause = min(2 * pause or AGAIN, EVERY) if self._failing_since else 0.0
         finally:
             connections.close_all()
-
-    def _flush_safely(self) -> None:
-        """Go on whatever happens: without its thread nothing would be logged any more."""
-        try:
-            self.flush()
-            close_old_connections()
-        except Exception as error:
-            if not self._failing_since:
-                logger.exception("The log of calls met an error, and goes on")
-            self.fail(error)
-
-    def _is_done(self, quiet: float) -> bool:
-        with self._lock:
-            if self.waiting or quiet < IDLE:
-                return False
-            self._thread = None
-            return True
 
     def flush(self) -> None:
         """Store what waits in this thread, as far as the database takes it; what another thread is at is waited for."""
         with self._turn:
             self.is_storing = True
             try:
-                while batch := self._next():
-                    if not self._store(batch):
-                        break
+                while self.waiting and self._store_batch():
+                    pass
             finally:
                 self.is_storing = False
-        self._say()
+        # How many are left out is said now and then.
+        now, more = time.monotonic(), self.left_out - self._said
+        if more and (not self._said_at or now - self._said_at >= SAID_EVERY):
+            self._said, self._said_at = self.left_out, now
+            logger.error("%s calls are not in the log of calls: its database did not take them", more)
 
-    def _next(self) -> list[Waiting]:
+    def _store_batch(self) -> bool:
+        """Store some rows, or put them back; return whether the database takes rows."""
         with self._lock:
-            return [self.waiting.popleft() for _ in range(min(BATCH, len(self.waiting)))]
-
-    def _store(self, batch: Sequence[Waiting]) -> bool:
-        """Store a batch, or put it back; return whether the database takes rows."""
+            batch = [self.waiting.popleft() for _ in range(min(BATCH, len(self.waiting)))]
         try:
             self.store_now([row for _, row, _ in batch])
         except Exception as error:
-            self._put_back(batch, error)
+            self.fail(error)
+            oldest = time.monotonic() - PATIENCE
+            kept = [item for item in batch if item[0] > oldest]
+            with self._lock:
+                self.left_out += len(batch) - len(kept)
+                self.waiting.extendleft(reversed(kept))
             return False
         finally:
             for *_, tried in batch:
@@ -194,28 +193,17 @@ class Writer:
         """
         try:
             store(rows)
-        except UNFIT:
-            for row in rows:
-                self._store_one(row)
-
-    def _store_one(self, row: Row) -> None:
-        try:
-            store([row])
-        except UNFIT:
+        except UNFIT as error:
+            if len(rows) > 1:
+                for row in rows:
+                    self.store_now([row])
+                return
             try:
-                store([fitting(row)])
-            except UNFIT as error:
+                store([fitting(rows[0])])
+            except UNFIT:
                 logger.error("A call is not in the log of calls: %s", type(error).__name__)
                 with self._lock:
                     self.left_out += 1
-
-    def _put_back(self, batch: Sequence[Waiting], error: Exception) -> None:
-        self.fail(error)
-        oldest = time.monotonic() - PATIENCE
-        kept = [item for item in batch if item[0] > oldest]
-        with self._lock:
-            self.left_out += len(batch) - len(kept)
-            self.waiting.extendleft(reversed(kept))
 
     @property
     def patience(self) -> float:
@@ -244,12 +232,9 @@ class Writer:
             logger.warning("The log of calls is written again")
         self.failed, self._failing_since, self._said_failing, self._said_at = None, 0.0, False, 0.0
 
-    def _say(self) -> None:
-        """Say in the server's log how many are left out, now and then."""
-        now, more = time.monotonic(), self.left_out - self._said
-        if more and (not self._said_at or now - self._said_at >= SAID_EVERY):
-            self._said, self._said_at = self.left_out, now
-            logger.error("%s calls are not in the log of calls: its database did not take them", more)
+
+def _alias() -> str:
+    return router.db_for_write(CallEntry)
 
 
 def store(rows: Sequence[Row]) -> None:
@@ -333,10 +318,6 @@ def fitting(row: Row) -> Row:
     )
 
 
-def _alias() -> str:
-    return router.db_for_write(CallEntry)
-
-
 _writer = Writer()
 
 
@@ -347,34 +328,29 @@ def row_of(record: CallRecord) -> Row:
 
 def put(record: CallRecord) -> None:
     """Have a call logged within seconds."""
-    row, writer = row_of(record), _writer
-    if is_on_loop() or not connections[_alias()].in_atomic_block:
-        writer.put(row)
-    else:
-        _store_here(writer, row)
+    _keep(row_of(record), _writer, _writer.put)
 
 
 def write(record: CallRecord) -> None:
     """Log a call before this returns, where the database takes it in time; else it is tried again."""
-    row, writer = row_of(record), _writer
+    _keep(row_of(record), _writer, _writer.put_at_once)
+
+
+def _keep(row: Row, writer: Writer, keep: Callable[[Row], None]) -> None:
+    is_away = writer.failed is not None and time.monotonic() - writer.failed < EVERY
     if is_on_loop():
         writer.put(row)
-    elif connections[_alias()].in_atomic_block:
-        _store_here(writer, row)
+    elif not connections[_alias()].in_atomic_block:
+        keep(row)
+    elif is_away:
+        writer.put(row)
     else:
-        writer.put_at_once(row)
-
-
-def _store_here(writer: Writer, row: Row) -> None:
-    """Store a row in this thread's transaction, which is not the call's: no other could, on SQLite."""
-    if writer.failed is not None and time.monotonic() - writer.failed < EVERY:
-        writer.put(row)
-        return
-    try:
-        writer.store_now([row])
-    except Exception as error:
-        writer.fail(error)
-        writer.put(row)
+        # It goes into this thread's transaction, which is not the call's: no other could have it, on SQLite.
+        try:
+            writer.store_now([row])
+        except Exception as error:
+            writer.fail(error)
+            writer.put(row)
 
 
 def is_on_loop() -> bool:
@@ -405,6 +381,34 @@ def drain() -> None:
 def state() -> State:
     """Return how the log is."""
     return State(len(_writer.waiting), _writer.left_out, _writer.failed is not None)
+
+
+# Rows of one statement, more only where they have one time.
+DELETED_AT_ONCE: Final = 10_000
+
+
+def old_calls(days: int) -> Any:
+    """Return the queryset of the calls that are older than so many days."""
+    rows = CallEntry._default_manager.using(_alias())
+    return rows.filter(time__lt=timezone.now() - timedelta(days=days))
+
+
+def clear_calls(days: int) -> int:
+    """Delete the calls that are older than so many days, the oldest first; return how many there were.
+
+    Each batch is a transaction of its own, and is found by the index of the time: what was deleted before is not looked
+    at again.
+    """
+    rows, since, deleted = old_calls(days), None, 0
+    while True:
+        old = rows.filter(time__gte=since) if since is not None else rows
+        found = list(old.order_by("time").values_list("time", flat=True)[DELETED_AT_ONCE - 1 : DELETED_AT_ONCE])
+        batch = old.filter(time__lte=found[0]) if found else old
+        # There are no relations and no signals to look for.
+        deleted += batch._raw_delete(rows.db)
+        if not found:
+            return deleted
+        since = found[0]
 
 
 gauge("log_queue", "Calls that wait to be stored in the log of calls.", lambda: state().waiting)

@@ -26,13 +26,13 @@ from prometheus_client.registry import Collector
 from ..conf import settings
 from ..context.record import CallRecord
 from ..models import Session, Stream
-from .gauges import levels
+from .telemetry import levels
 
 PREFIX: Final = "mcp_django"
 # Seconds: those of the conventions for MCP.
 BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 METHODS: Final = frozenset(method for method, _ in CLIENT_REQUESTS)
-ENDS: Final = frozenset({"ok", "asked", "tool_error", "refused", "error", "cancelled"})
+ENDS: Final = frozenset({"failed", "ok", "asked", "tool_error", "refused", "error", "cancelled"})
 # Reasons of refusals that are told apart: a project gives its own, and should not make them of what clients say.
 MAX_REASONS: Final = 50
 OTHER: Final = "other"
@@ -63,7 +63,8 @@ def observe(record: CallRecord) -> None:
     """Count a call that has ended."""
     site, tool = record.site, record.target if record.method == "tools/call" else ""
     method = record.method if record.method in METHODS else OTHER
-    CALLS.labels(site, method, tool, _end_of(record)).inc()
+    end = "failed" if record.error_id else record.outcome.partition(":")[0]
+    CALLS.labels(site, method, tool, end if end in ENDS else OTHER).inc()
     SECONDS.labels(site, method, tool).observe(record.duration / 1000)
     kind, _, reason = record.outcome.partition(":")
     if kind == "refused":
@@ -76,13 +77,6 @@ def observe(record: CallRecord) -> None:
     QUERY_SECONDS.labels(site, tool).inc(record.query_time / 1000)
     if DIRECTORY in os.environ:
         share_levels()
-
-
-def _end_of(record: CallRecord) -> str:
-    if record.error_id:
-        return "failed"
-    kind = record.outcome.partition(":")[0]
-    return kind if kind in ENDS else OTHER
 
 
 def _known(reason: str) -> str:
@@ -143,7 +137,13 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
     Whoever sends ``METRICS_TOKEN`` as a bearer token may read them, and users who may view the log of calls.
     """
-    if not _may_read(request):
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if settings.METRICS_TOKEN and scheme.lower() == "bearer":
+        may_read = constant_time_compare(given.strip(), settings.METRICS_TOKEN)
+    else:
+        user = getattr(request, "user", None) or AnonymousUser()
+        may_read = user.is_active and user.has_perm(PERMISSION)
+    if not may_read:
         return HttpResponse(status=403)
     registry, stored = REGISTRY, CollectorRegistry()
     if DIRECTORY in os.environ:
@@ -151,11 +151,3 @@ def metrics(request: HttpRequest) -> HttpResponse:
         MultiProcessCollector(registry)
     stored.register(Stored())
     return HttpResponse(rendered(registry) + rendered(stored), content_type=CONTENT_TYPE_LATEST)
-
-
-def _may_read(request: HttpRequest) -> bool:
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    if settings.METRICS_TOKEN and scheme.lower() == "bearer":
-        return constant_time_compare(given.strip(), settings.METRICS_TOKEN)
-    user = getattr(request, "user", None) or AnonymousUser()
-    return bool(user.is_active and user.has_perm(PERMISSION))

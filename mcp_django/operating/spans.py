@@ -55,12 +55,25 @@ _sessions = _meter.create_histogram(
 
 @contextmanager
 def within(request: MCPRequest, call: Call) -> Iterator[None]:
-    """Make the span of the call the current one, in this thread or task, and begin it where it has not begun."""
+    """Make the span of the call the current one, in this thread or task, and begin it where it has not begun.
+
+    Its parent is the client's, and the span of the HTTP request is linked. A client that names no span leaves it to
+    that of the HTTP request to be the parent.
+    """
     record = request.mcp.record
     # Baggage comes from the client too.
     around = propagate.extract(request.mcp.trace) if request.mcp.trace else context.get_current()
     if record.span is None:
-        record.span = _begun(request, call, around)
+        here, parent = (trace.get_current_span(found).get_span_context() for found in (None, around))
+        since = time.perf_counter() - record.began
+        record.span = _tracer.start_span(
+            call.method,
+            around,
+            SpanKind.SERVER,
+            attributes={**_of_call(request, call), **_of_network(request)},
+            links=[Link(here)] if here.is_valid and here != parent else [],
+            start_time=time.time_ns() - int(since * 1e9),
+        )
         own = record.span.get_span_context()
         record.trace = trace.format_trace_id(own.trace_id)
         record.traceparent = f"00-{record.trace}-{trace.format_span_id(own.span_id)}-{own.trace_flags:02x}"
@@ -69,25 +82,6 @@ def within(request: MCPRequest, call: Call) -> Iterator[None]:
         yield
     finally:
         context.detach(token)
-
-
-def _begun(request: MCPRequest, call: Call, around: context.Context) -> Any:
-    """Begin the span of a call: its parent is the client's, and the span of the HTTP request is linked.
-
-    A client that names no span leaves it to that of the HTTP request to be the parent.
-    """
-    record = request.mcp.record
-    here, parent = (trace.get_current_span(found).get_span_context() for found in (None, around))
-    links = [Link(here)] if here.is_valid and here != parent else []
-    since = time.perf_counter() - record.began
-    return _tracer.start_span(
-        call.method,
-        around,
-        SpanKind.SERVER,
-        attributes={**_of_call(request, call), **_of_network(request), **_of_caller(request)},
-        links=links,
-        start_time=time.time_ns() - int(since * 1e9),
-    )
 
 
 def _of_call(request: MCPRequest, call: Call) -> dict[str, Any]:
@@ -102,6 +96,10 @@ def _of_call(request: MCPRequest, call: Call) -> dict[str, Any]:
     if call.method == "tools/call":
         found["gen_ai.operation.name"] = "execute_tool"
     found["mcp_django.call.id"] = request.mcp.record.id.hex
+    if address := request.META.get("REMOTE_ADDR"):
+        found["client.address"] = address
+        if port := request.META.get("REMOTE_PORT"):
+            found["client.port"] = int(port)
     return found
 
 
@@ -112,13 +110,6 @@ def _of_network(request: MCPRequest) -> Mapping[str, str]:
     if version := request.META.get("SERVER_PROTOCOL", "").removeprefix("HTTP/"):
         found["network.protocol.version"] = version
     return found
-
-
-def _of_caller(request: MCPRequest) -> dict[str, Any]:
-    address, port = request.META.get("REMOTE_ADDR"), request.META.get("REMOTE_PORT")
-    if not address:
-        return {}
-    return {"client.address": address, **({"client.port": int(port)} if port else {})}
 
 
 def end(request: MCPRequest) -> None:

@@ -12,7 +12,9 @@ import time
 import uuid
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, Final, cast
 
 from django.apps import apps
@@ -23,10 +25,64 @@ from django.db.models.base import ModelBase
 from django.utils import timezone
 
 from ..conf import nearest
-from ..context.switched import EVERYTHING, MODEL, SERVICE, USER, WRITES, Off, Switched
+from ..context.record import CallRecord
 from ..models import ServiceAccount, Switch
 from ..runtime.cache import cache
 from ..signals import switches_changed
+
+EVERYTHING, WRITES, TOOL, MODEL = (Switch.Kind.EVERYTHING, Switch.Kind.WRITES, Switch.Kind.TOOL, Switch.Kind.MODEL)
+ACTION, CLIENT, USER, SERVICE = (Switch.Kind.ACTION, Switch.Kind.CLIENT, Switch.Kind.USER, Switch.Kind.SERVICE)
+# The kinds that keep callers from everything.
+CALLERS: Final = frozenset({EVERYTHING, CLIENT, USER, SERVICE})
+
+
+@dataclass(frozen=True)
+class Off:
+    """All that is off; there is none of these where nothing is. ``version`` is another one for another picture."""
+
+    switched: tuple[Switch, ...]
+    version: str = ""
+
+    @cached_property
+    def _by_key(self) -> dict[tuple[str, str], Switch]:
+        return {(item.kind, item.target): item for item in self.switched}
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of which something is off."""
+        return frozenset(item.kind for item in self.switched)
+
+    @property
+    def writes(self) -> Switch | None:
+        """Whether nothing may be changed, and why."""
+        return self._by_key.get((WRITES, "")) or self._by_key.get((EVERYTHING, ""))
+
+    def caller(self, record: CallRecord) -> Switch | None:
+        """Return what keeps this caller from everything: the whole server, the user, the client or the service."""
+        keys = [(EVERYTHING, ""), (USER, record.user), (CLIENT, record.client_id), (CLIENT, record.client_host)]
+        if record.kind == "service":
+            keys.append((SERVICE, record.client_id))
+        return self._first(key for key in keys if key[1] or key[0] == EVERYTHING)
+
+    def tool(self, name: str, *, read_only: bool) -> Switch | None:
+        """Return what keeps callers from a tool."""
+        return self._by_key.get((TOOL, name)) or (None if read_only else self._by_key.get((WRITES, "")))
+
+    def model(self, label: str) -> Switch | None:
+        """Return what keeps callers from the model, or from all of its app; ``label`` is in lower case."""
+        if MODEL not in self.kinds:
+            return None
+        return self._first([(MODEL, label), (MODEL, label.partition(".")[0])])
+
+    def action(self, label: str, name: str) -> Switch | None:
+        """Return what keeps callers from an action of the model, or from the actions of this name of all models."""
+        if ACTION not in self.kinds:
+            return None
+        return self._first([(ACTION, f"{label}.{name}"), (ACTION, name)])
+
+    def _first(self, keys: Iterable[tuple[str, str]]) -> Switch | None:
+        return next((self._by_key[key] for key in keys if key in self._by_key), None)
+
 
 logger = logging.getLogger("mcp_django")
 
@@ -73,7 +129,10 @@ class Board:
             self._lock.release()
 
     def _look(self, now: float, age: float) -> None:
-        mark = _read_mark()
+        try:
+            mark = cache.get(MARK)
+        except Exception:
+            mark = AWAY
         is_new = mark not in (self._mark, AWAY)
         if is_new or now >= self._polled + age:
             try:
@@ -103,17 +162,8 @@ class Board:
 board: Final = Board()
 
 
-def _forked() -> None:
-    # Another thread may have been at it.
-    board.__init__()  # type: ignore[misc]
-
-
-os.register_at_fork(after_in_child=_forked)
-
-
-def current() -> Off | None:
-    """Return what is off now, None for nothing; its ``version`` is another one for another picture."""
-    return board.current()
+# Another thread may have been at it.
+os.register_at_fork(after_in_child=lambda: board.__init__())  # type: ignore[misc]
 
 
 def _alias() -> str:
@@ -122,21 +172,10 @@ def _alias() -> str:
 
 
 def _read() -> tuple[Switch, ...]:
-    """Return the switches that act, or will.
-
-    Raises:
-        DatabaseError: the database does not answer.
-    """
+    """Return the switches that act, or will."""
     alias = _alias()
     with transaction.atomic(using=alias) if connections[alias].in_atomic_block else nullcontext():
         return tuple(active().using(alias).order_by("pk")[:MOST])
-
-
-def _read_mark() -> Any:
-    try:
-        return cache.get(MARK)
-    except Exception:
-        return AWAY
 
 
 def _picture(rows: Iterable[Switch], now: datetime) -> tuple[Off | None, float]:
@@ -147,7 +186,7 @@ def _picture(rows: Iterable[Switch], now: datetime) -> tuple[Off | None, float]:
     if not begun:
         return None, seconds
     version = ".".join(str(row.pk) for row in begun)
-    return Off(tuple(Switched(row.kind, row.target, row.reason, row.until) for row in begun), version), seconds
+    return Off(tuple(begun), version), seconds
 
 
 # What people do
@@ -239,45 +278,33 @@ def _find(kind: str, target: Any) -> tuple[str, str]:
     if not target:
         raise ValueError(f"Name the {kind} that is to be off.")
     if kind == USER:
-        return _find_user(target)
+        users = get_user_model()
+        if not isinstance(target, Model):
+            try:
+                target = users._default_manager.get_by_natural_key(target)
+            except users.DoesNotExist:
+                raise ValueError(f"There is no user {target!r}.") from None
+        return str(target.pk), target.get_username()
     if kind == SERVICE:
-        return _find_service(target)
+        if not isinstance(target, ServiceAccount):
+            found = list(ServiceAccount._default_manager.filter(Q(client_id=target) | Q(name=target))[:2])
+            if len(found) != 1:
+                raise ValueError(f"There is no service account {target!r}, or more than one: name its client id.")
+            target = found[0]
+        return target.client_id, target.name
     if kind == MODEL:
-        return _find_model(target), ""
+        is_model = isinstance(target, ModelBase)
+        key = cast(type[Model], target)._meta.label_lower if is_model else str(target).strip().lower()
+        known = {model._meta.label_lower for model in apps.get_models()} | set(apps.app_configs)
+        if key not in known:
+            raise ValueError(f"There is no model {key!r}.{nearest(key, known)}")
+        return key, ""
     label, dot, name = str(target).strip().rpartition(".")
     # Names of actions are in the case in which they are written, those of models are not; hosts of clients are not.
-    key = f"{label.lower()}{dot}{name}" if kind == "action" else str(target).strip()
+    key = f"{label.lower()}{dot}{name}" if kind == ACTION else str(target).strip()
     if len(key) > 255:
         raise ValueError("That is too long.")
     return key, ""
-
-
-def _find_user(target: Any) -> tuple[str, str]:
-    model = get_user_model()
-    if not isinstance(target, Model):
-        try:
-            target = model._default_manager.get_by_natural_key(target)
-        except model.DoesNotExist:
-            raise ValueError(f"There is no user {target!r}.") from None
-    return str(target.pk), target.get_username()
-
-
-def _find_service(target: Any) -> tuple[str, str]:
-    if not isinstance(target, ServiceAccount):
-        found = list(ServiceAccount._default_manager.filter(Q(client_id=target) | Q(name=target))[:2])
-        if len(found) != 1:
-            raise ValueError(f"There is no service account {target!r}, or more than one: name its client id.")
-        target = found[0]
-    return target.client_id, target.name
-
-
-def _find_model(target: Any) -> str:
-    label = (
-        cast(type[Model], target)._meta.label_lower if isinstance(target, ModelBase) else str(target).strip().lower()
-    )
-    if label in (known := {model._meta.label_lower for model in apps.get_models()} | set(apps.app_configs)):
-        return str(label)
-    raise ValueError(f"There is no model {label!r}.{nearest(label, known)}")
 
 
 def _note(switch: Switch, by: Any, message: list[dict[str, Any]], *, is_new: bool) -> None:

@@ -1,178 +1,377 @@
-"""The one gate: which exposure, field and row may a request touch (filters and order: ``filtering``, ``ordering``).
+"""The one gate: what one request may see and do, worked out once and asked as often as needed.
 
-What the caller may not see is not there: each function here gives the same answer for what is missing, hidden,
-filtered out and forbidden. Names that clients send are looked up in allow-lists and never become ORM keywords.
+What the caller may not see is not there: it gives the same answer for what is missing, hidden, filtered out and
+forbidden. Names that clients send are looked up in allow-lists and never become ORM keywords.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, Final, TypeVar
+from collections.abc import Set as AbstractSet
+from functools import cached_property, lru_cache
+from typing import Any, Final, Literal, TypeVar
 
 import orjson
-from django.db.models import Model, QuerySet
+from django.contrib.admin import AdminSite
+from django.contrib.auth import get_permission_codename
+from django.db.models import Model
 
-from ..context.places import at_page
-from ..context.request import Exposure, MCPRequest
+from ..context.page import at_page
+from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError
+from ..exposures.base import ModelExposure
+from ..exposures.managers import leaves_out_nothing
+from ..models import Switch
 from ..runtime.hooks import asked, note_failure
 from .columns import Column, is_json_field, plain_key, read_fields, resolve_column
-from .instances import row_by_key
 from .kinds import kind_of, stored_field
-from .managers import leaves_out_nothing
+from .permissions import EVERYTHING, known_permissions
+from .plans import row_by_key
 from .rendering import iso_text
 from .unreadable import all_readable
 
 T = TypeVar("T")
 D = TypeVar("D")
+# Why something is not the caller's: the call was narrowed, the admin does not let them in, they lack the permission,
+# or code of the project refuses it.
+Reason = Literal["", "off", "narrowed", "not admitted", "no permission", "refused"]
 MAX_NAME: Final = 200
 # Rows that stand for all, where a hook takes one.
 MAX_SAMPLE: Final = 3
 
 
-# Models
+def access_of(request: MCPRequest) -> "Access":
+    """Return what the request may see and do; another user on the same object starts anew."""
+    kept: Access | None = request.__dict__.get("_mcp_access")
+    if kept is None or kept.user is not request.user:
+        kept = request.__dict__["_mcp_access"] = Access(request)
+    return kept
 
 
-def _remembered(request: MCPRequest) -> dict[Any, Any]:
-    """Return what was decided for this request; another user on the same object starts anew."""
-    kept = request.__dict__.get("_mcp_visibility")
-    if kept is None or kept[0] is not request.user:
-        kept = request.__dict__["_mcp_visibility"] = (request.user, {})
-    found: dict[Any, Any] = kept[1]
-    return found
+class Access:
+    """What the user of a request may see and do; ``access[exposure]`` is what they may with one model."""
 
+    def __init__(self, request: MCPRequest) -> None:
+        self.request = request
+        self.user = request.user
+        self._models: dict[ModelExposure, ModelAccess] = {}
+        self._admitted: dict[AdminSite, bool] = {}
 
-def on_list(
-    request: MCPRequest, exposure: Exposure, hook: str, ask: Callable[..., T], *arguments: Any, default: D
-) -> T | D:
-    """Return what the hook, one of permissions, gives for a request on the admin's list; ``default`` if it fails."""
-    if not exposure.permits_by_place:
-        try:
-            return ask(request, *arguments)
-        except Exception as error:
-            note_failure(exposure.label, hook, error)
-            return default
-    with at_page(request, exposure, "changelist"):
-        return asked(exposure.label, hook, ask, request, *arguments, default=default)
-
-
-def may_view(request: MCPRequest, exposure: Exposure) -> bool:
-    """Return whether the caller may view the model at all; decided once for each request.
-
-    A model that is switched off is not there.
-    """
-    off = request.mcp.off
-    if off is not None and off.model(exposure.label) is not None:
-        return False
-    return permits_view(request, exposure)
-
-
-def permits_view(request: MCPRequest, exposure: Exposure) -> bool:
-    """Return whether permissions let the caller view the model, be it switched off or not."""
-    kept = _remembered(request)
-    if exposure not in kept:
-        verdict = on_list(request, exposure, "has_view_permission", exposure.has_view_permission, default=False)
-        kept[exposure] = bool(verdict)
-    may: bool = kept[exposure]
-    return may
-
-
-def sees_any(request: MCPRequest) -> bool:
-    """Return whether the caller may view any model."""
-    kept = _remembered(request)
-    if "any" not in kept:
-        exposures = request.mcp.site.exposures_by_label.values()
-        kept["any"] = any(may_view(request, exposure) for exposure in exposures)
-    found: bool = kept["any"]
-    return found
-
-
-def visible_exposures(request: MCPRequest) -> list[Exposure]:
-    """Return the exposures that the caller may view, in the site's order."""
-    kept = _remembered(request)
-    if "visible" not in kept:
-        exposures = request.mcp.site.exposures_by_label.values()
-        kept["visible"] = [exposure for exposure in exposures if may_view(request, exposure)]
-    found: list[Exposure] = kept["visible"]
-    return found
-
-
-def permits_any(request: MCPRequest, hook: str, ask: Callable[..., Any]) -> bool:
-    """Return whether the hook, one of permissions, allows something with any model that the caller may view."""
-    for exposure in visible_exposures(request):
-        if on_list(request, exposure, hook, ask, exposure, default=False):
-            return True
-    return False
-
-
-def refusal(request: MCPRequest) -> str:
-    """Return why the caller sees no model at all, where that is not for their permissions; "" otherwise."""
-    if visible_exposures(request):
-        return ""
-    exposures = request.mcp.site.exposures_by_label.values()
-    return next((text for exposure in exposures if (text := exposure.get_refusal(request))), "")
-
-
-def caller_actions(request: MCPRequest, exposure: Exposure) -> Mapping[str, Any]:
-    """Return the actions of the exposure that the caller may run; those that are switched off are not there."""
-    found, off = permitted_actions(request, exposure), request.mcp.off
-    if off is None:
+    def __getitem__(self, exposure: ModelExposure) -> "ModelAccess":
+        found = self._models.get(exposure)
+        if found is None:
+            found = self._models[exposure] = ModelAccess(self, exposure)
         return found
-    return {name: action for name, action in found.items() if off.action(exposure.label, name) is None}
+
+    @cached_property
+    def known(self) -> AbstractSet[str] | None:
+        """The permissions that the caller has, where nothing else decides on them."""
+        return known_permissions(self.user)
+
+    @cached_property
+    def _exposed(self) -> Mapping[str, ModelExposure]:
+        by_label: Mapping[str, ModelExposure] = self.request.mcp.site.exposures_by_label
+        return by_label
+
+    @cached_property
+    def sees_any(self) -> bool:
+        """Whether the caller may view any model."""
+        return any(True for _ in self._viewable())
+
+    def may_any(self, deed: str) -> bool:
+        """Return whether the caller may do it to rows of any model."""
+        return any(model.may(deed) for model in self._viewable())
+
+    @cached_property
+    def has_actions(self) -> bool:
+        """Whether there is an action that the caller may run."""
+        return any(model.actions for model in self._viewable())
+
+    def _viewable(self) -> "Iterator[ModelAccess]":
+        """Yield the models that the caller may view; no more of them are asked than are taken."""
+        return (model for model in map(self.__getitem__, self._exposed.values()) if model.is_there)
+
+    @cached_property
+    def models(self) -> "list[ModelAccess]":
+        """The models that the caller may view, in the site's order."""
+        return list(self._viewable())
+
+    @cached_property
+    def exposures(self) -> list[ModelExposure]:
+        """The exposures of these models."""
+        return [model.exposure for model in self.models]
+
+    def get_exposure(self, label: Any) -> ModelExposure:
+        """Return the exposure of a label such as ``shop.order``, in any case.
+
+        Raises:
+            NotFound: there is none for this caller.
+            CallRefused: it is switched off.
+        """
+        exposure = None
+        if isinstance(label, str) and len(label) <= MAX_NAME:
+            exposure = self._exposed.get(label.lower())
+        if exposure is None or not self[exposure].may("view"):
+            raise NotFound
+        self[exposure].refuse_switched()
+        return exposure
+
+    def exposure_of(self, model: type[Model] | None) -> ModelExposure | None:
+        """Return the exposure of the model, None where the caller may not view it."""
+        exposure = self._exposed.get(model._meta.label_lower) if model is not None else None
+        return exposure if exposure is not None and exposure.model is model and self[exposure].is_there else None
+
+    @cached_property
+    def refusal(self) -> str:
+        """Why the caller sees no model at all, where that is not for their permissions; "" otherwise."""
+        if self.exposures:
+            return ""
+        exposures = self._exposed.values()
+        return next((text for exposure in exposures if (text := exposure.get_refusal(self.request))), "")
+
+    def admits(self, admin_site: AdminSite) -> bool:
+        """Return whether the admin site lets the caller in at all.
+
+        One that fails, because it looks for something that only a browser's session has, lets nobody in.
+        """
+        if admin_site not in self._admitted:
+            verdict = asked(admin_site.name, "has_permission", admin_site.has_permission, self.request, default=False)
+            self._admitted[admin_site] = bool(verdict)
+        return self._admitted[admin_site]
 
 
-def permitted_actions(request: MCPRequest, exposure: Exposure) -> Mapping[str, Any]:
-    """Return the actions that permissions let the caller run, switched off or not; asked once for each request."""
-    kept = _remembered(request)
-    key = (exposure, "actions")
-    if key not in kept:
-        kept[key] = on_list(request, exposure, "get_actions", exposure.get_actions, default={})
-    found: Mapping[str, Any] = kept[key]
-    return found
+class ModelAccess:
+    """What a caller may see of one model, and do with it."""
+
+    def __init__(self, access: Access, exposure: ModelExposure) -> None:
+        self.access = access
+        self.request = access.request
+        self.exposure = exposure
+        self._verdicts: dict[str, bool] = {}
+
+    # Permissions
+
+    def may(self, deed: str) -> bool:
+        """Return whether permissions let the caller do it to rows of the model, be it switched off or not."""
+        if deed not in self._verdicts:
+            verdict = self.stock_verdict(deed)
+            if verdict is None:
+                hook = f"has_{deed}_permission"
+                verdict = bool(self._on_list(hook, getattr(self.exposure, hook), default=False))
+            self._verdicts[deed] = verdict
+        return self._verdicts[deed]
+
+    def may_row(self, deed: str, row: Model) -> bool:
+        """Return whether permissions let the caller do it to this row."""
+        verdict = self.stock_verdict(deed)
+        return bool(getattr(self.exposure, f"has_{deed}_permission")(self.request, row)) if verdict is None else verdict
+
+    def stock_verdict(self, deed: str) -> bool | None:
+        """Return the verdict where it is read from the caller's permissions alone; None where hooks have to be asked.
+
+        It is the same for each row.
+        """
+        enough, known = self.exposure.stock_permissions.get(deed), self.access.known
+        if enough is None or known is None:
+            return None
+        return self.is_admitted and (known is EVERYTHING or not known.isdisjoint(enough))
+
+    @cached_property
+    def is_narrowed(self) -> bool:
+        """Whether the call was narrowed to other models."""
+        narrowing = self.request.mcp.narrowing
+        return narrowing is not None and not narrowing.admits(self.exposure.model)
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the call was not narrowed to other models, and the admin site of the model lets the caller in."""
+        admin_site = self.exposure.members_of
+        return not self.is_narrowed and (admin_site is None or self.access.admits(admin_site))
+
+    def why_not(self) -> Reason:
+        """Return why the caller does not see the model, "" for one that they see."""
+        if self.may("view"):
+            return "off" if self.off is not None else ""
+        if not self.is_admitted:
+            return "narrowed" if self.is_narrowed else "not admitted"
+        opts = self.exposure.opts
+        names = (f"{opts.app_label}.{get_permission_codename(name, opts)}" for name in ("view", "change"))
+        return "refused" if any(map(self.access.user.has_perm, names)) else "no permission"
+
+    def _on_list(self, hook: str, ask: Callable[..., T], *, default: D) -> T | D:
+        """Return what the hook gives for a request on the admin's list, ``default`` if it fails."""
+        exposure, request = self.exposure, self.request
+        if not exposure.permits_by_place:
+            # As asked() does, which these are too many to turn to.
+            try:
+                return ask(request)
+            except Exception as error:
+                note_failure(exposure.label, hook, error)
+                return default
+        with at_page(request, exposure, "changelist"):
+            return asked(exposure.label, hook, ask, request, default=default)
+
+    # What is switched off
+
+    @property
+    def off(self) -> Switch | None:
+        """What switches the model off, if anything does."""
+        off = self.request.mcp.off
+        return None if off is None else off.model(self.exposure.label)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the caller may view the model at all; one that is switched off is not there."""
+        return self.off is None and self.may("view")
+
+    def refuse_switched(self, action: str = "") -> None:
+        """Look whether the model, or an action of it, is switched off; the caller may know of both.
+
+        Raises:
+            CallRefused: it is.
+        """
+        off = self.request.mcp.off
+        found = self.off or (off.action(self.exposure.label, action) if action and off is not None else None)
+        if found is not None:
+            raise found.refusal()
+
+    # Actions
+
+    @cached_property
+    def permitted_actions(self) -> Mapping[str, Any]:
+        """The actions that permissions let the caller run, switched off or not."""
+        return self._on_list("get_actions", self.exposure.get_actions, default={})
+
+    @property
+    def actions(self) -> Mapping[str, Any]:
+        """The actions that the caller may run; those that are switched off are not there."""
+        found, off = self.permitted_actions, self.request.mcp.off
+        if off is None:
+            return found
+        return {name: action for name, action in found.items() if off.action(self.exposure.label, name) is None}
+
+    # Fields
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """The names that the caller may read, the primary key's first."""
+        return self._fields_of(None)
+
+    def fields_of(self, row: Model | None) -> tuple[str, ...]:
+        """Return the names that the caller may read of a row, the primary key's first; without one, of any."""
+        return self.fields if row is None else self._fields_of(row)
+
+    def _fields_of(self, row: Model | None) -> tuple[str, ...]:
+        exposure = self.exposure
+        only_key = exposure.with_primary_key(())
+        names = asked(exposure.label, "get_fields", exposure.get_fields, self.request, row, default=only_key)
+        if exposure.serializer_class is not None:
+            shown = read_fields(exposure)
+            if exposure.fields is not None and exposure.fields != "__all__":
+                shown = tuple(name for name in shown if name in names)
+            names = exposure.with_primary_key(name for name in shown if name not in exposure.exclude)
+        return self.readable(names)
+
+    def readable(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the names that are columns here, and that no other exposure hides from the caller."""
+        names = tuple(names)
+        if _are_its_own(self.exposure, names):
+            return names
+        return tuple(name for name in names if self._is_readable(name))
+
+    def _is_readable(self, name: str) -> bool:
+        exposure = self.exposure
+        column = resolve_column(exposure, name)
+        if column is None:
+            return False
+        field = column.field
+        if column.kind in ("many", "reverse"):
+            return self.access.exposure_of(field.related_model) is not None
+        if column.kind == "computed" and field is not None:
+            related = self.access.exposure_of(field.related_model)
+            return related is not None and has_every_row(related)
+        if column.kind == "computed" or field is None or field.model is exposure.model or field.primary_key:
+            return True
+        # An inherited field: is the model that it belongs to exposed without it?
+        parent = self.request.mcp.site.exposures.get(field.model)
+        return (
+            parent is None
+            or exposure.declares_field(name)
+            or field.name in asked(parent.label, "get_fields", parent.get_fields, self.request, default=())
+        )
+
+    @cached_property
+    def page_fields(self) -> tuple[str, ...]:
+        """The names of the columns of a page when the caller chooses none."""
+        exposure = self.exposure
+        if exposure.serializer_class is not None and not exposure.list_display:
+            return self.fields
+        shown = set(exposure.get_list_display(self.request))
+        return tuple(name for name in self.fields if name in shown)
+
+    def field_named(self, text: str) -> str | None:
+        """Return the visible field that a client's name means: itself, ``pk``, or a column such as ``customer_id``."""
+        if text in self.fields:
+            return text
+        if text == "pk":
+            return self.fields[0]
+        for name in self.fields:
+            column = resolve_column(self.exposure, name)
+            if column is not None and column.kind == "relation" and column.field.attname == text:
+                return name
+        return None
+
+    # Rows
+
+    @cached_property
+    def sees_every_row(self) -> bool:
+        """Whether this caller's rows are all of the table, by what ``get_queryset`` gives for this request."""
+        exposure = self.exposure
+        return has_every_row(exposure) or asked(
+            exposure.label,
+            "get_queryset",
+            lambda: leaves_out_nothing(exposure.get_queryset(self.request)),
+            default=False,
+        )
+
+    def sample_rows(self) -> Iterator[Model]:
+        """Yield rows for hooks that take one where the caller names none: an empty one, then some that they may view.
+
+        The admin never asks such a hook without a row, but for its add page.
+        """
+        empty = asked("", "__init__", self.exposure.model, default=None)
+        if empty is not None:
+            yield empty
+        yield from self._first_rows
+
+    @cached_property
+    def _first_rows(self) -> list[Model]:
+        def read() -> list[Model]:
+            rows = self.exposure.get_queryset(self.request).order_by("pk")[:MAX_SAMPLE]
+            return [row for row in rows if self.may_row("view", row)]
+
+        none: list[Model] = []
+        return asked(self.exposure.label, "get_queryset", read, default=none)
+
+    def get_row(self, pk: Any) -> Model:
+        """Return the row with the primary key, which is read by :func:`parse_pk`.
+
+        Raises:
+            NotFound: the caller may not know of such a row.
+            Unreadable: it holds a value that cannot be read.
+        """
+        rows, key = self.exposure.get_queryset(self.request), parse_pk(self.exposure, pk)
+        with all_readable():
+            try:
+                found = row_by_key(rows, key)
+            except ToolError:
+                found = []
+            if found is None:
+                found = list(rows.filter(pk=key)[:1])
+        if not found or not self.may_row("view", found[0]):
+            raise NotFound
+        return found[0]
 
 
-def get_exposure(request: MCPRequest, label: Any) -> Exposure:
-    """Return the exposure of a label such as ``shop.order``, in any case.
-
-    Raises:
-        NotFound: there is none for this caller.
-        CallRefused: it is switched off.
-    """
-    exposure = None
-    if isinstance(label, str) and len(label) <= MAX_NAME:
-        exposure = request.mcp.site.exposures_by_label.get(label.lower())
-    if exposure is None or not permits_view(request, exposure):
-        raise NotFound
-    if request.mcp.off is not None:
-        refuse_switched(request, exposure)
-    return exposure
-
-
-def refuse_switched(request: MCPRequest, exposure: Exposure, action: str = "") -> None:
-    """Look whether the model, or an action of it, is switched off; the caller may know of both.
-
-    Raises:
-        CallRefused: it is.
-    """
-    off = request.mcp.off
-    if off is None:
-        return
-    found = off.model(exposure.label) or (off.action(exposure.label, action) if action else None)
-    if found is not None:
-        raise found.refusal()
-
-
-def related_exposure(request: MCPRequest, field: Any) -> Exposure | None:
-    """Return the exposure of the model that a relation leads to, None where the caller may not view it."""
-    return related_to(request, field.related_model)
-
-
-def related_to(request: MCPRequest, model: type[Model] | None) -> Exposure | None:
-    """Return the exposure of the model, None where the caller may not view it."""
-    exposure = request.mcp.site.exposures.get(model) if model is not None else None
-    return exposure if exposure is not None and may_view(request, exposure) else None
-
-
-def has_every_row(exposure: Exposure) -> bool:
+def has_every_row(exposure: ModelExposure) -> bool:
     """Return whether all rows of the table are the caller's: nothing of the project's own narrows them.
 
     A queryset that is declared stable may still hold parameters of the caller, so a declaration is no proof.
@@ -180,148 +379,25 @@ def has_every_row(exposure: Exposure) -> bool:
     return exposure.stable_queryset is None and exposure.has_stable_queryset
 
 
-def sees_every_row(request: MCPRequest, exposure: Exposure) -> bool:
-    """Return whether this caller's rows are all of the table, by what ``get_queryset`` gives for this request."""
-    kept = _remembered(request)
-    key = (exposure, "every row")
-    if key not in kept:
-        kept[key] = has_every_row(exposure) or asked(
-            exposure.label, "get_queryset", lambda: leaves_out_nothing(exposure.get_queryset(request)), default=False
-        )
-    verdict: bool = kept[key]
-    return verdict
-
-
-# Fields
-
-
-def visible_fields(request: MCPRequest, exposure: Exposure, obj: Model | None = None) -> tuple[str, ...]:
-    """Return the names that the caller may read, the primary key's first."""
-    kept = _remembered(request)
-    key = (exposure, "fields")
-    if obj is None and key in kept:
-        names: tuple[str, ...] = kept[key]
-        return names
-    found = visible_among(request, exposure, _named(request, exposure, obj))
-    if obj is None:
-        kept[key] = found
-    return found
-
-
-def visible_among(request: MCPRequest, exposure: Exposure, names: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the names that are columns here, and that no other exposure hides from the caller."""
-    names = tuple(names)
-    if _are_its_own(exposure, names):
-        return names
-    return tuple(name for name in names if _is_there(request, exposure, name))
-
-
 @lru_cache(maxsize=1024)
-def _are_its_own(exposure: Exposure, names: tuple[str, ...]) -> bool:
+def _are_its_own(exposure: ModelExposure, names: tuple[str, ...]) -> bool:
     """Return whether the names are columns of the exposure's own table alone, which no other exposure hides."""
     columns = columns_of(exposure, names)
     own = (column.kind in ("field", "relation") and column.field.model is exposure.model for column in columns)
     return len(columns) == len(names) and all(own)
 
 
-def _named(request: MCPRequest, exposure: Exposure, obj: Model | None) -> Iterable[str]:
-    only_key = exposure.with_primary_key(())
-    declared = asked(exposure.label, "get_fields", exposure.get_fields, request, obj, default=only_key)
-    if exposure.serializer_class is None:
-        return declared
-    shown = read_fields(exposure)
-    if exposure.fields is not None and exposure.fields != "__all__":
-        shown = tuple(name for name in shown if name in declared)
-    return exposure.with_primary_key(name for name in shown if name not in exposure.exclude)
-
-
-def _is_there(request: MCPRequest, exposure: Exposure, name: str) -> bool:
-    column = resolve_column(exposure, name)
-    if column is None:
-        return False
-    if column.kind in ("many", "reverse"):
-        return related_exposure(request, column.field) is not None
-    field = column.field
-    if column.kind == "computed" and field is not None:
-        related = related_exposure(request, field)
-        return related is not None and has_every_row(related)
-    if column.kind == "computed" or field is None or field.model is exposure.model or field.primary_key:
-        return True
-    return exposure.declares_field(name) or not _hidden_by_parent(request, exposure, field)
-
-
-def _hidden_by_parent(request: MCPRequest, exposure: Exposure, field: Any) -> bool:
-    """Return whether the model that an inherited field belongs to is exposed without the field."""
-    parent = request.mcp.site.exposures.get(field.model)
-    if parent is None:
-        return False
-    return field.name not in asked(parent.label, "get_fields", parent.get_fields, request, default=())
-
-
-def page_fields(request: MCPRequest, exposure: Exposure) -> tuple[str, ...]:
-    """Return the names of the columns of a page when the caller chooses none."""
-    kept = _remembered(request)
-    key = (exposure, "page")
-    if key not in kept:
-        visible = visible_fields(request, exposure)
-        if exposure.serializer_class is not None and not exposure.list_display:
-            kept[key] = visible
-        else:
-            shown = set(exposure.get_list_display(request))
-            kept[key] = tuple(name for name in visible if name in shown)
-    names: tuple[str, ...] = kept[key]
-    return names
-
-
-def columns_of(exposure: Exposure, names: Iterable[str]) -> tuple[Column, ...]:
-    """Return the columns of names that :func:`visible_fields` gave."""
+def columns_of(exposure: ModelExposure, names: Iterable[str]) -> tuple[Column, ...]:
+    """Return the columns of names that :attr:`ModelAccess.fields` gave."""
     return _columns_of(exposure, tuple(names))
 
 
 @lru_cache(maxsize=2048)
-def _columns_of(exposure: Exposure, names: tuple[str, ...]) -> tuple[Column, ...]:
+def _columns_of(exposure: ModelExposure, names: tuple[str, ...]) -> tuple[Column, ...]:
     return tuple(column for name in names if (column := resolve_column(exposure, name)) is not None)
 
 
-def visible_name(request: MCPRequest, exposure: Exposure, text: str) -> str | None:
-    """Return the visible field that a client's name means: itself, ``pk``, or a column such as ``customer_id``."""
-    visible = visible_fields(request, exposure)
-    if text in visible:
-        return text
-    if text == "pk":
-        return visible[0]
-    for name in visible:
-        column = resolve_column(exposure, name)
-        if column is not None and column.kind == "relation" and column.field.attname == text:
-            return name
-    return None
-
-
-# Rows
-
-
-def page_rows(request: MCPRequest, exposure: Exposure) -> Iterator[Model]:
-    """Yield rows for hooks that take one where the caller names none: an empty one, then some that the caller may view.
-
-    The admin never asks such a hook without a row, but for its add page.
-    """
-    kept = _remembered(request)
-    key = (exposure, "rows")
-    empty = asked("", "__init__", exposure.model, default=None)
-    if empty is not None:
-        yield empty
-    if key not in kept:
-        none: list[Model] = []
-        kept[key] = asked(exposure.label, "get_queryset", _first_rows, request, exposure, default=none)
-    yield from kept[key]
-
-
-def _first_rows(request: MCPRequest, exposure: Exposure) -> list[Model]:
-    rows = exposure.get_queryset(request).order_by("pk")[:MAX_SAMPLE]
-    return [row for row in rows if exposure.has_view_permission(request, row)]
-
-
-def parse_pk(exposure: Exposure, raw: Any) -> Any:
+def parse_pk(exposure: ModelExposure, raw: Any) -> Any:
     """Return the primary key that a client's text or number is, read strictly: one row has one spelling.
 
     Raises:
@@ -353,26 +429,3 @@ def _strict(field: Any, raw: Any) -> Any:
     if written != text:
         raise NotFound
     return value
-
-
-def get_row(request: MCPRequest, exposure: Exposure, pk: Any) -> Model:
-    """Return the row with the primary key, which is read by :func:`parse_pk`.
-
-    Raises:
-        NotFound: the caller may not know of such a row.
-        Unreadable: it holds a value that cannot be read.
-    """
-    rows, key = exposure.get_queryset(request), parse_pk(exposure, pk)
-    with all_readable():
-        found = _row_by_key(rows, key)
-    if not found or not exposure.has_view_permission(request, found[0]):
-        raise NotFound
-    return found[0]
-
-
-def _row_by_key(rows: QuerySet[Any], key: Any) -> list[Model]:
-    try:
-        found = row_by_key(rows, key)
-    except ToolError:
-        return []
-    return list(rows.filter(pk=key)[:1]) if found is None else found

@@ -59,17 +59,14 @@ class UnitField(DecimalField):  # type: ignore[type-arg]
     """The type of a sum of decimals, which is on SQLite a whole number: of units of the last place."""
 
     def get_internal_type(self) -> str:
-        """Return a type of its own, whose values Django leaves as they are."""
         return "UnitField"
 
     def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
-        """Return the number as the database compares it with a sum."""
         if connection.vendor != "sqlite" or value is None:
             return value
         return int(self.to_python(value).scaleb(self.decimal_places))
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
-        """Return the decimal."""
         whole = connection.vendor == "sqlite" and value is not None
         return Decimal(value).scaleb(-self.decimal_places) if whole else value
 
@@ -81,11 +78,9 @@ class Units(Func):
     output_field: UnitField
 
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
-        """Return the number."""
         return compiler.compile(self.get_source_expressions()[0])
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Return the whole number of units."""
         source = self.get_source_expressions()[0]
         sql, params = compiler.compile(source)
         field, places = source.output_field, self.output_field.decimal_places
@@ -98,7 +93,6 @@ class UnitSum(Sum):
     """The exact sum of decimals."""
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Return the sum of whole numbers."""
         copy = self.copy()
         source, *others = copy.get_source_expressions()
         copy.set_source_expressions([Units(source, output_field=self.output_field), *others])
@@ -111,12 +105,11 @@ class Step(Func):
     arity = 1
 
     def __init__(self, expression: Any, width: Any, **extra: Any) -> None:
-        """Take the number as it is counted in the database, and the width of the steps."""
         super().__init__(expression, **extra)
         self.width = width
 
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
-        """Return what is exact for integers and decimals: a quotient may be rounded, a remainder is not."""
+        # Exact for integers and decimals: a quotient may be rounded, a remainder is not.
         sql, params = compiler.compile(self.get_source_expressions()[0])
         width = self.width
         if isinstance(self.output_field, UnitField):
@@ -130,7 +123,6 @@ class OverGroups(ExpressionWrapper):  # type: ignore[type-arg]
     """A value that a window over the groups gives: nothing that rows are grouped by."""
 
     def get_group_by_cols(self) -> list[Any]:
-        """Return none."""
         return []
 
 
@@ -144,14 +136,13 @@ class Amount(Cast):
     """A sum, or another number of a group, as a floating point number; a duration as its seconds."""
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Return the number; of units of the last place, as many as make one."""
+        # Of units of the last place, as many as make one.
         field = self.get_source_expressions()[0].output_field
         sql, params = super().as_sqlite(compiler, connection, **extra)
         places = field.decimal_places if isinstance(field, UnitField) else 6 if isinstance(field, DurationField) else 0
         return (f"({sql} / {10**places}.0)", params) if places else (sql, params)
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Return the number."""
         (source,) = self.get_source_expressions()
         if not isinstance(source.output_field, DurationField):
             return super().as_postgresql(compiler, connection, **extra)
@@ -239,7 +230,6 @@ class _Collected:
         self.share = 0.5
 
     def step(self, value: Any, share: float = 0.5) -> None:
-        """Take the value of one row."""
         self.share = share
         if value is not None:
             self.values.append(value)
@@ -254,7 +244,7 @@ class _Collected:
 
 class _Percentile(_Collected):
     def finalize(self) -> Any:
-        """Return the value below which the share of values lies, between two of them if need be."""
+        # Between two values, if need be.
         values = self.values
         for start in range(0, len(values), CHECKED):
             check_time()
@@ -270,15 +260,14 @@ class _Percentile(_Collected):
 
 
 class _Deviation(_Collected):
+    spread = staticmethod(statistics.stdev)
+
     def finalize(self) -> float | None:
-        """Return the standard deviation of a sample, None for less than two values."""
-        return statistics.stdev(self.timely()) if len(self.values) > 1 else None
+        return self.spread(self.timely()) if len(self.values) > 1 else None
 
 
-class _Variance(_Collected):
-    def finalize(self) -> float | None:
-        """Return the variance of a sample, None for less than two values."""
-        return statistics.variance(self.timely()) if len(self.values) > 1 else None
+class _Variance(_Deviation):
+    spread = staticmethod(statistics.variance)
 
 
 class _Computed(Aggregate):
@@ -306,19 +295,17 @@ class Percentile(_Computed):
     share = 0.5
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Return the call, with the share, a number that was read before."""
+        # The share is a number that was read before.
         copy = self.copy()
         copy.template = f"%(function)s(%(expressions)s, {self.share!r}){_FILTER}"
         return super(Percentile, copy).as_sqlite(compiler, connection, **extra)
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Return the ordered-set aggregate."""
         copy = self.copy()
         copy.template = f"PERCENTILE_CONT({self.share!r}) WITHIN GROUP (ORDER BY %(expressions)s){_FILTER}"
         return Aggregate.as_sql(copy, compiler, connection, **extra)
 
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
-        """Refuse any other database."""
         raise NotSupportedError(f"{connection.display_name} has no percentiles.")
 
 
@@ -348,14 +335,12 @@ class _Edge:
         self.value: Any = None
 
     def step(self, value: Any, *place: Any) -> None:
-        """Take one row, and its place."""
         if place[0] is None:
             return
         if self.best is None or (place < self.best if self.direction > 0 else place > self.best):
             self.best, self.value = place, value
 
     def finalize(self) -> Any:
-        """Return the value, which may be None."""
         return self.value
 
 
@@ -371,14 +356,12 @@ class First(_Computed):
     order = "ASC"
 
     def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Return the first of all values in their order."""
         parts = [compiler.compile(part) for part in self.get_source_expressions() if part is not None]
         (value, _), *places = parts
         order = ", ".join(f"{sql} {self.order} NULLS LAST" for sql, _ in places)
         return f"(ARRAY_AGG({value} ORDER BY {order}))[1]", [param for _, params in parts for param in params]
 
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
-        """Refuse any other database."""
         raise NotSupportedError(f"{connection.display_name} has no first and last.")
 
 
@@ -401,29 +384,6 @@ def edge(value: Any, order: Any, keys: Sequence[Any], *, last: bool, result: Any
     return (Last if last else First)(counted, place, *keys, output_field=result)
 
 
-def _spread(function: type[Aggregate], expression: Any, output_field: Any, **options: Any) -> Any:
-    return function(Cast(expression, FLOAT), output_field=output_field, **options)
-
-
-def _middle_field(column: Column) -> Any:
-    return DURATION if _word(column) == "duration" else FLOAT
-
-
-def _middle(share: float) -> Callable[..., Any]:
-    def make(expression: Any, output_field: Any, **options: Any) -> Any:
-        value = expression if output_field is DURATION else Cast(expression, FLOAT)
-        found = Percentile(value, output_field=output_field, **options)
-        found.share = share
-        return found
-
-    return make
-
-
-def has_spread(column: Column) -> bool:
-    """Return whether values are numbers."""
-    return is_summable(column) and _word(column) != "duration"
-
-
 @dataclass(frozen=True, slots=True)
 class Function:
     """An aggregate: ``make`` gives its expression, for columns that are ``usable``.
@@ -440,7 +400,27 @@ class Function:
 
 def middle(share: float) -> "Function":
     """Return the function of a percentile, whose share lies between 0 and 1."""
-    return Function(_middle(share), is_summable, _middle_field)
+
+    def make(expression: Any, output_field: Any, **options: Any) -> Any:
+        value = expression if output_field is DURATION else Cast(expression, FLOAT)
+        found = Percentile(value, output_field=output_field, **options)
+        found.share = share
+        return found
+
+    return Function(make, is_summable, lambda column: DURATION if _word(column) == "duration" else FLOAT)
+
+
+def _own_field(column: Column) -> Any:
+    return stored_field(column.field)
+
+
+def _spread(function: type[Aggregate]) -> "Function":
+    """Return the function of a spread of numbers."""
+
+    def make(expression: Any, output_field: Any, **options: Any) -> Any:
+        return function(Cast(expression, FLOAT), output_field=output_field, **options)
+
+    return Function(make, lambda column: is_summable(column) and _word(column) != "duration", lambda column: FLOAT)
 
 
 FUNCTIONS: Final[Mapping[str, Function]] = {
@@ -448,13 +428,13 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "count_distinct": Function(partial(Count, distinct=True), is_countable, lambda column: INTEGER),
     "sum": Function(_sum, is_summable, _sum_field, sum_of_sums),
     "avg": Function(Avg, is_summable, _average_field),
-    "min": Function(Min, is_comparable, lambda column: stored_field(column.field), Min),
-    "max": Function(Max, is_comparable, lambda column: stored_field(column.field), Max),
+    "min": Function(Min, is_comparable, _own_field, Min),
+    "max": Function(Max, is_comparable, _own_field, Max),
     "median": middle(0.5),
     "percentile": middle(0.5),
-    "stddev": Function(partial(_spread, Deviation), has_spread, lambda column: FLOAT),
-    "variance": Function(partial(_spread, Variation), has_spread, lambda column: FLOAT),
-    **dict.fromkeys(EDGES, Function(edge, is_groupable, lambda column: stored_field(column.field))),
+    "stddev": _spread(Deviation),
+    "variance": _spread(Variation),
+    **dict.fromkeys(EDGES, Function(edge, is_groupable, _own_field)),
 }
 
 

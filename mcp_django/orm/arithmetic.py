@@ -6,8 +6,8 @@ dates and durations are combined as far as that means something; what is divided
 """
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from operator import add, mul, sub, truediv
@@ -27,8 +27,9 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, NullIf, TruncDate
 
-from ..context.request import Exposure, MCPRequest
+from ..context.request import MCPRequest
 from ..exceptions import ToolError
+from ..exposures.base import ModelExposure
 from .columns import MAX_DIGITS, Column
 from .kinds import is_stored_as_text, kind_of, stored_field
 from .ways import Target, is_countable, target_of
@@ -69,7 +70,7 @@ def is_expression(text: str) -> bool:
     return re.search(r"[-+*/()\s]", text.strip()) is not None
 
 
-def value_of(request: MCPRequest, exposure: Exposure, text: str, usable: Callable[[Column], bool]) -> Target:
+def value_of(request: MCPRequest, exposure: ModelExposure, text: str, usable: Callable[[Column], bool]) -> Target:
     """Return the value of a field, a path, or an expression of them, whose column is ``usable``.
 
     Raises:
@@ -83,35 +84,23 @@ def value_of(request: MCPRequest, exposure: Exposure, text: str, usable: Callabl
     return found
 
 
-@dataclass(slots=True)
 class _Parser:
     """Reads one expression from left to right, ``*`` and ``/`` before ``+`` and ``-``."""
 
-    text: str
-    look_up: Callable[[str], Target]
-    tokens: list[tuple[str, str]]
-    position: int = 0
-
     def __init__(self, text: str, look_up: Callable[[str], Target]) -> None:
-        self.text, self.look_up, self.position = text, look_up, 0
-        self.tokens = list(self._split())
-
-    def _split(self) -> Iterator[tuple[str, str]]:
-        if len(self.text) > MAX_LENGTH:
+        if len(text) > MAX_LENGTH:
             raise ToolError(f"An expression has at most {MAX_LENGTH} characters.")
-        position = 0
-        for _ in range(MAX_TOKENS):
-            if not self.text[position:].strip():
-                return
-            found = _TOKEN.match(self.text, position)
+        self.text, self.look_up, self.position = text, look_up, 0
+        self.tokens: list[tuple[str, str]] = []
+        place = 0
+        while text[place:].strip():
+            if len(self.tokens) == MAX_TOKENS:
+                raise ToolError(f"An expression has at most {MAX_TOKENS} parts.")
+            found = _TOKEN.match(text, place)
             if found is None or found.lastgroup is None:
-                break
-            yield found.lastgroup, found[found.lastgroup]
-            position = found.end()
-        else:
-            raise ToolError(f"An expression has at most {MAX_TOKENS} parts.")
-        if self.text[position:].strip():
-            raise ToolError(f"{self.text[position : position + 20]!r} was not understood in an expression. {SYNTAX}")
+                raise ToolError(f"{text[place : place + 20]!r} was not understood in an expression. {SYNTAX}")
+            self.tokens.append((found.lastgroup, found[found.lastgroup]))
+            place = found.end()
 
     def read(self) -> Target:
         """Return the value of the whole text."""
@@ -164,11 +153,7 @@ class _Parser:
 
 
 def length(text: Any) -> Target:
-    """Return the duration of a text such as ``5d`` or ``2 hours``.
-
-    Raises:
-        ToolError: it is none.
-    """
+    """Return the duration of a text such as ``5d`` or ``2 hours``."""
     found = re.fullmatch(r"([0-9]{1,6})\s?([a-z]+)", text.strip().lower()) if isinstance(text, str) else None
     unit = UNITS.get(found[2]) if found is not None else None
     if found is None or unit is None:
@@ -178,11 +163,7 @@ def length(text: Any) -> Target:
 
 
 def shift(given: Any) -> Target:
-    """Return what a value is moved by: a number, or a duration such as ``5d``.
-
-    Raises:
-        ToolError: it is neither.
-    """
+    """Return what a value is moved by: a number, or a duration such as ``5d``."""
     if isinstance(given, (int, float)) and not isinstance(given, bool) and abs(given) < MAX_SHIFT:
         return _constant(Decimal(str(given)))
     return length(given)
@@ -201,11 +182,7 @@ def decimal_field(places: int) -> "DecimalField[Any, Any]":
 
 
 def combined(left: Target, sign: str, right: Target) -> Target:
-    """Return the value of two values and ``+``, ``-``, ``*`` or ``/`` between them.
-
-    Raises:
-        ToolError: it means nothing for values of their kinds.
-    """
+    """Return the value of two values and ``+``, ``-``, ``*`` or ``/`` between them, where that means something."""
     words = (_word(left), _word(right))
     made = _temporal(left, sign, right, words) if {*words} & {*_DATES, "duration"} else _numeric(left, sign, right)
     if made is None or not {*words} <= {*_NUMBERS, *_DATES, "duration"}:
@@ -231,12 +208,14 @@ def _numeric(left: Target, sign: str, right: Target) -> tuple["Field[Any, Any]",
         return None
     if sign == "/":
         # Real division, of integers too; floats divide alike on all databases.
-        return FLOAT, _made(_cast(left, FLOAT), sign, NullIf(_cast(right, FLOAT), Value(0.0)), FLOAT)
+        return FLOAT, _made(
+            Cast(left.expression, FLOAT), sign, NullIf(Cast(right.expression, FLOAT), Value(0.0)), FLOAT
+        )
     if words == {"integer"}:
-        return INTEGER, _made(_cast(left, INTEGER), sign, _cast(right, INTEGER), INTEGER)
+        return INTEGER, _made(Cast(left.expression, INTEGER), sign, Cast(right.expression, INTEGER), INTEGER)
     places = [_places(left), _places(right)]
     if "number" in words or None in places:
-        return FLOAT, _made(_cast(left, FLOAT), sign, _cast(right, FLOAT), FLOAT)
+        return FLOAT, _made(Cast(left.expression, FLOAT), sign, Cast(right.expression, FLOAT), FLOAT)
     first, second = (place or 0 for place in places)
     exact = decimal_field(first + second if sign == "*" else max(first, second))
     wide: Any = DecimalField(max_digits=MAX_DIGITS, decimal_places=exact.decimal_places)
@@ -248,10 +227,6 @@ def _places(target: Target) -> int | None:
         return 0
     places: int | None = getattr(stored_field(target.column.field), "decimal_places", None)
     return places
-
-
-def _cast(target: Target, field: "Field[Any, Any]") -> Any:
-    return Cast(target.expression, field)
 
 
 def _made(left: Any, sign: str, right: Any, field: "Field[Any, Any]") -> Any:
@@ -266,14 +241,16 @@ def _temporal(left: Target, sign: str, right: Target, words: tuple[str, str]) ->
         return DURATION, _made(one, sign, other, DURATION)
     if second == "duration" and first in _DATES and sign in "+-":
         # SQLite moves a date by whole days alone.
-        moved = _made(_cast(left, _MOMENT) if first == "date" else left.expression, sign, right.expression, _MOMENT)
+        moved = _made(
+            Cast(left.expression, _MOMENT) if first == "date" else left.expression, sign, right.expression, _MOMENT
+        )
         return (_MOMENT, moved) if first == "datetime" else (_DATE, Cast(moved, _DATE))
     if first == "duration" and second in _DATES and sign == "+":
         return _temporal(right, sign, left, (second, first))
     if words == ("duration", "duration") and sign in "+-":
         return DURATION, _made(left.expression, sign, right.expression, DURATION)
     if first == "duration" and second in _NUMBERS and sign in "*/":
-        factor = NullIf(_cast(right, FLOAT), Value(0.0)) if sign == "/" else _cast(right, FLOAT)
+        factor = NullIf(Cast(right.expression, FLOAT), Value(0.0)) if sign == "/" else Cast(right.expression, FLOAT)
         return DURATION, _made(left.expression, sign, factor, DURATION)
     return None
 
@@ -283,13 +260,12 @@ def _as_date(target: Target) -> Any:
 
 
 class _Exact(Func):
-    """A decimal that was computed, with the places that it has: SQLite computes with floating-point numbers."""
+    """A decimal that was computed, rounded to the number that SQLite keeps for it, as it computes with floats."""
 
     arity = 1
     template = "%(expressions)s"
 
     def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
-        """Return it rounded, so that it is the number that SQLite keeps for that decimal."""
         places = getattr(self.output_field, "decimal_places", None)
         return self.as_sql(compiler, connection, template=f"ROUND(%(expressions)s, {places})", **context)
 
@@ -301,11 +277,7 @@ def _exact(target: Target) -> Target:
 
 
 def compared(left: Target, right: Target) -> tuple[Target, Target]:
-    """Return two values as the database compares them: a time with a date as its day.
-
-    Raises:
-        ToolError: values of their kinds cannot be compared with each other.
-    """
+    """Return two values as the database compares them, where it can: a time with a date as its day."""
     words = [_word(left), _word(right)]
     if set(words) == set(_DATES):
         left, right = (replace(target, expression=_as_date(target)) for target in (left, right))

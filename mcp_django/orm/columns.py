@@ -22,9 +22,9 @@ from django.db.models.fields.files import FieldFile
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
-from ..context.request import Exposure, MCPRequest
-from ..schema.jsonable import MAX_SAFE_INTEGER, clean_text
-from ..sensitive import may_hold_secrets, members
+from ..context.request import MCPRequest
+from ..exposures.base import ModelExposure
+from ..schema.values import MAX_SAFE_INTEGER, clean_text, may_hold_secrets, members
 from . import rendering
 from .kinds import key_field, kind_of, stored_field
 from .lookups import resolve_path
@@ -34,7 +34,7 @@ from .replaced import is_replaced, linked_reader
 from .unreadable import LOST
 
 if TYPE_CHECKING:
-    from ..context.request import Exposure
+    from ..exposures.base import ModelExposure
 
 logger = logging.getLogger("mcp_django")
 
@@ -90,7 +90,7 @@ class Column:
 
 
 @lru_cache(maxsize=8192)
-def resolve_column(exposure: "Exposure", name: str) -> Column | None:
+def resolve_column(exposure: "ModelExposure", name: str) -> Column | None:
     """Return the column of a name, or None: a path that is no column of one value."""
     plain = _model_column(exposure, name)
     if exposure.serializer_class is not None and name != exposure.opts.pk.name:
@@ -129,20 +129,20 @@ def _attribute(name: str, row: Any) -> Any:
 
 
 @lru_cache(maxsize=8192)
-def is_file(exposure: "Exposure", name: str) -> bool:
+def is_file(exposure: "ModelExposure", name: str) -> bool:
     """Return whether the column is a field of the model's own that holds files."""
     column = resolve_column(exposure, name) if "__" not in name else None
     return column is not None and column.kind == "field" and kind_of(column.field).word in ("file", "image")
 
 
-def _is_relation(exposure: "Exposure", name: str) -> bool:
+def _is_relation(exposure: "ModelExposure", name: str) -> bool:
     try:
         return bool(exposure.opts.get_field(name).is_relation)
     except FieldDoesNotExist:
         return "__" in name
 
 
-def _model_column(exposure: "Exposure", name: str) -> Column | None:
+def _model_column(exposure: "ModelExposure", name: str) -> Column | None:
     pk = exposure.opts.pk
     if name == pk.name:
         # The key of a row is its own where the relation shows another column of what it points to.
@@ -169,7 +169,7 @@ def _many_column(name: str, field: Any) -> Column:
     return Column(name, "computed", field=field, compute=reader)
 
 
-def _relation_column(exposure: "Exposure", name: str) -> Column | None:
+def _relation_column(exposure: "ModelExposure", name: str) -> Column | None:
     """Return the column of a relation that the table itself has no column for, by its name or its accessor's."""
     opts = exposure.opts
     for rel in opts.related_objects:
@@ -425,7 +425,7 @@ def _fields(serializer: Any) -> Mapping[str, Any]:
 
 
 @lru_cache(maxsize=256)
-def read_fields(exposure: Exposure) -> tuple[str, ...]:
+def read_fields(exposure: ModelExposure) -> tuple[str, ...]:
     """Return the names that the exposure's serializer writes out, in its order."""
     assert exposure.serializer_class is not None
     fields = _fields(exposure.serializer_class())
@@ -433,7 +433,7 @@ def read_fields(exposure: Exposure) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def unchanged_fields(exposure: Exposure) -> frozenset[str]:
+def unchanged_fields(exposure: ModelExposure) -> frozenset[str]:
     """Return the names whose values DRF writes as they are stored: a class of the project's own may mask its value."""
     from rest_framework import serializers
 
@@ -445,7 +445,7 @@ def unchanged_fields(exposure: Exposure) -> frozenset[str]:
 
 
 def represented(
-    request: MCPRequest, exposure: Exposure, rows: Sequence[Any], followed: set[str] | None = None
+    request: MCPRequest, exposure: ModelExposure, rows: Sequence[Any], followed: set[str] | None = None
 ) -> list[Mapping[str, Any]]:
     """Return what the serializer makes of each row, with ``LOST`` for what it fails to make.
 
@@ -471,7 +471,7 @@ def _name_files(field: Any) -> None:
             _name_files(inner)
 
 
-def _represented(exposure: Exposure, serializer: Any, row: Any) -> Mapping[str, Any]:
+def _represented(exposure: ModelExposure, serializer: Any, row: Any) -> Mapping[str, Any]:
     try:
         shown: Mapping[str, Any] = serializer.to_representation(row)
         return shown

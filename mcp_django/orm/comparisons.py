@@ -8,15 +8,16 @@ from typing import Any, Final
 
 from django.db.models import Q, Subquery, Value
 
-from ..context.request import Exposure, MCPRequest
+from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from .access import sees_every_row
+from ..exposures.base import ModelExposure
+from ..exposures.managers import is_derived
+from .access import access_of
 from .aggregates import FUNCTIONS, result_of
 from .arithmetic import combined, shift, value_of
 from .columns import Column
-from .derived import is_derived
 from .lookups import usual_lookups
-from .meanings import naming
+from .suggestions import naming
 from .ways import Target, is_countable
 
 # What the other value may be moved by.
@@ -29,7 +30,7 @@ def is_field(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("field"), str) and value.keys() <= {"field", *SHIFTS}
 
 
-def aggregate_in(request: MCPRequest, exposure: Exposure, value: Any) -> str:
+def aggregate_in(request: MCPRequest, exposure: ModelExposure, value: Any) -> str:
     """Return the function of an aggregate such as ``{"avg": "total", "where": {...}}``, "" for any other value.
 
     ``min`` and ``max`` are also what some clients call limits: with a value that is no field of this caller's.
@@ -47,7 +48,7 @@ def aggregate_in(request: MCPRequest, exposure: Exposure, value: Any) -> str:
     return name
 
 
-def other_value(request: MCPRequest, exposure: Exposure, value: Mapping[str, Any]) -> Target:
+def other_value(request: MCPRequest, exposure: ModelExposure, value: Mapping[str, Any]) -> Target:
     """Return the other field, as it is moved.
 
     Raises:
@@ -58,7 +59,7 @@ def other_value(request: MCPRequest, exposure: Exposure, value: Mapping[str, Any
 
 
 def aggregate_value(
-    request: MCPRequest, exposure: Exposure, value: Mapping[str, Any], where: Callable[[], Q] | None
+    request: MCPRequest, exposure: ModelExposure, value: Mapping[str, Any], where: Callable[[], Q] | None
 ) -> Target:
     """Return the aggregate over all rows of the caller that pass ``where``, as it is moved.
 
@@ -75,7 +76,7 @@ def aggregate_value(
     if is_derived(own):
         # The table does not have the columns.
         rows = own.order_by()
-    elif not sees_every_row(request, exposure):
+    elif not access_of(request)[exposure].sees_every_row:
         # The joins of a queryset of the project's own would count a row twice.
         rows = rows.filter(pk__in=own.order_by().values("pk"))
     rows = rows.filter(where()) if where is not None else rows

@@ -12,8 +12,9 @@ from django.db.models import DecimalField, F, ForeignKey, OuterRef, QuerySet, Su
 from django.db.models.expressions import Col, OrderBy, RawSQL, Star
 from django.db.models.sql import Query
 
-from ..context.request import Exposure, MCPRequest
-from .access import related_to, sees_every_row, visible_name
+from ..context.request import MCPRequest
+from ..exposures.base import ModelExposure
+from .access import access_of
 from .columns import MAX_DIGITS, Column, resolve_column
 from .kinds import kind_of
 from .lookups import resolve_path
@@ -42,7 +43,7 @@ def parts_of(expression: Any) -> Iterator[Any]:
 
 
 def computed_value(
-    request: MCPRequest, exposure: Exposure, column: Column, pk: str
+    request: MCPRequest, exposure: ModelExposure, column: Column, pk: str
 ) -> tuple[Column, "Subquery"] | None:
     """Return the column's values as those of a column, and their expression for a query that has the key as ``pk``.
 
@@ -69,7 +70,7 @@ def computed_value(
 
 
 def is_readable(
-    request: MCPRequest, exposure: Exposure, rows: QuerySet[Any], expression: Any, *, nested: bool = False
+    request: MCPRequest, exposure: ModelExposure, rows: QuerySet[Any], expression: Any, *, nested: bool = False
 ) -> bool:
     """Return whether the caller could read all columns and rows that the value is made of, by subqueries if nested."""
     query: Any = rows.query
@@ -95,7 +96,7 @@ def is_readable(
     )
 
 
-def _reads_query(request: MCPRequest, exposure: Exposure, query: Any, own: set[str]) -> bool:
+def _reads_query(request: MCPRequest, exposure: ModelExposure, query: Any, own: set[str]) -> bool:
     """Return whether the caller could read the columns and rows of a subquery of one table."""
     found = [part for source in (*query.select, *query.annotations.values(), query.where) for part in parts_of(source)]
     tables = [alias for alias, count in query.alias_refcount.items() if count]
@@ -132,7 +133,7 @@ def _way_to(query: Any, alias: str) -> Iterator[str]:
         alias = query.alias_map[alias].parent_alias
 
 
-def _follows(request: MCPRequest, exposure: Exposure, join: Any, own: set[str], *, several: bool) -> bool:
+def _follows(request: MCPRequest, exposure: ModelExposure, join: Any, own: set[str], *, several: bool) -> bool:
     """Return whether the caller could follow a join, to rows all of which they may view."""
     field = join.join_field
     key = field if isinstance(field, ForeignKey) else getattr(field, "field", None)
@@ -146,24 +147,24 @@ def _follows(request: MCPRequest, exposure: Exposure, join: Any, own: set[str], 
 
 
 def _sees_all(request: MCPRequest, model: Any) -> bool:
-    related = related_to(request, model)
-    return related is not None and sees_every_row(request, related)
+    related = access_of(request).exposure_of(model)
+    return related is not None and access_of(request)[related].sees_every_row
 
 
-def _reads(request: MCPRequest, exposure: Exposure, field: Any, is_own: bool) -> bool:
+def _reads(request: MCPRequest, exposure: ModelExposure, field: Any, is_own: bool) -> bool:
     """Return whether the caller reads the field as it is stored: on the row itself, or on all rows of its model."""
     owner = field.model._meta.auto_created
     if owner:
         # The table of a many-to-many relation, which is read as that.
         relation = next(item for item in owner._meta.local_many_to_many if item.remote_field.through is field.model)
-        there = exposure if issubclass(exposure.model, owner) else related_to(request, owner)
-        if there is None or visible_name(request, there, relation.name) is None:
+        there = exposure if issubclass(exposure.model, owner) else access_of(request).exposure_of(owner)
+        if there is None or access_of(request)[there].field_named(relation.name) is None:
             return False
         leads_to = field.related_model
         return leads_to is not None and (issubclass(exposure.model, leads_to) or _sees_all(request, leads_to))
-    there = exposure if is_own else related_to(request, field.model)
-    if there is None or not (is_own or sees_every_row(request, there)):
+    there = exposure if is_own else access_of(request).exposure_of(field.model)
+    if there is None or not (is_own or access_of(request)[there].sees_every_row):
         return False
-    name = visible_name(request, there, field.name)
+    name = access_of(request)[there].field_named(field.name)
     column = resolve_column(there, name) if name is not None else None
     return column is not None and column.is_stored

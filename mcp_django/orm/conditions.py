@@ -1,9 +1,11 @@
 """The conditions of a query as SQL that is the same for all of their values, which plans keep."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
-from django.db.models import Exists, F, IntegerField, Q, QuerySet, Subquery, Value
+from django.db import connections
+from django.db.models import Exists, F, IntegerField, Q, QuerySet, Subquery, Value, lookups
 from django.db.models.lookups import (
     Exact,
     GreaterThan,
@@ -14,7 +16,7 @@ from django.db.models.lookups import (
 )
 
 from .access import has_every_row
-from .kinds import is_file_field
+from .kinds import is_file_field, stored_field
 from .lookups import Condition, Filter, Junction, Quantified
 from .plans import Bind, BoundIn, prepare
 from .ways import linked
@@ -27,6 +29,17 @@ COMPARISONS: Final[Mapping[str, type[Any]]] = {
     "lte": LessThanOrEqual,
 }
 
+# Of texts: these take a pattern, which is made of the value before it is bound.
+TEXTS: Final[Mapping[str, type[Any]]] = {
+    "iexact": lookups.IExact,
+    "contains": lookups.Contains,
+    "icontains": lookups.IContains,
+    "startswith": lookups.StartsWith,
+    "istartswith": lookups.IStartsWith,
+    "endswith": lookups.EndsWith,
+    "iendswith": lookups.IEndsWith,
+}
+
 # Holds for every row, also as a part of another condition, where one without parts would be left out.
 TRUE: Final = ~Q(pk__in=())
 
@@ -34,8 +47,9 @@ TRUE: Final = ~Q(pk__in=())
 def is_plannable(item: Filter) -> bool:
     """Return whether the filter has the same SQL for all of its values."""
     if isinstance(item, Condition):
-        plain = item.lookup in COMPARISONS or item.lookup in ("in", "range", "isnull")
-        return plain and not item.path.many and not item.path.guarded and item.path.expression is None
+        path = item.path
+        is_plain = not path.many and not path.guards and path.expression is None
+        return is_plain and _is_bindable(path.field, item.lookup)
     if isinstance(item, Quantified) and not has_every_row(item.link.exposure):
         return False
     return isinstance(item, (Junction, Quantified)) and all(map(is_plannable, item.parts))
@@ -71,6 +85,8 @@ def condition_values(item: Filter, using: str) -> list[Any]:
         return [*found, *item.values] if isinstance(item, Quantified) else found
     if item.lookup == "isnull":
         return []
+    if item.lookup in TEXTS:
+        return [_pattern(item.lookup, item.values[0], using)]
     found = [prepare(item.path.field, value, using) for value in item.values]
     return found + found[-1:] * (places(item) - len(found))
 
@@ -114,7 +130,8 @@ def _compared(item: Condition, column: Any, params: Sequence[Any]) -> Q:
     if item.lookup == "range":
         first, last = params
         return Q(GreaterThanOrEqual(column, Bind(first))) & Q(LessThanOrEqual(column, Bind(last)))
-    return Q(COMPARISONS[item.lookup](column, Bind(params[0])))
+    compare = _BOUND_TEXTS[item.lookup] if item.lookup in TEXTS else COMPARISONS[item.lookup]
+    return Q(compare(column, Bind(params[0])))
 
 
 def _bound_quantified(item: Quantified, params: Sequence[Any]) -> Q:
@@ -126,6 +143,40 @@ def _bound_quantified(item: Quantified, params: Sequence[Any]) -> Q:
     if denied and not item.parts:
         return TRUE
     return quantified(item, rows.filter(passes), Bind(params[-1]) if item.values else None)
+
+
+class _BoundText:
+    """Mixed into a lookup of Django's for texts: its pattern is a parameter."""
+
+    rhs: Bind
+    lookup_name: str
+
+    def process_rhs(self, compiler: Any, connection: Any) -> tuple[str, list[Any]]:
+        """Return the placeholder and the parameter."""
+        return "%s", [self.rhs.param]
+
+    def get_rhs_op(self, connection: Any, rhs: str) -> str:
+        """Return what Django writes for a plain text."""
+        return str(connection.operators[self.lookup_name] % rhs)
+
+
+_BOUND_TEXTS: Final = {name: type(f"Bound{found.__name__}", (_BoundText, found), {}) for name, found in TEXTS.items()}
+
+
+def _pattern(lookup: str, value: str, using: str) -> str:
+    """Return what a text lookup of Django's makes of its value."""
+    ops = connections[using].ops
+    if lookup == "iexact":
+        return str(ops.prep_for_iexact_query(value))
+    return str(TEXTS[lookup].param_pattern % ops.prep_for_like_query(value))
+
+
+@lru_cache(maxsize=4096)
+def _is_bindable(field: Any, lookup: str) -> bool:
+    """Return whether the lookup of the field is one of those that are written here, not one of the field's own."""
+    if lookup in TEXTS:
+        return stored_field(field).get_lookup(lookup) is TEXTS[lookup]
+    return lookup in COMPARISONS or lookup in ("in", "range", "isnull")
 
 
 class Some(Exists):

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.contrib import admin
-from django.contrib.admin.utils import NestedObjects, get_deleted_objects
+from django.contrib.admin.utils import NestedObjects
 from django.db import router
 from django.db.models import Model
 
-from ..context.request import Exposure, MCPRequest
+from ..context.request import MCPRequest
 from ..exceptions import NotFound, NotPermitted, ToolError
-from .access import get_row, may_view
+from ..exposures.base import ModelExposure
+from .access import access_of
 from .columns import pk_text
 from .relations import label_of
 
@@ -27,27 +27,7 @@ class Deletion:
     objects: tuple[Model, ...]
 
 
-class _Registry:
-    """The exposures of a site in the place of an ``AdminSite``; models that are not exposed are the admin's."""
-
-    def __init__(self, exposure: Exposure) -> None:
-        self.exposures = exposure.site.exposures
-        self.admin_site = exposure.site.admin_site or admin.site
-        self.name = self.admin_site.name
-
-    def is_registered(self, model: type[Model]) -> bool:
-        return model in self.exposures or self.admin_site.is_registered(model)
-
-    def get_model_admin(self, model: type[Model]) -> Any:
-        return self.exposures[model] if model in self.exposures else self.admin_site.get_model_admin(model)
-
-
-def deleted_objects(exposure: Exposure, objs: Iterable[Model], request: MCPRequest) -> tuple[Any, ...]:
-    """Return what ``ModelAdmin.get_deleted_objects`` returns, for an exposure without a ``ModelAdmin``."""
-    return get_deleted_objects(list(objs), request, _Registry(exposure))  # type: ignore[arg-type]
-
-
-def plan_deletion(request: MCPRequest, exposure: Exposure, *rows: Model) -> Deletion:
+def plan_deletion(request: MCPRequest, exposure: ModelExposure, *rows: Model) -> Deletion:
     """Return what deleting the rows, of which there is one at least, deletes.
 
     Raises:
@@ -69,7 +49,7 @@ def plan_deletion(request: MCPRequest, exposure: Exposure, *rows: Model) -> Dele
     return Deletion({str(kind): count for kind, count in dict(counts).items()}, objects)
 
 
-def _protection(request: MCPRequest, exposure: Exposure, which: str, protected: Iterable[Any]) -> str:
+def _protection(request: MCPRequest, exposure: ModelExposure, which: str, protected: Iterable[Any]) -> str:
     return (
         f"{which} of {exposure.label} cannot be deleted, because rows that refer to it are protected: "
         f"{blockers(request, protected)}. Nothing was deleted. Change or delete those first."
@@ -89,10 +69,10 @@ def _visible_names(request: MCPRequest, rows: Iterable[Model]) -> list[str]:
     names: list[str] = []
     for row in sorted(rows, key=lambda row: (row._meta.label, str(row.pk)))[:MAX_NAMED]:
         exposure = request.mcp.site.exposures.get(type(row))
-        if exposure is None or not may_view(request, exposure):
+        if exposure is None or not access_of(request)[exposure].is_there:
             continue
         try:
-            get_row(request, exposure, pk_text(row.pk))
+            access_of(request)[exposure].get_row(pk_text(row.pk))
         except NotFound:
             continue
         names.append(f"{exposure.label} {pk_text(row.pk)}: {label_of(exposure, row) or row.pk}")

@@ -20,7 +20,6 @@ from django.db.models import (
     ForeignObjectRel,
     IntegerField,
     Model,
-    OuterRef,
     Q,
     QuerySet,
     Value,
@@ -29,10 +28,12 @@ from django.db.models import (
 from django.db.models.lookups import IsNull
 from django.db.models.sql.where import AND
 
-from ..context.request import Exposure, MCPRequest
+from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..sensitive import is_sensitive
-from .access import MAX_NAME, has_every_row, may_view, related_exposure, sees_every_row, visible_fields, visible_name
+from ..exposures.base import ModelExposure
+from ..exposures.managers import among
+from ..schema.values import is_sensitive
+from .access import MAX_NAME, access_of, has_every_row
 from .columns import resolve_column
 from .conditions import (
     COMPARISONS,
@@ -59,15 +60,14 @@ from .lookups import (
     resolve_path,
     usual_lookups,
 )
-from .managers import among
 from .patterns import check_patterns, is_pattern_lookup
-from .ways import Link, computed_target, is_ordering, linked_rows, related_column
+from .ways import Link, computed_target, guards_on, is_ordering, linked_rows, related_column
 
 # What a column that the admin computes is compared by.
 COMPUTED: Final = (*COMPARISONS, "in", "range", "isnull")
 
 
-def filters_of(request: MCPRequest, exposure: Exposure) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
+def filters_of(request: MCPRequest, exposure: ModelExposure) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
     """Yield what the caller may filter on: the name, the column it leads to, and the lookups it takes."""
     declared = exposure.get_filter_fields(request)
     names: Iterable[str] = declared if declared is not None else _undeclared_filters(request, exposure)
@@ -77,21 +77,21 @@ def filters_of(request: MCPRequest, exposure: Exposure) -> Iterator[tuple[str, P
             yield name, *found
 
 
-def find_filter(request: MCPRequest, exposure: Exposure, text: str) -> tuple[Path, tuple[str, ...]] | None:
+def find_filter(request: MCPRequest, exposure: ModelExposure, text: str) -> tuple[Path, tuple[str, ...]] | None:
     """Return the column and the lookups of a filter that the caller may use, None for any other name."""
     if len(text) > MAX_NAME:
         return None
     declared = exposure.get_filter_fields(request)
-    text = visible_name(request, exposure, text) or text
+    text = access_of(request)[exposure].field_named(text) or text
     if declared is not None:
         return _filter(request, exposure, text, declared) if text in declared else None
-    allowed = text in visible_fields(request, exposure) or _is_of_admin(request, exposure, text)
+    allowed = text in access_of(request)[exposure].fields or _is_of_admin(request, exposure, text)
     allowed = allowed or related_column(request, exposure, text) is not None
     found = _filter(request, exposure, text, None) if allowed else None
     return found or (None if _is_lookup_of_field(exposure, text) else _computed_filter(request, exposure, text))
 
 
-def _is_lookup_of_field(exposure: Exposure, text: str) -> bool:
+def _is_lookup_of_field(exposure: ModelExposure, text: str) -> bool:
     """Return whether the name begins with a field that leads nowhere, as most of those with a lookup do."""
     root, _, rest = text.partition("__")
     try:
@@ -100,7 +100,7 @@ def _is_lookup_of_field(exposure: Exposure, text: str) -> bool:
         return False
 
 
-def _computed_filter(request: MCPRequest, exposure: Exposure, text: str) -> tuple[Path, tuple[str, ...]] | None:
+def _computed_filter(request: MCPRequest, exposure: ModelExposure, text: str) -> tuple[Path, tuple[str, ...]] | None:
     """Return the filter on a column that the admin computes, of numbers and dates: a text may be shown as another."""
     target = computed_target(request, exposure, text, is_ordering)
     if target is None:
@@ -109,21 +109,21 @@ def _computed_filter(request: MCPRequest, exposure: Exposure, text: str) -> tupl
     return Path(target.name, target.column.field, False, True, expression=target.expression), lookups
 
 
-def is_offered_path(request: MCPRequest, exposure: Exposure, path: str) -> bool:
+def is_offered_path(request: MCPRequest, exposure: ModelExposure, path: str) -> bool:
     """Return whether code of the project may filter by the path for the caller: no row on the way is hidden."""
-    if path not in visible_fields(request, exposure) and not _is_of_admin(request, exposure, path):
+    if path not in access_of(request)[exposure].fields and not _is_of_admin(request, exposure, path):
         return False
     found = resolve_path(exposure.model, path)
     return found is not None and not leads_to_hidden_rows(request, exposure.model, found.column)
 
 
-def is_hidden_path(exposure: Exposure, text: str) -> bool:
+def is_hidden_path(exposure: ModelExposure, text: str) -> bool:
     """Return whether the path of a search leads through a field that is sensitive, or that an exposure leaves out."""
     name = text.lstrip("^=@")
     path = resolve_path(exposure.model, name)
     if path is not None and is_sensitive(path.field.name, path.field.model):
         return True
-    seen: Exposure | None = exposure
+    seen: ModelExposure | None = exposure
     for part in name.split("__"):
         if is_sensitive(part) or (seen is not None and seen.leaves_out(part)):
             return True
@@ -132,7 +132,7 @@ def is_hidden_path(exposure: Exposure, text: str) -> bool:
     return False
 
 
-def is_searched(request: MCPRequest, exposure: Exposure, text: str) -> bool:
+def is_searched(request: MCPRequest, exposure: ModelExposure, text: str) -> bool:
     """Return whether the admin's search may look into the path: the caller could read each field on it, there at least.
 
     Into a column of the model's own that no page shows, too. Of a model that is not exposed, and that nothing forbids
@@ -146,7 +146,7 @@ def is_searched(request: MCPRequest, exposure: Exposure, text: str) -> bool:
         if field is None:
             # An annotation of the project's own, or a lookup after the column.
             return True
-        if not isinstance(field, ForeignObjectRel) and visible_name(request, seen, name) is None:
+        if not isinstance(field, ForeignObjectRel) and access_of(request)[seen].field_named(name) is None:
             # JSON may hold secrets, which are hidden wherever it is shown.
             is_own = seen is exposure and _is_shown_by_admin(request, exposure, name) and kind_of(field).word != "json"
             if not is_own:
@@ -157,19 +157,19 @@ def is_searched(request: MCPRequest, exposure: Exposure, text: str) -> bool:
         closed = exposure.closed_exposure(model) if model is not None else None
         if closed is None and (model is None or model not in site.exposures):
             return model is None or site.may_show(model)
-        related = related_exposure(request, field) if closed is None else _as_in_admin(request, closed)
+        related = access_of(request).exposure_of(model) if closed is None else _as_in_admin(request, closed)
         if related is None:
             return False
         seen = related
     return True
 
 
-def _as_in_admin(request: MCPRequest, closed: Exposure) -> Exposure | None:
+def _as_in_admin(request: MCPRequest, closed: ModelExposure) -> ModelExposure | None:
     """Return what the admin shows of a model that is exposed to nobody, None if the caller may not view it all."""
-    return closed if may_view(request, closed) and sees_every_row(request, closed) else None
+    return closed if access_of(request)[closed].is_there and access_of(request)[closed].sees_every_row else None
 
 
-def unsearched(request: MCPRequest, exposure: Exposure) -> list[str]:
+def unsearched(request: MCPRequest, exposure: ModelExposure) -> list[str]:
     """Return the columns that the caller reads and by which others search, but not this caller."""
 
     def root(text: str) -> str:
@@ -177,21 +177,22 @@ def unsearched(request: MCPRequest, exposure: Exposure) -> list[str]:
 
     def is_left(text: str) -> bool:
         path = resolve_path(exposure.model, text.lstrip("^=@"))
-        return path is not None and leads_to_hidden_model(request, exposure.model, path.column)
+        return path is not None and guards_on(request, exposure.model, path.column) is None
 
     declared, searched = exposure.declared_search(request), exposure.get_search_fields(request)
     looked_at = {root(text) for text in searched if not is_left(text)}
     roots = dict.fromkeys(root(text) for text in declared if not is_hidden_path(exposure, text))
-    return [name for name in roots if name not in looked_at and visible_name(request, exposure, name) is not None]
+    is_seen = access_of(request)[exposure].field_named
+    return [name for name in roots if name not in looked_at and is_seen(name) is not None]
 
 
-def _undeclared_filters(request: MCPRequest, exposure: Exposure) -> list[str]:
+def _undeclared_filters(request: MCPRequest, exposure: ModelExposure) -> list[str]:
     """Return every visible field, and what else the admin's ``list_filter`` and ``date_hierarchy`` name."""
     named = (path for path in _admin_paths(request, exposure) if _is_of_admin(request, exposure, path))
-    return list(dict.fromkeys([*visible_fields(request, exposure), *named]))
+    return list(dict.fromkeys([*access_of(request)[exposure].fields, *named]))
 
 
-def _is_of_admin(request: MCPRequest, exposure: Exposure, path: str) -> bool:
+def _is_of_admin(request: MCPRequest, exposure: ModelExposure, path: str) -> bool:
     """Return whether the admin offers to filter by the path, and the caller may."""
     if path not in _admin_paths(request, exposure):
         return False
@@ -199,13 +200,13 @@ def _is_of_admin(request: MCPRequest, exposure: Exposure, path: str) -> bool:
     if not rest:
         return _is_shown_by_admin(request, exposure, path)
     column = resolve_column(exposure, root)
-    if column is None or root in visible_fields(request, exposure) or not _is_shown_by_admin(request, exposure, root):
+    if column is None or root in access_of(request)[exposure].fields or not _is_shown_by_admin(request, exposure, root):
         return _sees_path(request, exposure, path)
-    related = related_exposure(request, column.field)
+    related = access_of(request).exposure_of(column.field.related_model)
     return related is not None and _sees_path(request, related, rest)
 
 
-def _admin_paths(request: MCPRequest, exposure: Exposure) -> Iterator[str]:
+def _admin_paths(request: MCPRequest, exposure: ModelExposure) -> Iterator[str]:
     """Yield the fields and paths that the admin offers to filter by."""
     for item in exposure.get_list_filter(request):
         path = item[0] if isinstance(item, (list, tuple)) else item
@@ -213,7 +214,7 @@ def _admin_paths(request: MCPRequest, exposure: Exposure) -> Iterator[str]:
             yield path
 
 
-def _is_shown_by_admin(request: MCPRequest, exposure: Exposure, name: str) -> bool:
+def _is_shown_by_admin(request: MCPRequest, exposure: ModelExposure, name: str) -> bool:
     """Return whether a field that is no column may be filtered on because the admin's sidebar does so.
 
     An exposure that names its own fields has said what may be known of a row.
@@ -223,37 +224,37 @@ def _is_shown_by_admin(request: MCPRequest, exposure: Exposure, name: str) -> bo
     column = resolve_column(exposure, name)
     if column is None or not column.is_plain or column.field.model is not exposure.model:
         return False
-    return column.kind != "many" or related_exposure(request, column.field) is not None
+    return column.kind != "many" or access_of(request).exposure_of(column.field.related_model) is not None
 
 
-def _sees_path(request: MCPRequest, exposure: Exposure, path: str) -> bool:
+def _sees_path(request: MCPRequest, exposure: ModelExposure, path: str) -> bool:
     """Return whether the caller could follow the path through the models by reading them one after the other."""
     *hops, last = path.split("__")
-    seen: Exposure | None = exposure
+    seen: ModelExposure | None = exposure
     for name in hops:
         if seen is None:
             return False
         relation = _relation(request, seen, name)
-        seen = related_exposure(request, relation) if relation is not None else None
+        seen = access_of(request).exposure_of(relation.related_model) if relation is not None else None
     if seen is None:
         return False
-    return visible_name(request, seen, last) is not None or _is_shown_by_admin(request, seen, last)
+    return access_of(request)[seen].field_named(last) is not None or _is_shown_by_admin(request, seen, last)
 
 
-def _relation(request: MCPRequest, exposure: Exposure, name: str) -> Any:
+def _relation(request: MCPRequest, exposure: ModelExposure, name: str) -> Any:
     """Return the relation that a filter may follow: one that the caller reads, or one from elsewhere to this model."""
     try:
         field = exposure.opts.get_field(name)
     except FieldDoesNotExist:
         return None
     if isinstance(field, ForeignObjectRel):
-        return field if related_exposure(request, field) is not None else None
-    column = resolve_column(exposure, name) if name in visible_fields(request, exposure) else None
+        return field if access_of(request).exposure_of(field.related_model) is not None else None
+    column = resolve_column(exposure, name) if name in access_of(request)[exposure].fields else None
     return field if column is not None and column.kind in ("relation", "many") else None
 
 
 def _filter(
-    request: MCPRequest, exposure: Exposure, name: str, declared: Mapping[str, Sequence[str]] | None
+    request: MCPRequest, exposure: ModelExposure, name: str, declared: Mapping[str, Sequence[str]] | None
 ) -> tuple[Path, tuple[str, ...]] | None:
     root, _, rest = name.partition("__")
     path = resolve_path(exposure.model, name)
@@ -266,10 +267,14 @@ def _filter(
         return None
     if path.field.many_to_many and not is_joinable(path.field):
         return None
-    if rest and leads_to_hidden_rows(request, exposure.model, path.column):
-        if leads_to_hidden_model(request, exposure.model, path.column):
+    if rest:
+        first, _, inner = path.column.partition("__")
+        guards = guards_on(request, exposure.model, path.column)
+        if guards is not None and path.many:
+            guards = guards_on(request, exposure.opts.get_field(first).related_model, inner)
+        if guards is None:
             return None
-        path = replace(path, guarded=True)
+        path = replace(path, guards=guards)
     lookups = usual_lookups(path.field)
     if declared is not None and isinstance(declared, Mapping):
         lookups = declared_lookups(path, declared[name])
@@ -280,7 +285,7 @@ def _filter(
 
 def _is_open(
     request: MCPRequest,
-    exposure: Exposure,
+    exposure: ModelExposure,
     name: str,
     rest: str,
     declared: Mapping[str, Sequence[str]] | None,
@@ -289,7 +294,7 @@ def _is_open(
 
     A relation from elsewhere is no column, so that a path which begins with it is open by its declaration.
     """
-    if name in visible_fields(request, exposure):
+    if name in access_of(request)[exposure].fields:
         column = resolve_column(exposure, name)
         return column is not None and column.is_plain
     if rest and isinstance(_relation(request, exposure, name), ForeignObjectRel):
@@ -304,7 +309,7 @@ def _is_many(model: type[Model], text: str) -> bool:
 
 def filtered(
     request: MCPRequest,
-    exposure: Exposure,
+    exposure: ModelExposure,
     queryset: QuerySet[Any],
     filters: Sequence[Filter],
     params: Sequence[Any],
@@ -332,12 +337,14 @@ def filtered(
     return queryset, used
 
 
-def all_of(request: MCPRequest, exposure: Exposure, using: str, filters: Sequence[Filter], inside: bool = False) -> Q:
+def all_of(
+    request: MCPRequest, exposure: ModelExposure, using: str, filters: Sequence[Filter], inside: bool = False
+) -> Q:
     """Return the condition that all of the filters hold, for a query on the alias ``using``."""
     return joined("and", [_condition(request, exposure, using, item, inside) for item in filters])
 
 
-def searched(request: MCPRequest, exposure: Exposure, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+def searched(request: MCPRequest, exposure: ModelExposure, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
     """Return the rows that the exposure's search finds, each once.
 
     Raises:
@@ -366,43 +373,14 @@ def search_paths(
     found = []
     for number, text in enumerate(fields):
         name = text.lstrip("^=@")
-        visible, is_column = visible_on(request, queryset.model, name)
-        if visible is None:
+        guards = guards_on(request, queryset.model, name)
+        if guards == ():
             found.append(text)
-        elif visible and is_column:
+        elif guards and resolve_path(queryset.model, name) is not None:
             alias = f"mcp_search{number}"
-            queryset = queryset.alias(**{alias: Case(When(Q(*visible), then=F(name)))})
+            queryset = queryset.alias(**{alias: Case(When(Q(*guards), then=F(name)))})
             found.append(text.removesuffix(name) + alias)
     return queryset, found
-
-
-def visible_on(request: MCPRequest, model: Any, path: str) -> tuple[list[Q] | None, bool]:
-    """Return the conditions for visible rows all along the path, and whether it ends at a column.
-
-    There are None where nothing is hidden, and no conditions where all is.
-    """
-    names = path.split("__")
-    found: list[Q] = []
-    for position, name in enumerate(names):
-        try:
-            field = model._meta.get_field(model._meta.pk.name if name == "pk" else name)
-        except FieldDoesNotExist:
-            return found or None, False
-        is_last = position == len(names) - 1
-        if is_last or field.related_model is None:
-            return found or None, is_last
-        if not is_joinable(field):
-            return [], False
-        if _hides_rows(request, field):
-            related = related_exposure(request, field)
-            if related is None:
-                return [], False
-            if not sees_every_row(request, related):
-                key = field.target_field.attname if field.concrete else "pk"
-                rows = related.get_queryset(request).order_by().values(key)
-                found.append(Q(("__".join([*names[: position + 1], "in"]), rows)))
-        model = field.related_model
-    return found or None, False
 
 
 def _texts(item: Filter) -> Iterator[str]:
@@ -433,7 +411,7 @@ def _is_part_of(found: QuerySet[Any], queryset: QuerySet[Any], *, joins: bool = 
     return not given.where or (kept and all(child in query.where.children for child in given.where.children))
 
 
-def _condition(request: MCPRequest, exposure: Exposure, using: str, item: Filter, inside: bool) -> Q:
+def _condition(request: MCPRequest, exposure: ModelExposure, using: str, item: Filter, inside: bool) -> Q:
     """Return the filter as a condition.
 
     ``inside`` says that it stands below an ``or`` or a ``not``, or in a query on related rows. It is an expression
@@ -450,69 +428,48 @@ def _condition(request: MCPRequest, exposure: Exposure, using: str, item: Filter
         return _comparison(item, inside)
     if item.path.many:
         return _through_many(request, exposure, item, inside)
-    if item.path.guarded:
-        return _guarded(request, exposure.model, item, inside)
     if is_plannable(item) or item.path.expression is not None:
         return bound_condition(item, condition_values(item, using), inside)
     found = _plain(item, item.path.column)
     if not inside:
         return found
-    known = Q(IsNull(F(item.path.column), False)) if item.path.nullable else Q()
+    known = Q(IsNull(F(item.path.column), False)) if item.path.nullable and item.lookup != "isnull" else Q()
     return Q(ExpressionWrapper(found, BooleanField())) & known
 
 
 def _plain(condition: Condition, path: str) -> Q:
-    """Return the condition as Django writes it; path and lookup come from the model and the closed list of lookups."""
-    if condition.lookup == "isnull" and is_file_field(condition.path.field):
-        return missing(condition, F(path))
-    several = condition.lookup.rpartition("__")[2] in ("in", "range")
-    value: Any = list(condition.values) if several else condition.values[0]
-    return Q((f"{path}__{condition.lookup}", value))
+    """Return the condition as Django writes it; path and lookup come from the model and the closed list of lookups.
+
+    What a row holds that is hidden is found by none, and by ``isnull``.
+    """
+    guards, is_null = condition.path.guards, condition.lookup == "isnull"
+    if is_null and is_file_field(condition.path.field):
+        found = missing(condition, F(path))
+    else:
+        several = condition.lookup.rpartition("__")[2] in ("in", "range")
+        value: Any = list(condition.values) if several else condition.values[0]
+        found = Q((f"{path}__{condition.lookup}", value))
+    if not guards:
+        return found
+    return ~Q(*guards) | found if is_null and condition.values[0] else Q(*guards) & found
 
 
-def _through_many(request: MCPRequest, exposure: Exposure, condition: Condition, inside: bool) -> Q:
+def _through_many(request: MCPRequest, exposure: ModelExposure, condition: Condition, inside: bool) -> Q:
     """Return the condition on a many-to-many relation, as a subquery, so that no row comes twice.
 
     Of the related rows only those count that the caller may view.
     """
     root, _, rest = condition.path.column.partition("__")
     field = exposure.opts.get_field(root)
-    related = related_exposure(request, field)
+    related = access_of(request).exposure_of(field.related_model)
     if related is None:
         return Q(pk__in=[])
-    inner = _guarded(request, related.model, condition, inside, rest) if rest else _plain(condition, "pk")
+    inner = _plain(condition, rest or "pk")
     if inside:
         return Q(Exists(linked_rows(request, Link(root, field, related)).filter(inner)))
     targets = related.get_queryset(request).order_by().filter(inner)
     sources = exposure.model._base_manager.using(targets.db).filter(Q((f"{root}__in", targets.values("pk"))))
     return Q(pk__in=sources.values("pk"))
-
-
-def _guarded(request: MCPRequest, model: Any, condition: Condition, inside: bool, path: str | None = None) -> Q:
-    """Return the condition, in which each relation on the way leads to rows that the caller may view.
-
-    A related row that is hidden has no values: it is found by none, and by ``isnull``.
-    """
-    path = path or condition.path.column
-    names = path.split("__")
-    for position, name in enumerate(names[:-1]):
-        field = model._meta.get_field(name)
-        if _hides_rows(request, field):
-            missing = condition.lookup == "isnull" and condition.values[0]
-            found = Condition(condition.path, "isnull", (False,)) if missing else condition
-            related, through = related_exposure(request, field), Q(pk__in=[])
-            if related is not None:
-                inner = _guarded(request, related.model, found, inside, "__".join(names[position + 1 :]))
-                targets = related.get_queryset(request).order_by().filter(inner)
-                key = field.target_field.attname if field.concrete else "pk"
-                way = "__".join(names[: position + 1] if field.concrete else [*names[: position + 1], "pk"])
-                if inside or missing:
-                    through = Q(Exists(targets.filter(**{key: OuterRef(way)})))
-                else:
-                    through = Q((f"{way}__in", targets.values(key)))
-            return ~through if missing else through
-        model = field.related_model
-    return _plain(condition, path)
 
 
 def _comparison(item: Comparison, inside: bool) -> Q:
@@ -540,13 +497,6 @@ def leads_to_hidden_rows(request: MCPRequest, model: Any, column: str) -> bool:
     return any(_hides_rows(request, field) for field in _relations(model, column))
 
 
-def leads_to_hidden_model(request: MCPRequest, model: Any, column: str) -> bool:
-    """Return whether the path leads through an exposed model that the caller may not view."""
-    exposed = request.mcp.site.exposures
-    fields = _relations(model, column)
-    return any(field.related_model in exposed and related_exposure(request, field) is None for field in fields)
-
-
 def _relations(model: Any, column: str) -> Iterator[Any]:
     for name in column.split("__")[:-1]:
         field = model._meta.get_field(name)
@@ -561,5 +511,5 @@ def _hides_rows(request: MCPRequest, field: Any) -> bool:
     """
     if field.related_model not in request.mcp.site.exposures:
         return False
-    related = related_exposure(request, field)
+    related = access_of(request).exposure_of(field.related_model)
     return related is None or not has_every_row(related)

@@ -13,10 +13,11 @@ from django.http import Http404
 
 from ..conf import settings
 from ..context.questions import unspend
-from ..context.request import Exposure, MCPRequest
+from ..context.request import MCPRequest
 from ..exceptions import Cancelled, NotFound, NotPermitted, ToolError
+from ..exposures.base import ModelExposure
 from ..runtime.transactions import Mode, is_busy
-from .access import parse_pk
+from .access import access_of, parse_pk
 from .arguments import check_names
 from .queries import chunks
 from .query_limits import write_transaction
@@ -75,7 +76,7 @@ def as_pks(value: Any) -> list[str | int]:
     return value
 
 
-def pick_rows(request: MCPRequest, exposure: Exposure, pks: Iterable[Any]) -> tuple[QuerySet[Any], list[Model]]:
+def pick_rows(request: MCPRequest, exposure: ModelExposure, pks: Iterable[Any]) -> tuple[QuerySet[Any], list[Model]]:
     """Return the rows with these primary keys, as a queryset of the exposure's and as instances.
 
     Raises:
@@ -83,12 +84,12 @@ def pick_rows(request: MCPRequest, exposure: Exposure, pks: Iterable[Any]) -> tu
     """
     keys = list(dict.fromkeys(parse_pk(exposure, pk) for pk in pks))
     found = rows_by_key(request, exposure, keys)
-    if len(found) != len(keys) or not all(exposure.has_view_permission(request, row) for row in found.values()):
+    if len(found) != len(keys) or not all(access_of(request)[exposure].may_row("view", row) for row in found.values()):
         raise NotFound
     return exposure.get_queryset(request).filter(pk__in=keys), list(found.values())
 
 
-def rows_by_key(request: MCPRequest, exposure: Exposure, keys: Sequence[Any]) -> dict[Any, Model]:
+def rows_by_key(request: MCPRequest, exposure: ModelExposure, keys: Sequence[Any]) -> dict[Any, Model]:
     """Return the rows of the exposure's queryset with these keys, in their order; keys without a row are left out."""
     found: dict[Any, Model] = {}
     queryset = exposure.get_queryset(request)

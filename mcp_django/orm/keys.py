@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from django.db.models import Model, Q, QuerySet
 
-from ..context.request import Exposure, MCPRequest
+from ..context.request import MCPRequest
 from ..exceptions import NotFound, Repair, ToolError, Unreadable
-from .access import get_row, parse_pk, visible_fields
+from ..exposures.base import ModelExposure
+from .access import access_of, parse_pk
 from .columns import pk_text
 from .conditions import joined
 from .filters import find_filter
@@ -29,7 +30,7 @@ MAX_NAMED: Final = 5
 MIN_PART: Final = 3
 
 
-def named_rows(request: MCPRequest, exposure: Exposure, given: Iterable[Any], missing: str) -> list[Model]:
+def named_rows(request: MCPRequest, exposure: ModelExposure, given: Iterable[Any], missing: str) -> list[Model]:
     """Return the rows that primary keys, or other names of theirs, mean.
 
     Raises:
@@ -38,15 +39,15 @@ def named_rows(request: MCPRequest, exposure: Exposure, given: Iterable[Any], mi
     found: list[Model] = []
     for item in given:
         try:
-            found.append(get_row(request, exposure, item))
+            found.append(access_of(request)[exposure].get_row(item))
         except NotFound:
-            found.append(get_row(request, exposure, key_meant(request, exposure, item, missing)))
+            found.append(access_of(request)[exposure].get_row(key_meant(request, exposure, item, missing)))
     return list({row.pk: row for row in found}.values())
 
 
 def key_meant(
     request: MCPRequest,
-    exposure: Exposure,
+    exposure: ModelExposure,
     given: Any,
     missing: str,
     repair: Callable[[str], Repair] | None = None,
@@ -76,7 +77,7 @@ def key_meant(
     raise ToolError(f"{missing} {_told(exposure, text, found, is_exact)}".strip(), repair=mended)
 
 
-def names_told(request: MCPRequest, exposure: Exposure, given: Iterable[Any]) -> Iterator[str]:
+def names_told(request: MCPRequest, exposure: ModelExposure, given: Iterable[Any]) -> Iterator[str]:
     """Yield which keys may be meant by texts that were taken for keys."""
     for item in islice(given, MAX_NAMED):
         try:
@@ -88,7 +89,7 @@ def names_told(request: MCPRequest, exposure: Exposure, given: Iterable[Any]) ->
                 yield f"{item!r} is {key}"
 
 
-def _could_be_key(exposure: Exposure, text: str) -> bool:
+def _could_be_key(exposure: ModelExposure, text: str) -> bool:
     """Return whether the text has the form of a key; any text is one where keys are texts, and says nothing then."""
     if kind_of(exposure.opts.pk).word == "text":
         return False
@@ -99,7 +100,7 @@ def _could_be_key(exposure: Exposure, text: str) -> bool:
     return True
 
 
-def _told(exposure: Exposure, text: str, found: Sequence[Model], is_exact: bool) -> str:
+def _told(exposure: ModelExposure, text: str, found: Sequence[Model], is_exact: bool) -> str:
     if not found:
         return ""
     rows = "; ".join(f"{pk_text(row.pk)}: {label_of(exposure, row) or '(no label)'}" for row in found[:MAX_NAMED])
@@ -108,7 +109,7 @@ def _told(exposure: Exposure, text: str, found: Sequence[Model], is_exact: bool)
     return f"Of {exposure.label} {which} {text[:60]!r}, by key: {rows}{more}. Give the key."
 
 
-def _rows_named(request: MCPRequest, exposure: Exposure, text: str) -> list[Model]:
+def _rows_named(request: MCPRequest, exposure: ModelExposure, text: str) -> list[Model]:
     """Return the rows whose unique field or label is the text; if there are none, in whatever case it is."""
     rows = exposure.get_queryset(request).order_by("pk")
     label = plain_label(exposure)
@@ -121,10 +122,10 @@ def _rows_named(request: MCPRequest, exposure: Exposure, text: str) -> list[Mode
     return _labelled(request, exposure, rows, text)
 
 
-def _unique_values(request: MCPRequest, exposure: Exposure, text: str) -> Iterator[Q]:
+def _unique_values(request: MCPRequest, exposure: ModelExposure, text: str) -> Iterator[Q]:
     """Yield a condition for each unique field that can have the value, of those that the caller may filter by."""
     alone = {item.fields[0] for item in exposure.opts.total_unique_constraints if len(item.fields) == 1}
-    for name in visible_fields(request, exposure):
+    for name in access_of(request)[exposure].fields:
         field = exposure.fields_by_name.get(name)
         if field is None or field.is_relation or field.primary_key or not (field.unique or name in alone):
             continue
@@ -140,19 +141,19 @@ def _unique_values(request: MCPRequest, exposure: Exposure, text: str) -> Iterat
             yield Q((path, value))
 
 
-def _for_labels(exposure: Exposure, rows: QuerySet[Any]) -> QuerySet[Any]:
+def _for_labels(exposure: ModelExposure, rows: QuerySet[Any]) -> QuerySet[Any]:
     # Without names it would follow every relation.
     relations = label_relations(exposure.model)
     return rows.select_related(*relations) if relations else rows
 
 
-def _read(request: MCPRequest, exposure: Exposure, rows: QuerySet[Any]) -> list[Model]:
+def _read(request: MCPRequest, exposure: ModelExposure, rows: QuerySet[Any]) -> list[Model]:
     with all_readable():
         read = list(_for_labels(exposure, rows)[: MAX_NAMED + 1])
-    return [row for row in read if exposure.has_view_permission(request, row)]
+    return [row for row in read if access_of(request)[exposure].may_row("view", row)]
 
 
-def _labelled(request: MCPRequest, exposure: Exposure, rows: QuerySet[Any], text: str) -> list[Model]:
+def _labelled(request: MCPRequest, exposure: ModelExposure, rows: QuerySet[Any], text: str) -> list[Model]:
     """Return the rows that ``__str__`` calls so; none where there are too many rows to ask each of them."""
     with all_readable():
         read = list(_for_labels(exposure, rows)[: MAX_COMPARED + 1])
@@ -162,11 +163,11 @@ def _labelled(request: MCPRequest, exposure: Exposure, rows: QuerySet[Any], text
     return [
         row
         for row in read
-        if exposure.has_view_permission(request, row) and (label_of(exposure, row) or "").casefold() == wanted
+        if access_of(request)[exposure].may_row("view", row) and (label_of(exposure, row) or "").casefold() == wanted
     ]
 
 
-def _rows_near(request: MCPRequest, exposure: Exposure, text: str) -> list[Model]:
+def _rows_near(request: MCPRequest, exposure: ModelExposure, text: str) -> list[Model]:
     """Return some rows whose label contains the text, or which the exposure's search finds by it."""
     label = plain_label(exposure)
     try:

@@ -8,7 +8,7 @@ admin's sidebar, are known by their names and run as they are.
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -19,7 +19,8 @@ from django.core.exceptions import FieldDoesNotExist
 from django.db import models, router
 from django.db.models import QuerySet
 
-from ..context.request import Exposure, MCPRequest
+from ..context.request import MCPRequest
+from ..exposures.base import ModelExposure
 from .kinds import (
     TEXTUAL,
     choice_of,
@@ -75,15 +76,16 @@ _DAYS: Final = ("date", "datetime")
 class Path:
     """A field reached from a model: the ORM path of its column, and whether that is one value, and may be NULL.
 
-    ``guarded`` says that it leads through rows of which the caller may not see all. A value that the database computes
-    has an ``expression``, and a name in place of the column.
+    ``guards`` are conditions that rows on the way have to meet to be the caller's: where one does not, there is no
+    value. Of a path that begins with a relation to many rows they are seen from these. A value that the database
+    computes has an ``expression``, and a name in place of the column.
     """
 
     column: str
     field: Any
     many: bool
     nullable: bool
-    guarded: bool = False
+    guards: tuple[models.Q, ...] = ()
     expression: Any = None
 
 
@@ -382,7 +384,23 @@ class NamedFilter(ABC):
         """
 
 
-def named_filters_of(request: MCPRequest, exposure: Exposure, *, told: bool = False) -> list[Offer]:
+class Narrowed(NamedFilter):
+    """Rows that this app narrows by a function of its own; no client can name it."""
+
+    def __init__(self, function: Callable[[QuerySet[Any]], QuerySet[Any]]) -> None:
+        self.function = function
+
+    def names(self) -> Sequence[str]:
+        return ()
+
+    def offers(self) -> Sequence[Offer]:
+        return ()
+
+    def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
+        return self.function(queryset)
+
+
+def named_filters_of(request: MCPRequest, exposure: ModelExposure, *, told: bool = False) -> list[Offer]:
     """Return every named filter that the caller may use. One that fails is left out: it is the project's code.
 
     With ``told`` they have the choices that the caller is told.

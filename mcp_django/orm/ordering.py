@@ -14,15 +14,15 @@ from django.db import connections
 from django.db.models import BooleanField, Case, CompositePrimaryKey, F, Model, Q, UniqueConstraint, When
 from django.db.models.expressions import OrderBy
 
-from ..context.request import Exposure, MCPRequest
-from .access import MAX_NAME, visible_fields, visible_name
+from ..context.request import MCPRequest
+from ..exposures.base import ModelExposure
+from .access import MAX_NAME, access_of
 from .columns import Column, resolve_column
 from .computed import is_readable, order_source
-from .filters import visible_on
 from .kinds import kind_of
 from .lookups import resolve_path
 from .pagination import OrderKey
-from .ways import GUARDED, guarded_values, related_column
+from .ways import GUARDED, guarded_values, guards_on, related_column
 
 # Kinds of indexes that keep an order: Django's own, and PostgreSQL's by its name.
 SORTED: Final = ("idx", "btree")
@@ -104,7 +104,7 @@ def _parts(model: type[Model], declared: Sequence[Any]) -> tuple[Part, ...]:
 MAX_HOPS: Final = 3
 
 
-def default_ordering(request: MCPRequest, exposure: Exposure) -> tuple[OrderKey, ...]:
+def default_ordering(request: MCPRequest, exposure: ModelExposure) -> tuple[OrderKey, ...]:
     """Return the exposure's own order as keys, made total by the primary key.
 
     An entry that is no column of one value (an expression, ``?``, an annotation) is left out, and so is one of a model
@@ -115,12 +115,12 @@ def default_ordering(request: MCPRequest, exposure: Exposure) -> tuple[OrderKey,
     return total_order(exposure, [key for key in seen if key is not None])
 
 
-def declared_ordering(exposure: Exposure) -> tuple[OrderKey, ...]:
+def declared_ordering(exposure: ModelExposure) -> tuple[OrderKey, ...]:
     """Return the order that the exposure, its admin or its model declares for all callers."""
     return total_order(exposure, _keys(exposure, exposure.declared_ordering))
 
 
-def _keys(exposure: Exposure, entries: Sequence[Any]) -> list[OrderKey]:
+def _keys(exposure: ModelExposure, entries: Sequence[Any]) -> list[OrderKey]:
     return [key for entry in entries for key in _own_keys(exposure.model, entry, MAX_HOPS)]
 
 
@@ -171,7 +171,7 @@ def _named_key(model: type[Model], entry: str, descending: bool, nulls_last: boo
 
 def client_order_key(
     request: MCPRequest,
-    exposure: Exposure,
+    exposure: ModelExposure,
     text: str,
     *,
     descending: bool = False,
@@ -186,10 +186,10 @@ def client_order_key(
     if len(text) > MAX_NAME:
         return None
     declared = exposure.get_sortable_by(request)
-    name = visible_name(request, exposure, text) or text
+    name = access_of(request)[exposure].field_named(text) or text
     if declared is not None and name not in declared and text not in declared:
         return None
-    column = resolve_column(exposure, name) if name in visible_fields(request, exposure) else None
+    column = resolve_column(exposure, name) if name in access_of(request)[exposure].fields else None
     if column is not None:
         key = _column_key(request, exposure, column)
     else:
@@ -204,7 +204,7 @@ def client_order_key(
     return replace(key, descending=key.descending is not descending, nulls_last=nulls_last if key.nullable else None)
 
 
-def _column_key(request: MCPRequest, exposure: Exposure, column: Column) -> OrderKey | None:
+def _column_key(request: MCPRequest, exposure: ModelExposure, column: Column) -> OrderKey | None:
     """Return the key of a visible column; one that is computed is sorted by what the caller could read, as filtered."""
     if column.is_plain:
         return _own_key(exposure.model, column.name)
@@ -220,7 +220,7 @@ def _column_key(request: MCPRequest, exposure: Exposure, column: Column) -> Orde
     return replace(found, descending=key.descending, nulls_last=key.nulls_last if found.nullable else None)
 
 
-def _computed_key(request: MCPRequest, exposure: Exposure, name: str, order: Any) -> OrderKey | None:
+def _computed_key(request: MCPRequest, exposure: ModelExposure, name: str, order: Any) -> OrderKey | None:
     """Return the key of a column that is sorted by an expression, or by an annotation of the exposure's rows."""
     descending, nulls_last = False, None
     if isinstance(order, OrderBy):
@@ -243,9 +243,9 @@ def _computed_key(request: MCPRequest, exposure: Exposure, name: str, order: Any
     return OrderKey(path, found.output_field, descending, True, nulls_last, expression)
 
 
-def _readable_key(request: MCPRequest, exposure: Exposure, text: str) -> OrderKey | None:
+def _readable_key(request: MCPRequest, exposure: ModelExposure, text: str) -> OrderKey | None:
     """Return the key of a column, here or behind relations, that the caller could read row by row."""
-    name = visible_name(request, exposure, text)
+    name = access_of(request)[exposure].field_named(text)
     own = resolve_column(exposure, name) if name is not None else None
     if own is not None:
         return _own_key(exposure.model, own.name) if own.is_plain else None
@@ -258,34 +258,32 @@ def _readable_key(request: MCPRequest, exposure: Exposure, text: str) -> OrderKe
     return OrderKey(column.path, column.field, False, True, None, value)
 
 
-def _declared_key(request: MCPRequest, exposure: Exposure, text: str) -> OrderKey | None:
+def _declared_key(request: MCPRequest, exposure: ModelExposure, text: str) -> OrderKey | None:
     """Return the key of a path that the project declares: through models, too, that are exposed to nobody."""
     root = text.partition("__")[0]
-    column = resolve_column(exposure, root) if root in visible_fields(request, exposure) else None
+    column = resolve_column(exposure, root) if root in access_of(request)[exposure].fields else None
     key = _own_key(exposure.model, text) if column is not None and column.kind == "relation" else None
     is_known = key is not None and key.field.model in request.mcp.site.exposures
     return _guarded_key(request, exposure, key) if key is not None and not is_known else None
 
 
-def _guarded_key(request: MCPRequest, exposure: Exposure, key: OrderKey) -> OrderKey | None:
+def _guarded_key(request: MCPRequest, exposure: ModelExposure, key: OrderKey) -> OrderKey | None:
     """Return the key, which is null behind rows that the caller may not see; None behind such a model."""
-    visible, _ = visible_on(request, exposure.model, key.path)
-    if visible is None:
-        return key
-    if not visible:
-        return None
+    guards = guards_on(request, exposure.model, key.path)
+    if not guards:
+        return key if guards is not None else None
     path = f"{GUARDED}{blake2b(key.path.encode(), digest_size=8).hexdigest()}"
-    return replace(key, path=path, nullable=True, expression=Case(When(Q(*visible), then=F(key.path))))
+    return replace(key, path=path, nullable=True, expression=Case(When(Q(*guards), then=F(key.path))))
 
 
-def sortable_names(request: MCPRequest, exposure: Exposure) -> list[str]:
+def sortable_names(request: MCPRequest, exposure: ModelExposure) -> list[str]:
     """Return the names that the caller may sort by; of paths through relations those that are declared."""
     declared = exposure.get_sortable_by(request)
-    names = visible_fields(request, exposure) if declared is None else declared
+    names = access_of(request)[exposure].fields if declared is None else declared
     return [name for name in names if client_order_key(request, exposure, name) is not None]
 
 
-def total_order(exposure: Exposure, keys: Sequence[OrderKey]) -> tuple[OrderKey, ...]:
+def total_order(exposure: ModelExposure, keys: Sequence[OrderKey]) -> tuple[OrderKey, ...]:
     """Return the keys with the primary key added, and nothing after it: no two rows are equal."""
     found: dict[str, OrderKey] = {}
     pk_fields = {field.attname: field for field in exposure.opts.pk_fields}

@@ -1,9 +1,8 @@
-"""One page of rows, by the shortest of three roads that give the same rows.
+"""One page of rows, by the shorter of two roads that give the same rows, and one row by its key.
 
 A page of plain columns is read as tuples: from a plan that was compiled before, where the exposure's rows have a shape
-(:mod:`mcp_django.orm.shapes`, where they are not the same for all callers) and the filters have one SQL for all values;
-otherwise from SQL compiled for this call. A page
-with a computed column, or of an exposure with its own serializer, is read as instances.
+and the filters have one SQL for all values; otherwise from SQL compiled for this call. A page with a computed column,
+or of an exposure with its own serializer, is read as instances.
 """
 
 import logging
@@ -12,35 +11,34 @@ from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Any, Final, Literal
+from types import MappingProxyType
+from typing import Any, Final
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import F, Model, QuerySet
 
-from ..context.request import Exposure, MCPRequest
+from ..context.request import MCPRequest
+from ..exceptions import NotFound, ToolError, Unreadable
+from ..exposures.base import ModelExposure
+from ..exposures.managers import with_loaded
 from ..runtime.hooks import asked
-from ..schema.jsonable import clean_text
-from ..sensitive import is_sensitive
-from .access import has_every_row, related_exposure, visible_fields
+from ..schema.values import clean_text, is_sensitive
+from .access import access_of, columns_of, has_every_row, parse_pk
 from .columns import Column, field_renderer, pk_text, render, render_column, represented, trimmed
-from .conditions import condition_shape, is_plannable
-from .instances import InstancePlan, compile_instances, instances_of, shape_of_instances
 from .kinds import is_joinable, kind_of
-from .managers import with_loaded
-from .pagination import Segment, segment_values
-from .plans import Plan, cached_plan, compile_plan
-from .prefetch import each_row, learn, learned
-from .queries import (
-    PageQuery,
-    matching_rows,
-    params_of,
-    rows_of,
-    segment_rows,
-    segments_of,
-    slots_of,
-    sorted_rows,
-    using_of,
+from .pagination import Segment
+from .plans import (
+    Plan,
+    by_key,
+    cached_plan,
+    compile_plan,
+    key_params,
+    planned_instances,
+    shape_of,
+    with_slots,
 )
+from .prefetch import each_row, learn, learned
+from .queries import PageQuery, slots_of
 from .relations import (
     MAX_LABEL,
     MAX_RELATED,
@@ -57,17 +55,18 @@ from .relations import (
 )
 from .rendering import texts
 from .replaced import as_written, is_replaced, plain_rows
-from .shapes import shape_of, with_slots
-from .unreadable import LOST, is_no_value, is_unreadable, salvaged_columns, salvaged_keys, salvaged_rows
+from .unreadable import LOST, is_unreadable, salvaged_columns, salvaged_keys, salvaged_rows
 from .uris import row_uri
 
 logger = logging.getLogger("mcp_django")
-Road = Literal["plan", "tuples", "instances"]
 Renderer = Callable[[Any], Any]
 # What follows relations in the name of all columns that the exposure's serializer makes.
 SERIALIZER: Final = ""
+# Databases bound the number of tables of one query; the labels of further relations are queried by themselves.
+MAX_JOINS: Final = 20
 # Values as they were read, by the column.
 Columns = list[Sequence[Any]]
+NO_LABELS: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -89,72 +88,30 @@ class Cell:
     position: int
     label: int | None
     renderer: Renderer
+    is_file: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """What is read for a page: the paths of its columns, and which of them are key, sort values and cells."""
 
+    names: tuple[str, ...]
     paths: tuple[str, ...]
     pk: tuple[int, ...]
     keys: tuple[int, ...]
     cells: tuple[Cell, ...]
+    has_computed: bool
 
 
 @lru_cache(maxsize=2048)
-def needs_instances(columns: tuple[Column, ...]) -> bool:
-    """Return whether a column takes more than what the database gives."""
-    return any(column.by_instance or column.kind in ("computed", "serialized") for column in columns)
-
-
-def read_page(request: MCPRequest, query: PageQuery, road: Road | None = None) -> Page:
-    """Read a page; ``road`` is for tests, which compare them.
-
-    Raises:
-        ToolError: the database has no such value as a filter names.
-    """
-    if road is None:
-        own = needs_instances(query.columns) or any(
-            is_replaced(getattr(key.field, "model", None), key.field) for key in query.ordering
-        )
-        road = "instances" if own else "plan" if _is_planned(request, query) else "tuples"
-    if road == "instances":
-        return read_instances(request, query)
-    joins = tuple(joined_label(request, column) if column.kind == "relation" else None for column in query.columns)
-    layout = _layout(query.exposure, query.columns, query.ordering, joins, query.text_limit)
-    try:
-        columns = _read_columns(request, query, layout, joins, road)
-    except Exception as error:
-        if not is_unreadable(error):
-            raise
-        rows = sorted_rows(query, query.exposure.get_queryset(request))
-        keys = salvaged_keys(rows_of(request, query, rows), query.limit + 1)
-        columns = salvaged_columns(rows, keys, layout.paths)
-    return _assemble(request, query, layout, columns, [])
-
-
-def _is_planned(request: MCPRequest, query: PageQuery) -> bool:
-    """Return whether what the caller asks for has one SQL for all values."""
-    planned = not query.search and not query.is_guarded and all(map(is_plannable, query.conditions))
-    return planned and not query.exposure.narrows_without_search(request)
-
-
-def _shape_of_page(query: PageQuery) -> tuple[Any, ...]:
-    shapes = tuple(map(condition_shape, query.conditions))
-    return shapes, tuple((key.path, key.descending, key.nulls_last) for key in query.ordering), query.limit
-
-
-# Tuples
-
-
-@lru_cache(maxsize=2048)
-def _layout(
-    exposure: Exposure,
+def layout_of(
+    exposure: ModelExposure,
     columns: tuple[Column, ...],
     ordering: tuple[Any, ...],
     joins: tuple[str | None, ...],
     text_limit: int | None,
 ) -> Layout:
+    """Return the layout of a page; ``joins`` are the paths of labels that come with the rows, one for each column."""
     paths: dict[str, int] = {}
 
     def place(path: str) -> int:
@@ -168,12 +125,17 @@ def _layout(
             position = place(column.path)
         elif column.kind == "generic":
             position, label = (place(path) for path in generic_paths(column.field))
-        cells.append(Cell(column, position, label, _renderer(exposure, column, text_limit)))
+        is_file = column.kind == "field" and kind_of(column.field).word in ("file", "image")
+        cells.append(Cell(column, position, label, _renderer(exposure, column, text_limit), is_file))
     keys = tuple(place(key.path) for key in ordering)
-    return Layout(tuple(paths), pk, keys, tuple(cells))
+    names, has_computed = (
+        tuple(cell.column.name for cell in cells),
+        any(column.kind == "computed" for column in columns),
+    )
+    return Layout(names, tuple(paths), pk, keys, tuple(cells), has_computed)
 
 
-def _renderer(exposure: Exposure, column: Column, limit: int | None) -> Renderer:
+def _renderer(exposure: ModelExposure, column: Column, limit: int | None) -> Renderer:
     if column.name == exposure.opts.pk.name and len(exposure.opts.pk_fields) > 1:
         return pk_text
     hint = f'use get_record fields=["{column.name}"]'
@@ -186,63 +148,82 @@ def _renderer(exposure: Exposure, column: Column, limit: int | None) -> Renderer
     return partial(render, limit=limit, hint=hint)
 
 
-def _read_columns(
-    request: MCPRequest, query: PageQuery, layout: Layout, joins: tuple[str | None, ...], road: Road
-) -> Columns:
-    exposure = query.exposure
+@lru_cache(maxsize=2048)
+def needs_instances(columns: tuple[Column, ...], ordering: tuple[Any, ...] = ()) -> bool:
+    """Return whether a column, or what rows are sorted by, takes more than what the database gives."""
+    own = any(column.by_instance or column.kind in ("computed", "serialized") for column in columns)
+    return own or any(is_replaced(getattr(key.field, "model", None), key.field) for key in ordering)
+
+
+def read_page(query: PageQuery) -> Page:
+    """Read a page.
+
+    Raises:
+        ToolError: the database has no such value as a filter names.
+    """
+    return read_instances(query) if needs_instances(query.columns, query.ordering) else read_tuples(query)
+
+
+# Tuples
+
+
+def read_tuples(query: PageQuery) -> Page:
+    """Read a page of plain columns."""
+    request, exposure = query.request, query.exposure
+    joins = [joined_label(request, column) if column.kind == "relation" else None for column in query.columns]
+    layout = layout_of(exposure, query.columns, query.ordering, tuple(joins), query.text_limit)
     queryset = None if exposure.has_stable_queryset else exposure.get_queryset(request)
-    using = using_of(exposure, queryset)
-    params = params_of(query, using)
-    own = shape_of(queryset, using) if queryset is not None and road == "plan" else None
-    is_kept = road == "plan" and (queryset is None or own is not None)
+    using = queryset.db if queryset is not None else str(exposure.model._default_manager.db)
+    has_one_sql, params = query.has_one_sql, query.params(using)
+    own = shape_of(queryset, using) if queryset is not None and has_one_sql else None
+    is_kept = has_one_sql and (queryset is None or own is not None)
 
     @cache
     def matching() -> QuerySet[Any]:
         base = queryset if queryset is not None else exposure.get_queryset(request)
-        base = with_slots(base, len(params)) if own is not None else base
-        return matching_rows(request, query, base, slots_of(params))
+        return query.matching(with_slots(base, len(params)) if own is not None else base, slots_of(params))
 
-    def plan_of(segment: Segment) -> Plan:
-        def build() -> Plan:
-            rows = segment_rows(matching(), query, segment, slots_of(params), using)
-            # Rows that are sorted by what a relation leads to have it.
-            sorted_by = {name for key in query.ordering for name in ways_to(key.path)}
-            keys = [column.path for column in query.columns if column.path.startswith(f"{column.name}__")]
-            keys += [column.path for column in query.columns if column.through]
-            followed = {name for path in (*joins, *keys) if path is not None for name in ways_to(path)}
-            return compile_plan(with_labels(plain_rows(rows), layout.paths, followed - sorted_by), using)
+    def compiled(segment: Segment) -> Plan:
+        rows = query.of_segment(matching(), segment, slots_of(params))
+        # Rows that are sorted by what a relation leads to have it.
+        sorted_by = {name for key in query.ordering for name in ways_to(key.path)}
+        keys = [column.path for column in query.columns if column.path.startswith(f"{column.name}__")]
+        keys += [column.path for column in query.columns if column.through]
+        followed = {name for path in (*joins, *keys) if path is not None for name in ways_to(path)}
+        return compile_plan(with_labels(plain_rows(rows), layout.paths, followed - sorted_by), using)
 
-        return cached_plan((*key, segment), build) if is_kept else build()
-
-    key = (exposure, using, layout.paths, own and own.key, *_shape_of_page(query))
+    key = (exposure, using, layout.paths, own and own.key, *query.shape) if is_kept else ()
     values = [*params, *own.values] if own is not None else params
-    return _read_segments(query, layout, using, lambda segment: plan_of(segment).columns(using, values))
-
-
-def _read_segments(query: PageQuery, layout: Layout, using: str, read_one: Callable[[Segment], Columns]) -> Columns:
-    """Return what the segments of the page hold, one after the other until there is enough."""
     found: Columns = []
-    for segment in segments_of(query, using):
-        read = read_one(segment)
-        for position in (layout.keys[index] for index in segment_values(segment, query.ordering) if read):
-            # SQLite's driver makes nothing of a date that is none.
-            if None in read[position]:
-                read[position] = [LOST if value is None else value for value in read[position]]
-        both = found and read
-        found = [[*first, *more] for first, more in zip(found, read, strict=True)] if both else found or read
-        if found and len(found[0]) > query.limit:
-            break
-    return found
+    try:
+        for segment in query.segments(using):
+            plan = cached_plan((*key, segment), partial(compiled, segment)) if is_kept else compiled(segment)
+            read = plan.columns(using, values)
+            for position in [layout.keys[index] for index in segment.filled(query.ordering)] if read else ():
+                # SQLite's driver makes nothing of a date that is none.
+                if None in read[position]:
+                    read[position] = [LOST if value is None else value for value in read[position]]
+            both = found and read
+            found = [[*first, *more] for first, more in zip(found, read, strict=True)] if both else found or read
+            if found and len(found[0]) > query.limit:
+                break
+    except Exception as error:
+        if not is_unreadable(error):
+            raise
+        rows = query.with_values(exposure.get_queryset(request))
+        lasting = salvaged_keys(query.rows(rows), query.limit + 1)
+        found = salvaged_columns(rows, lasting, layout.paths)
+    return _Assembly(request, exposure, layout, found, (), query.limit).page()
 
 
 # Instances
 
 
-def read_instances(request: MCPRequest, query: PageQuery) -> Page:
+def read_instances(query: PageQuery) -> Page:
     """Read a page as instances, whatever its columns."""
-    exposure = query.exposure
-    layout = _layout(exposure, query.columns, query.ordering, (None,) * len(query.columns), query.text_limit)
-    queryset, loading = exposure.get_queryset(request), _loading_of(request, exposure, layout, query.columns)
+    request, exposure = query.request, query.exposure
+    layout = layout_of(exposure, query.columns, query.ordering, (None,) * len(query.columns), query.text_limit)
+    queryset, loading = exposure.get_queryset(request), _Loading.of(query, layout)
 
     # A cursor holds what the column holds, whatever an attribute in its place makes of it.
     hidden = {
@@ -252,13 +233,16 @@ def read_instances(request: MCPRequest, query: PageQuery) -> Page:
     }
 
     def found() -> Iterator[QuerySet[Any]]:
-        for rows in rows_of(request, query, queryset):
-            rows = _by_keys(rows, sorted_rows(query, queryset)) if exposure.reads_keys_first else rows
-            stored = rows.annotate(**{name: F(path) for name, path in hidden.items()}) if hidden else rows
-            yield _loaded(stored, loading)
+        for rows in query.rows(queryset):
+            if exposure.reads_keys_first:
+                # A query finds the rows by their keys, and computes their columns alone.
+                order: Any = rows.query.order_by
+                keys = list(rows.values_list("pk", flat=True))
+                rows = query.with_values(queryset).filter(pk__in=keys).order_by(*order)
+            yield loading.loaded(rows.annotate(**{name: F(path) for name, path in hidden.items()}) if hidden else rows)
 
     try:
-        instances = None if hidden or query.guarded else _planned_instances(request, query, queryset, loading)
+        instances = None if hidden or query.guarded else _planned(query, queryset, loading)
         if instances is None:
             instances = list(islice(chain.from_iterable(found()), query.limit + 1))
     except Exception as error:
@@ -267,52 +251,32 @@ def read_instances(request: MCPRequest, query: PageQuery) -> Page:
         instances = salvaged_rows(found(), queryset, query.limit + 1)
     read: Columns = [list(map(_getter(path), instances)) for path in layout.paths]
     if hidden:
-        names = [f"mcp_key_{number}" for number in range(len(query.ordering))]
-        positions = [
-            len(read) + list(hidden).index(name) if name in hidden else position
-            for name, position in zip(names, layout.keys, strict=True)
-        ]
+        places = dict(zip(hidden, range(len(read), len(read) + len(hidden)), strict=True))
+        keys = tuple(places.get(f"mcp_key_{number}", position) for number, position in enumerate(layout.keys))
         read += [[getattr(row, name, LOST) for row in instances] for name in hidden]
-        layout = replace(layout, keys=tuple(positions))
-    return _assemble(request, query, layout, read, instances)
-
-
-def _by_keys(rows: QuerySet[Any], queryset: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the rows of a page from a query that finds them by their keys, and computes their columns alone."""
-    found: Any = rows.query
-    return queryset.filter(pk__in=list(rows.values_list("pk", flat=True))).order_by(*found.order_by)
-
-
-def show_row(
-    request: MCPRequest,
-    exposure: Exposure,
-    row: Model,
-    columns: tuple[Column, ...],
-    labels: Mapping[str, str | None],
-    text_limit: int | None = None,
-) -> Page:
-    """Return the one row that an instance is, as a page; ``labels`` are known by their path.
-
-    No text is cut but where there is a ``text_limit``.
-    """
-    joins = (joined_label(request, column) if column.kind == "relation" else None for column in columns)
-    known = tuple(path if path in labels else None for path in joins)
-    layout = _layout(exposure, columns, (), known, text_limit)
-    read: Columns = [[labels[path] if path in labels else _getter(path)(row)] for path in layout.paths]
-    return _assemble(request, PageQuery(exposure, columns, (), 1), layout, read, [row])
+        layout = replace(layout, keys=keys)
+    return _Assembly(request, exposure, layout, read, instances, query.limit).page()
 
 
 def show_rows(
     request: MCPRequest,
-    exposure: Exposure,
+    exposure: ModelExposure,
     rows: Sequence[Model],
     columns: tuple[Column, ...],
-    text_limit: int | None,
+    text_limit: int | None = None,
+    labels: Mapping[str, str | None] = NO_LABELS,
 ) -> Page:
-    """Return rows that were loaded as instances as a page."""
-    layout = _layout(exposure, columns, (), (None,) * len(columns), text_limit)
-    read: Columns = [list(map(_getter(path), rows)) for path in layout.paths]
-    return _assemble(request, PageQuery(exposure, columns, (), len(rows)), layout, read, rows)
+    """Return rows that were loaded as instances as a page. No text is cut but where there is a ``text_limit``.
+
+    ``labels`` are known of the one row that there is, by the path of their column.
+    """
+    joins: list[str | None] = [None] * len(columns)
+    if labels:
+        paths = [joined_label(request, column) if column.kind == "relation" else None for column in columns]
+        joins = [path if path in labels else None for path in paths]
+    layout = layout_of(exposure, columns, (), tuple(joins), text_limit)
+    read: Columns = [[labels[path]] if path in labels else list(map(_getter(path), rows)) for path in layout.paths]
+    return _Assembly(request, exposure, layout, read, rows, len(rows)).page()
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,76 +293,71 @@ class _Loading:
     needed: frozenset[str]
     left: tuple[str, ...]
 
+    @classmethod
+    def of(cls, query: PageQuery, layout: Layout) -> "_Loading":
+        """Return what to load so that no column costs a query for each row."""
+        request, exposure, columns = query.request, query.exposure, query.columns
+        ask = exposure.get_list_select_related
+        followed: Any = asked(exposure.label, "get_list_select_related", ask, request, default=False)
+        paths = {path.rpartition("__")[0] for path in layout.paths if "__" in path}
+        relations: set[str] = set()
+        if followed and followed is not True:
+            paths.update(followed)
+        elif not followed:
+            for column in columns:
+                if column.through:
+                    relations.update(ways_to(column.path))
+                elif column.kind == "relation" and is_joinable(column.field):
+                    paths.add(column.name)
+                    if "__" not in column.name:
+                        relations.add(column.name)
+        if followed is not True:
+            names = {SERIALIZER if column.kind == "serialized" else column.name for column in columns}
+            learnt = learned(exposure, names)
+            relations.update(learnt - paths)
+            paths.update(learnt)
+        shown = access_of(request)[exposure].fields
+        return cls(
+            everything=followed is True,
+            paths=frozenset(paths),
+            relations=frozenset(relations),
+            many=tuple([column.name for column in columns if column.kind == "computed" and column.field is not None]),
+            needed=frozenset({*layout.paths, *paths}),
+            left=tuple([attname for name, attname in _sensitive_fields(exposure) if name not in shown]),
+        )
 
-def _loading_of(request: MCPRequest, exposure: Exposure, layout: Layout, columns: Sequence[Column]) -> _Loading:
-    """Return what to load so that no column costs a query for each row."""
-    ask = exposure.get_list_select_related
-    followed: Any = asked(exposure.label, "get_list_select_related", ask, request, default=False)
-    paths = {path.rpartition("__")[0] for path in layout.paths if "__" in path}
-    relations: set[str] = set()
-    if followed and followed is not True:
-        paths.update(followed)
-    elif not followed:
-        own = [column for column in columns if not column.through]
-        names = {column.name for column in own if column.kind == "relation" and is_joinable(column.field)}
-        relations = {name for name in names if "__" not in name}
-        relations.update(name for column in columns if column.through for name in ways_to(column.path))
-        paths.update(names)
-    if followed is not True:
-        names = {SERIALIZER if column.kind == "serialized" else column.name for column in columns}
-        learnt = learned(exposure, names)
-        relations.update(learnt - paths)
-        paths.update(learnt)
-    shown = visible_fields(request, exposure)
-    return _Loading(
-        everything=followed is True,
-        paths=frozenset(paths),
-        relations=frozenset(relations),
-        many=tuple(column.name for column in columns if column.kind == "computed" and column.field is not None),
-        needed=frozenset({*layout.paths, *paths}),
-        left=tuple(attname for name, attname in _sensitive_fields(exposure) if name not in shown),
-    )
+    def loaded(self, rows: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the rows with what is to be loaded."""
+        if self.everything:
+            rows = rows.select_related()
+        if self.many:
+            rows = rows.prefetch_related(*self.many)
+        rows = with_loaded(rows, set(self.needed))
+        if self.paths:
+            rows = with_related(rows, self.paths, self.relations)
+        return rows.defer(*self.left) if self.left else rows
 
 
 @lru_cache(maxsize=1024)
-def _sensitive_fields(exposure: Exposure) -> tuple[tuple[str, str], ...]:
+def _sensitive_fields(exposure: ModelExposure) -> tuple[tuple[str, str], ...]:
     return tuple(
         (field.name, field.attname) for field in exposure.opts.concrete_fields if is_sensitive(field.name, field.model)
     )
 
 
-def _loaded(rows: QuerySet[Any], loading: _Loading) -> QuerySet[Any]:
-    """Return the rows with what is to be loaded."""
-    if loading.everything:
-        rows = rows.select_related()
-    if loading.many:
-        rows = rows.prefetch_related(*loading.many)
-    rows = with_loaded(rows, set(loading.needed))
-    if loading.paths:
-        rows = with_related(rows, loading.paths, loading.relations)
-    return rows.defer(*loading.left) if loading.left else rows
-
-
-def _planned_instances(
-    request: MCPRequest, query: PageQuery, queryset: QuerySet[Any], loading: _Loading
-) -> list[Model] | None:
+def _planned(query: PageQuery, queryset: QuerySet[Any], loading: _Loading) -> list[Model] | None:
     """Return the instances of the page from a plan; None where there can be none, or a value cannot be read."""
-    using = queryset.db
-    own = shape_of_instances(queryset, using) if not loading.many and _is_planned(request, query) else None
-    if own is None:
+    if loading.many or not query.has_one_sql:
         return None
-    params = params_of(query, using)
+    params = query.params(queryset.db)
 
-    def build(segment: Segment) -> InstancePlan:
-        base = with_slots(queryset, len(params))
-        rows = matching_rows(request, query, base, slots_of(params))
-        return compile_instances(_loaded(segment_rows(rows, query, segment, slots_of(params), using), loading), using)
+    def narrow(segment: Segment, rows: QuerySet[Any]) -> QuerySet[Any]:
+        slots = slots_of(params)
+        return loading.loaded(query.of_segment(query.matching(rows, slots), segment, slots))
 
-    key = (InstancePlan, query.exposure, using, own.key, loading, *_shape_of_page(query))
-    found: list[Model] = []
-    for segment in segments_of(query, using):
-        plan = cached_plan((*key, segment), partial(build, segment))
-        read = instances_of(plan, using, [*params, *own.values], queryset)
+    key, found = (query.exposure, loading, *query.shape), list[Model]()
+    for segment in query.segments(queryset.db):
+        read = planned_instances(queryset, (*key, segment), params, partial(narrow, segment))
         if read is None:
             return None
         found += read
@@ -424,136 +383,212 @@ def _getter(path: str) -> Callable[[Any], Any]:
     return follow
 
 
-# Assembly
+# What was read, as JSON
 
 
-@dataclass(slots=True)
-class _Work:
-    """What the columns of one page are made of."""
+class _Assembly:
+    """Makes a page of what was read by the column, which may be one row more than it shows."""
 
-    request: MCPRequest
-    exposure: Exposure
-    columns: Columns
-    pks: Sequence[Any]
-    instances: Sequence[Any]
-    notes: list[str] = field(default_factory=list)
-    shown: list[Any] | None = None
-    followed: dict[str, set[str]] = field(default_factory=dict)
-    functions: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    def __init__(
+        self,
+        request: MCPRequest,
+        exposure: ModelExposure,
+        layout: Layout,
+        read: Columns,
+        instances: Sequence[Any],
+        limit: int,
+    ) -> None:
+        self.request, self.exposure, self.layout = request, exposure, layout
+        self.more = bool(read) and len(read[0]) > limit
+        self.read = [values[:limit] for values in read] if self.more else read
+        self.instances = instances[:limit]
+        self.notes: list[str] = []
+        # What the code behind a column followed, by its name.
+        self.followed: dict[str, set[str]] = {}
+        self.functions: Mapping[str, Callable[[Any], Any]] = {}
+        self.shown: list[Any] | None = None
 
+    def page(self) -> Page:
+        """Return the page."""
+        layout, read, names = self.layout, self.read, list(self.layout.names)
+        if not read or not read[0]:
+            return Page(names, [], [], self.more)
+        self.request.mcp.record.rows_read += len(read[0])
+        pks = [read[position] for position in layout.pk]
+        self.pks = pks[0] if len(pks) == 1 else list(zip(*pks, strict=True))
+        if self.instances and layout.has_computed:
+            self.instances = self.exposure.get_listed_rows(self.request, self.instances)
+            self.functions = self.exposure.get_list_functions(self.request)
+        cells = list(map(self.values, layout.cells))
+        keys = list(zip(*[read[position] for position in layout.keys], strict=True))
+        if self.followed:
+            learn(self.exposure, self.followed)
+        return Page(names, list(map(list, zip(*cells, strict=True))), keys, self.more, self.notes)
 
-def _assemble(
-    request: MCPRequest, query: PageQuery, layout: Layout, columns: Columns, instances: Sequence[Any]
-) -> Page:
-    """Return the page of what was read by the column, one row more than shown if there is one."""
-    more = bool(columns) and len(columns[0]) > query.limit
-    if more:
-        columns, instances = [values[: query.limit] for values in columns], instances[: query.limit]
-    names = [column.name for column in query.columns]
-    if not columns or not columns[0]:
-        return Page(names, [], [], more)
-    request.mcp.record.rows_read += len(columns[0])
-    pks = [columns[position] for position in layout.pk]
-    work = _Work(request, query.exposure, columns, pks[0] if len(pks) == 1 else list(zip(*pks, strict=True)), instances)
-    if instances and any(column.kind == "computed" for column in query.columns):
-        work.instances = query.exposure.get_listed_rows(request, instances)
-        work.functions = query.exposure.get_list_functions(request)
-    cells = [_values(work, cell) for cell in layout.cells]
-    keys = list(zip(*(columns[position] for position in layout.keys), strict=True))
-    if work.followed:
-        learn(query.exposure, work.followed)
-    return Page(names, list(map(list, zip(*cells, strict=True))), keys, more, work.notes)
+    def values(self, cell: Cell) -> list[Any]:
+        """Return the values of a column as JSON."""
+        column, kind = cell.column, cell.column.kind
+        if kind == "relation":
+            return self.related(cell)
+        if column.name == self.exposure.opts.pk.name:
+            return self.rendered(cell, self.pks)
+        if kind in ("many", "reverse"):
+            keys = self.pks if kind == "many" else self.read[cell.position]
+            listed, cut = linked_values(self.request, column.field, keys)
+            if cut:
+                self.notes.append(f"{column.name} lists {MAX_RELATED} at most")
+            return listed
+        if kind == "generic":
+            assert cell.label is not None
+            return generic_values(self.request, column.field, self.read[cell.position], self.read[cell.label])
+        if kind == "computed":
+            followed = self.followed.setdefault(column.name, set())
+            computed, one_by_one = each_row(self.instances, partial(self.compute, column), followed)
+            if one_by_one:
+                note = f"{column.name} makes a query for each row: leave it out of fields for a quicker page"
+                self.notes.append(note)
+            return self.rendered(cell, computed)
+        if kind == "serialized":
+            if self.shown is None:
+                followed = self.followed.setdefault(SERIALIZER, set())
+                self.shown = represented(self.request, self.exposure, self.instances, followed)
+            return self.rendered(cell, [shown.get(column.name) for shown in self.shown])
+        own = column.by_instance and not column.through
+        read = [as_written(column.field, row) for row in self.instances] if own else self.read[cell.position]
+        values = self.rendered(cell, read)
+        if not cell.is_file:
+            return values
+        places = [f"{row_uri(self.exposure, pk)}/{column.name}" for pk in self.pks]
+        return [place if name else None for place, name in zip(places, values, strict=True)]
 
+    def rendered(self, cell: Cell, values: Sequence[Any]) -> list[Any]:
+        found, failed = render_column(cell.column.name, cell.renderer, values)
+        if failed:
+            self.note_failure(cell.column)
+        return found
 
-def _values(work: _Work, cell: Cell) -> list[Any]:
-    column = cell.column
-    if column.kind == "relation":
-        return _relation(work, cell)
-    if column.name == work.exposure.opts.pk.name:
-        return _rendered(work, cell, work.pks)
-    if column.kind in ("many", "reverse"):
-        keys = work.pks if column.kind == "many" else work.columns[cell.position]
-        listed, cut = linked_values(work.request, column.field, keys)
-        if cut:
-            work.notes.append(f"{column.name} lists {MAX_RELATED} at most")
-        return listed
-    if column.kind == "generic":
-        assert cell.label is not None
-        return generic_values(work.request, column.field, work.columns[cell.position], work.columns[cell.label])
-    if column.kind == "computed":
-        followed = work.followed.setdefault(column.name, set())
-        computed, one_by_one = each_row(work.instances, partial(_compute, work, column), followed)
-        if one_by_one:
-            work.notes.append(f"{column.name} makes a query for each row: leave it out of fields for a quicker page")
-        return _rendered(work, cell, computed)
-    if column.kind == "serialized":
-        if work.shown is None:
-            followed = work.followed.setdefault(SERIALIZER, set())
-            work.shown = represented(work.request, work.exposure, work.instances, followed)
-        return _rendered(work, cell, [shown.get(column.name) for shown in work.shown])
-    own = column.by_instance and not column.through
-    read = [as_written(column.field, row) for row in work.instances] if own else work.columns[cell.position]
-    values = _rendered(work, cell, read)
-    if kind_of(column.field).word in ("file", "image"):
-        return [
-            f"{row_uri(work.exposure, pk)}/{column.name}" if name else None
-            for pk, name in zip(work.pks, values, strict=True)
-        ]
-    return values
+    def note_failure(self, column: Column) -> None:
+        note = f"{column.name}: a value could not be made and is null"
+        if note not in self.notes:
+            self.notes.append(note)
 
-
-def _rendered(work: _Work, cell: Cell, values: Sequence[Any]) -> list[Any]:
-    found, failed = render_column(cell.column.name, cell.renderer, values)
-    if failed:
-        _note_failure(work, cell.column)
-    return found
-
-
-def _note_failure(work: _Work, column: Column) -> None:
-    note = f"{column.name}: a value could not be made and is null"
-    if note not in work.notes:
-        work.notes.append(note)
-
-
-def _compute(work: _Work, column: Column, row: Any) -> Any:
-    assert column.compute is not None
-    compute = work.functions.get(column.name, column.compute)
-    try:
-        value = compute(row)
-        return bool(value) if value is not None and getattr(compute, "boolean", False) else value
-    except Exception as error:
-        if is_no_value(work.request, work.exposure, column.name, row, error):
+    def compute(self, column: Column, row: Any) -> Any:
+        """Return what the project computes of a row; None for a value that it has not, or fails to make."""
+        assert column.compute is not None
+        compute = self.functions.get(column.name, column.compute)
+        try:
+            value = compute(row)
+            return bool(value) if value is not None and getattr(compute, "boolean", False) else value
+        except ObjectDoesNotExist:
+            # A row that it follows is not there.
             return None
-        logger.warning("The column %s of %s failed", column.name, work.exposure.label, exc_info=True)
-        _note_failure(work, column)
-        return None
-
-
-def _relation(work: _Work, cell: Cell) -> list[Any]:
-    keys = _rendered(work, cell, work.columns[cell.position])
-    if cell.label is not None:
-        read = work.columns[cell.label]
-        labels: Sequence[Any] | None = texts(read, MAX_LABEL)
-        if labels is None:
-            labels = [None if text is None or text is LOST else clean_text(text, MAX_LABEL) for text in read]
-    else:
-        found = _loaded_labels(work, cell.column, work.columns[cell.position])
-        if found is None:
-            found = labels_for(work.request, cell.column.field, work.columns[cell.position])
-        labels = [found.get(key) for key in work.columns[cell.position]]
-    return [None if key is None else [key, label] for key, label in zip(keys, labels, strict=True)]
-
-
-def _loaded_labels(work: _Work, column: Column, keys: Sequence[Any]) -> dict[Any, Any] | None:
-    """Return the labels of related rows that came with the instances, where every row is the caller's to see."""
-    related = related_exposure(work.request, column.field) if not column.through else None
-    if not work.instances or related is None or not has_every_row(related) or label_relations(related.model):
-        return None
-    relation = column.field
-    loaded: dict[Any, Any] = {}
-    for row, key in zip(work.instances, keys, strict=True):
-        if key is not None:
-            if not relation.is_cached(row):
+        except Exception as error:
+            # As on the admin's page, where a read-only field finds no attribute or cannot make its value.
+            if self.exposure.is_display_error(self.request, column.name, row, error):
                 return None
-            loaded.setdefault(key, relation.get_cached_value(row))
-    return {key: label_of(related, target) for key, target in loaded.items() if target is not None}
+            logger.warning("The column %s of %s failed", column.name, self.exposure.label, exc_info=True)
+            self.note_failure(column)
+            return None
+
+    def related(self, cell: Cell) -> list[Any]:
+        """Return the values of a foreign key, each with its label."""
+        stored = self.read[cell.position]
+        keys = self.rendered(cell, stored)
+        if cell.label is not None:
+            read = self.read[cell.label]
+            labels: Sequence[Any] | None = texts(read, MAX_LABEL)
+            if labels is None:
+                labels = [None if text is None or text is LOST else clean_text(text, MAX_LABEL) for text in read]
+        else:
+            found = self.loaded_labels(cell.column, stored)
+            if found is None:
+                found = labels_for(self.request, cell.column.field, stored)
+            labels = [found.get(key) for key in stored]
+        return [None if key is None else [key, label] for key, label in zip(keys, labels, strict=True)]
+
+    def loaded_labels(self, column: Column, keys: Sequence[Any]) -> dict[Any, Any] | None:
+        """Return the labels of related rows that came with the instances, if every row is the caller's to see."""
+        related = (
+            access_of(self.request).exposure_of(column.field.related_model)
+            if self.instances and not column.through
+            else None
+        )
+        if related is None or not has_every_row(related) or label_relations(related.model):
+            return None
+        relation = column.field
+        loaded: dict[Any, Any] = {}
+        for row, key in zip(self.instances, keys, strict=True):
+            if key is not None:
+                if not relation.is_cached(row):
+                    return None
+                loaded.setdefault(key, relation.get_cached_value(row))
+        return {key: label_of(related, target) for key, target in loaded.items() if target is not None}
+
+
+# One row
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRow:
+    """A row and, by the path of their column, the labels that came with it."""
+
+    row: Model
+    labels: Mapping[str, str | None]
+
+
+def find_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> FoundRow:
+    """Return the row that :func:`~mcp_django.orm.access.get_row` returns, for reading.
+
+    It comes from a plan, with the labels of what it points to, where the exposure's rows are those of the table. Any
+    other row is what the exposure's own queryset gives, which may hold annotations and classes that a plan does not
+    know.
+
+    Raises:
+        NotFound: the caller may not know of such a row.
+    """
+    manager: Any = exposure.model._default_manager
+    if not has_every_row(exposure) or manager._queryset_class is not QuerySet:
+        return FoundRow(whole_row(request, exposure, pk), {})
+    using = str(manager.db)
+    try:
+        params = key_params(exposure.opts, parse_pk(exposure, pk), using)
+    except ToolError:
+        raise NotFound from None
+    names = [field.attname for field in exposure.opts.concrete_fields]
+    columns = columns_of(exposure, access_of(request)[exposure].fields)
+    labels = [joined_label(request, column) for column in columns if column.kind == "relation"]
+    joins = tuple([label for label in labels if label is not None][:MAX_JOINS])
+
+    def build() -> Plan:
+        rows = exposure.get_queryset(request).filter(by_key(exposure.opts)).order_by()
+        ways = [name for join in joins for name in ways_to(join)]
+        return compile_plan(with_labels(rows, [*names, *joins], ways), using)
+
+    try:
+        found = cached_plan((exposure, using, "row", joins), build).run(using, params)
+    except Exception as error:
+        if not is_unreadable(error):
+            raise
+        found = []
+    if not found:
+        return FoundRow(whole_row(request, exposure, pk), {})
+    row = exposure.model.from_db(using, names, found[0][: len(names)])
+    if not access_of(request)[exposure].may_row("view", row):
+        raise NotFound
+    return FoundRow(row, dict(zip(joins, found[0][len(names) :], strict=True)))
+
+
+def whole_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> Model:
+    """Return the row of the exposure's own queryset, or as much of it as can be read.
+
+    Raises:
+        NotFound: the caller may not know of such a row.
+    """
+    try:
+        return access_of(request)[exposure].get_row(pk)
+    except Unreadable:
+        rows = exposure.get_queryset(request).filter(pk=parse_pk(exposure, pk))
+        row = next(iter(salvaged_rows([rows.order_by()], rows, 1)), None)
+        if row is None or not access_of(request)[exposure].may_row("view", row):
+            raise NotFound from None
+        return row

@@ -50,62 +50,72 @@ class OrderKey:
     nulls_last: bool | None = None
     expression: Any = dataclasses.field(default=None, compare=False)
 
+    def puts_nulls_last(self, nulls_largest: bool) -> bool:
+        """Return whether NULL stands last, in a database that sorts it as the largest value, or as the smallest."""
+        return self.nulls_last if self.nulls_last is not None else self.descending is not nulls_largest
+
 
 # Cursors
 
 
-def _salt(request: MCPRequest, purpose: str) -> str:
-    return SEPARATOR.join(
-        [SALT, request.mcp.site.name, request.mcp.resource.removesuffix("/"), str(request.user.pk), purpose]
-    )
+class Cursor:
+    """Writes and reads cursors of a caller for one ``purpose``, which names a list, or a model and its query."""
+
+    def __init__(self, request: MCPRequest, purpose: str) -> None:
+        site, resource = request.mcp.site.name, request.mcp.resource.removesuffix("/")
+        self.salt = SEPARATOR.join([SALT, site, resource, str(request.user.pk), purpose])
+
+    def write(self, keys: Sequence[OrderKey], values: Sequence[Any]) -> str:
+        """Return the cursor of the row with these sort values; equal ones are equal but for the time.
+
+        Raises:
+            ToolError: a value is too long to be carried by a cursor, or is none that its column can have.
+        """
+        try:
+            plain = list(map(_plain, values))
+            _values(keys, plain)
+        except (ValueError, ValidationError):
+            raise ToolError("This order ends at a value that cannot be read. Choose another ordering.") from None
+        data = orjson.dumps(plain)
+        if len(data) > MAX_KEY_BYTES:
+            raise ToolError("This order cannot be paged: its texts are too long. Choose another ordering.")
+        return seal(self.salt, data)
+
+    def read(self, keys: Sequence[OrderKey], text: Any) -> tuple[Any, ...]:
+        """Return the sort values that the cursor holds, as Python values of their fields.
+
+        Raises:
+            ToolError: the cursor is not one that this caller got for this query, or has expired; one text for all.
+        """
+        data = self._opened(text)
+        try:
+            return _values(keys, orjson.loads(data) if data is not None else [])
+        except (ValueError, ValidationError):
+            raise ToolError(CURSOR_ERROR) from None
+
+    def write_name(self, last: str) -> str:
+        """Return the cursor of the page of a list (``resources/list``) after the entry named ``last``."""
+        return seal(self.salt, last.encode())
+
+    def read_name(self, text: Any) -> str:
+        """Return the name of the entry after which the page starts.
+
+        Raises:
+            InvalidParams: the cursor is not one that this caller got for this list, or has expired.
+        """
+        data = self._opened(text)
+        if data is None:
+            raise InvalidParams(CURSOR_ERROR)
+        return data.decode()
+
+    def _opened(self, text: Any) -> bytes | None:
+        return unseal(self.salt, text, settings.CURSOR_MAX_AGE, MAX_CURSOR)
 
 
-def _seal(request: MCPRequest, purpose: str, data: bytes) -> str:
-    # Equal pages have equal cursors but for the time.
-    return seal(_salt(request, purpose), data)
-
-
-def _unseal(request: MCPRequest, purpose: str, text: Any) -> bytes | None:
-    return unseal(_salt(request, purpose), text, settings.CURSOR_MAX_AGE, MAX_CURSOR)
-
-
-def write_cursor(request: MCPRequest, purpose: str, keys: Sequence[OrderKey], values: Sequence[Any]) -> str:
-    """Return the cursor of the row with these sort values; ``purpose`` names the model and all of its query.
-
-    Raises:
-        ToolError: a value is too long to be carried by a cursor, or is none that its column can have.
-    """
-    try:
-        plain = [_plain(value) for value in values]
-        _read(keys, plain)
-    except (ValueError, ValidationError):
-        raise ToolError("This order ends at a value that cannot be read. Choose another ordering.") from None
-    data = orjson.dumps(plain)
-    if len(data) > MAX_KEY_BYTES:
-        raise ToolError("This order cannot be paged: its texts are too long. Choose another ordering.")
-    return _seal(request, purpose, data)
-
-
-def read_cursor(request: MCPRequest, purpose: str, keys: Sequence[OrderKey], text: Any) -> tuple[Any, ...]:
-    """Return the sort values that the cursor holds, as Python values of their fields.
-
-    Raises:
-        ToolError: the cursor is not one that this caller got for this query, or has expired; one text for all.
-    """
-    data = _unseal(request, purpose, text)
-    try:
-        values = orjson.loads(data) if data is not None else []
-        if len(values) != len(keys):
-            raise ToolError(CURSOR_ERROR)
-        return _read(keys, values)
-    except (ValueError, ValidationError):
-        raise ToolError(CURSOR_ERROR) from None
-
-
-def _read(keys: Sequence[OrderKey], values: Sequence[Any]) -> tuple[Any, ...]:
+def _values(keys: Sequence[OrderKey], plain: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(
         None if value is None else stored_field(key.field).to_python(value)
-        for key, value in zip(keys, values, strict=True)
+        for key, value in zip(keys, plain, strict=True)
     )
 
 
@@ -119,24 +129,21 @@ def _plain(value: Any) -> Any:
     return repr(value) if isinstance(value, float) else str(value)
 
 
-def list_cursor(request: MCPRequest, purpose: str, last: str) -> str:
-    """Return the cursor of the page of a list (``resources/list``) after the entry named ``last``."""
-    return _seal(request, purpose, last.encode())
-
-
-def read_list_cursor(request: MCPRequest, purpose: str, text: Any) -> str:
-    """Return the name of the entry after which the page starts.
-
-    Raises:
-        InvalidParams: the cursor is not one that this caller got for this list, or has expired.
-    """
-    data = _unseal(request, purpose, text)
-    if data is None:
-        raise InvalidParams(CURSOR_ERROR)
-    return data.decode()
-
-
 # Segments of an order
+
+
+class RowGreaterThan(TupleGreaterThan):
+    """``(a, b) > (x, y)`` on SQLite too, which Django does not ask for row values because it lacks ``IN`` for them."""
+
+    def get_fallback_sql(self, compiler: Any, connection: Any) -> Any:
+        return super(TupleLookupMixin, self).as_sql(compiler, connection)
+
+
+class RowLessThan(TupleLessThan):
+    """``(a, b) < (x, y)``, as :class:`RowGreaterThan` is written."""
+
+    def get_fallback_sql(self, compiler: Any, connection: Any) -> Any:
+        return super(TupleLookupMixin, self).as_sql(compiler, connection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,24 +159,47 @@ class Segment:
     beyond: int = 0
     null: bool | None = None
 
+    def condition(self, keys: Sequence[OrderKey], bind: Callable[[int], Expression]) -> Q:
+        """Return the condition for the rows of the segment; ``bind`` gives the cursor's values by position."""
+        found = Q()
+        for index, is_null in enumerate(self.nulls):
+            column = F(keys[index].path)
+            found &= Q(IsNull(column, True)) if is_null else Q(Exact(column, bind(index)))
+        start = len(self.nulls)
+        if self.null is not None:
+            found &= Q(IsNull(F(keys[start].path), self.null))
+        if self.beyond:
+            positions = range(start, start + self.beyond)
+            columns, values = [F(keys[index].path) for index in positions], list(map(bind, positions))
+            one, many = (LessThan, RowLessThan) if keys[start].descending else (GreaterThan, RowGreaterThan)
+            found &= Q(one(columns[0], values[0]) if self.beyond == 1 else many(tuple(columns), tuple(values)))
+        return found
+
+    def order(self, keys: Sequence[OrderKey], *, nulls_largest: bool) -> list[str | OrderBy]:
+        """Return the order of the rows of the segment.
+
+        A key that has one value there is left out, and where NULL stands is said only where it is not where the
+        database puts it: so an index that knows nothing of either serves.
+        """
+        start = len(self.nulls) + (self.null is True)
+        found: list[str | OrderBy] = []
+        for index, key in enumerate(keys[start:]):
+            last = key.puts_nulls_last(nulls_largest)
+            mixed = key.nullable and (index > 0 or self.null is True)
+            if mixed and last is not (key.descending is not nulls_largest):
+                places = {"nulls_last": True} if last else {"nulls_first": True}
+                found.append(OrderBy(F(key.path), descending=key.descending, **places))
+            else:
+                found.append(("-" if key.descending else "") + key.path)
+        return found
+
+    def filled(self, keys: Sequence[OrderKey]) -> list[int]:
+        """Return the positions of the keys that are not NULL in the rows of the segment, whatever was read of them."""
+        first = len(self.nulls) if self.beyond or self.null is False else -1
+        return [index for index, key in enumerate(keys) if not key.nullable or index == first]
+
 
 WHOLE: Final = (Segment(),)
-
-
-class RowGreaterThan(TupleGreaterThan):
-    """``(a, b) > (x, y)`` on SQLite too, which Django does not ask for row values because it lacks ``IN`` for them."""
-
-    def get_fallback_sql(self, compiler: Any, connection: Any) -> Any:
-        """Return what other databases get."""
-        return super(TupleLookupMixin, self).as_sql(compiler, connection)
-
-
-class RowLessThan(TupleLessThan):
-    """``(a, b) < (x, y)``, as :class:`RowGreaterThan` is written."""
-
-    def get_fallback_sql(self, compiler: Any, connection: Any) -> Any:
-        """Return what other databases get."""
-        return super(TupleLookupMixin, self).as_sql(compiler, connection)
 
 
 def segments(
@@ -185,12 +215,8 @@ def segments(
         return list(_after(keys, tuple(nulls), 0, nulls_largest, row_values))
     if not keys[0].nullable:
         return WHOLE
-    first = not _nulls_last(keys[0], nulls_largest)
+    first = not keys[0].puts_nulls_last(nulls_largest)
     return Segment(null=first), Segment(null=not first)
-
-
-def _nulls_last(key: OrderKey, nulls_largest: bool) -> bool:
-    return key.nulls_last if key.nulls_last is not None else key.descending is not nulls_largest
 
 
 def _after(
@@ -202,7 +228,7 @@ def _after(
     key, equal = keys[start], nulls[:start]
     if nulls[start]:
         yield from _after(keys, nulls, start + 1, nulls_largest, row_values)
-        if not _nulls_last(key, nulls_largest):
+        if not key.puts_nulls_last(nulls_largest):
             yield Segment(equal, null=False)
         return
     stop = start + 1
@@ -211,49 +237,5 @@ def _after(
         stop += 1
     yield from _after(keys, nulls, stop, nulls_largest, row_values)
     yield Segment(equal, beyond=stop - start)
-    if key.nullable and _nulls_last(key, nulls_largest):
+    if key.nullable and key.puts_nulls_last(nulls_largest):
         yield Segment(equal, null=True)
-
-
-def segment_condition(segment: Segment, keys: Sequence[OrderKey], bind: Callable[[int], Expression]) -> Q:
-    """Return the condition for the rows of the segment; ``bind`` gives the cursor's values by position."""
-    found = Q()
-    for index, is_null in enumerate(segment.nulls):
-        column = F(keys[index].path)
-        found &= Q(IsNull(column, True)) if is_null else Q(Exact(column, bind(index)))
-    start = len(segment.nulls)
-    if segment.null is not None:
-        found &= Q(IsNull(F(keys[start].path), segment.null))
-    if segment.beyond:
-        positions = range(start, start + segment.beyond)
-        columns, values = [F(keys[index].path) for index in positions], [bind(index) for index in positions]
-        one, many = (LessThan, RowLessThan) if keys[start].descending else (GreaterThan, RowGreaterThan)
-        found &= Q(one(columns[0], values[0]) if segment.beyond == 1 else many(tuple(columns), tuple(values)))
-    return found
-
-
-def segment_values(segment: Segment, keys: Sequence[OrderKey]) -> Iterator[int]:
-    """Yield the positions of the keys that are not NULL in the rows of the segment, whatever was read of them."""
-    first = len(segment.nulls)
-    for index, key in enumerate(keys):
-        if not key.nullable or (index == first and (segment.beyond or segment.null is False)):
-            yield index
-
-
-def segment_order(segment: Segment, keys: Sequence[OrderKey], *, nulls_largest: bool) -> list[str | OrderBy]:
-    """Return the order of the rows of a segment.
-
-    A key that has one value there is left out, and where NULL stands is said only where it is not where the database
-    puts it: so an index that knows nothing of either serves.
-    """
-    start = len(segment.nulls) + (segment.null is True)
-    found: list[str | OrderBy] = []
-    for index, key in enumerate(keys[start:]):
-        last = _nulls_last(key, nulls_largest)
-        mixed = key.nullable and (index > 0 or segment.null is True)
-        if mixed and last is not (key.descending is not nulls_largest):
-            places = {"nulls_last": True} if last else {"nulls_first": True}
-            found.append(OrderBy(F(key.path), descending=key.descending, **places))
-        else:
-            found.append(("-" if key.descending else "") + key.path)
-    return found

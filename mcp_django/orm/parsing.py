@@ -1,4 +1,7 @@
-"""The argument ``filters``: an expression of conditions, which is read against what the caller may filter on."""
+"""The argument ``filters``: an expression of conditions, which is read against what the caller may filter on.
+
+What is no filter of theirs, or no value for one, is a ``ToolError``, with what may be meant (``suggestions``).
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,18 +10,18 @@ from functools import cache, partial
 from typing import Any, Final, Literal
 
 from django.db.models import IntegerField, Q
-from orjson import dumps
 
-from ..context.request import Exposure, MCPRequest
+from ..context.request import MCPRequest
 from ..exceptions import Repair, ToolError
-from .access import related_exposure
+from ..exposures.base import ModelExposure
+from .access import access_of
 from .arithmetic import compared
 from .columns import pk_text
 from .comparisons import aggregate_in, aggregate_value, is_field, other_value
 from .conditions import COMPARISONS
-from .filters import all_of, filters_of, find_filter
+from .filters import all_of, find_filter
 from .keys import key_meant, named_rows
-from .kinds import choices_of, kind_of, parse_integer
+from .kinds import kind_of, parse_integer
 from .lookups import (
     MAX_VALUES,
     OF_PARTS,
@@ -35,24 +38,23 @@ from .lookups import (
     in_fixed_order,
     is_dated,
     left_open,
-    named_filters_of,
     parse_condition,
 )
-from .meanings import paths_meant
-from .relative_dates import days_meant, local_now
-from .repairs import with_argument, with_condition
-from .spellings import (
+from .relative_dates import local_now
+from .suggestions import QUANTIFIERS, FilterSuggestions, open_link, with_argument, with_condition
+from .ways import Link, is_countable, link_of, target_of
+from .wording import (
     MISSPELT,
     OPERATORS,
     as_conditions,
     filters_meant,
+    is_short_text,
+    json_or_text,
     lookup_meant,
+    misnamed,
     name_meant,
-    values_meant,
     without_value,
 )
-from .ways import Link, is_countable, link_of, target_of
-from .wording import is_short_text, json_or_text, misnamed, nearest
 
 MAX_FILTERS: Final = 20
 MAX_DEPTH: Final = 4
@@ -60,13 +62,6 @@ MAX_TEXT: Final = 200
 JUNCTIONS: Final[Mapping[str, Literal["and", "or", "not"]]] = {"and": "and", "or": "or", "not": "not"}
 # One condition as an object of its own.
 SPELT_OUT: Final = frozenset({"field", "value"})
-# How many of the related rows pass.
-QUANTIFIERS: Final[Mapping[str, Literal["some", "none", "every", "count"]]] = {
-    **dict.fromkeys(("some", "any", "exists", "has"), "some"),
-    **dict.fromkeys(("none", "no"), "none"),
-    **dict.fromkeys(("every", "all"), "every"),
-    "count": "count",
-}
 COUNT_FIELD: Final[Any] = IntegerField()
 # Names of the argument itself, within which some clients write the filters once more.
 WRAPPERS: Final = frozenset({"filters", "filter", "where", "conditions"})
@@ -84,7 +79,7 @@ class _Reader:
     """Reads one expression; ``taken`` has one item for each condition that was read."""
 
     request: MCPRequest
-    exposure: Exposure
+    exposure: ModelExposure
     clock: Callable[[], datetime]
     sources: Sequence[NamedFilter]
     taken: list[None] = field(default_factory=list)
@@ -92,6 +87,11 @@ class _Reader:
     prefix: str = ""
     # Whether these are the conditions of an aggregate.
     is_inner: bool = False
+
+    @property
+    def suggestions(self) -> FilterSuggestions:
+        """What is told of what cannot be read."""
+        return FilterSuggestions(self.request, self.exposure, self.sources, self.prefix, self.clock)
 
     def read(self, given: Mapping[str, Any], depth: int) -> tuple[Filter, ...]:
         """Return what the object holds, all of which has to be true."""
@@ -168,19 +168,8 @@ class _Reader:
     def unwrapped(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what ``{"where": {...}}`` holds, where that is no filter of its own."""
         name = next(iter(given)) if len(given) == 1 else ""
-        inner = json_or_text(given[name]) if name in WRAPPERS and not self._is_filter(name) else None
+        inner = json_or_text(given[name]) if name in WRAPPERS and not self.suggestions.is_filter(name) else None
         return inner if isinstance(inner, dict) else given
-
-    def misshapen(self, given: Any) -> ToolError:
-        """Return the error of filters that are no object, with the object that they may be."""
-        text = f"filters must be an object such as {EXAMPLE}. {MISSPELT}"
-        meant = filters_meant(given)
-        try:
-            if meant is not None:
-                self.read(meant, 0)
-        except ToolError as error:
-            return ToolError(f"{text} {error.message}")
-        return ToolError(text, repair=with_argument("filters", meant) if meant is not None else None)
 
     # Conditions on related rows
 
@@ -193,21 +182,12 @@ class _Reader:
             return None
         return link if self.exposure.get_filter_fields(self.request) is None or target is not None else None
 
-    def _open_link(self, root: str) -> Link | None:
-        """Return the relation that a path begins with, where anything may be asked of it."""
-        is_open = self.exposure.get_filter_fields(self.request) is None
-        return link_of(self.request, self.exposure, root) if is_open else None
-
     def _behind(self, name: str, value: Any, depth: int) -> Filter:
-        """Return the condition on rows behind the first relation of a path: on some of them, where they are several.
-
-        Raises:
-            ToolError: it is no path of this caller.
-        """
+        """Return the condition on rows behind the first relation of a path: on some of them, where they are several."""
         root, _, rest = name.replace(".", "__").partition("__")
-        link = self._open_link(root) if len(name) <= MAX_TEXT else None
+        link = open_link(self.request, self.exposure, root) if len(name) <= MAX_TEXT else None
         if link is None:
-            raise self._unknown(name)
+            raise self.suggestions.unknown(name)
         word, _, lookup = rest.partition("__")
         if rest == "isnull" or (not rest and value is None):
             return self._related(link, {"exists": value is False}, depth)
@@ -307,7 +287,12 @@ class _Reader:
         if isinstance(value, dict) and lookup.lower() in ("not", "$not"):
             return Junction("not", (self._all_of(in_fixed_order(self._conditions(name, value))),))
         meant = lookup_meant(lookup, value, lookups)
-        if meant is None and is_path and path.field.is_relation and self._open_link(name.partition("__")[0]):
+        if (
+            meant is None
+            and is_path
+            and path.field.is_relation
+            and open_link(self.request, self.exposure, name.partition("__")[0])
+        ):
             # A field of the related row.
             raise _Unknown
         if meant is None:
@@ -342,11 +327,12 @@ class _Reader:
         if self._is_other(value) and kind_of(path.field).word not in ("json", "mapping"):
             return self._with_other(name, path, lookups, lookup, value)
         whole = f"{part}__{lookup}" if part and lookup != "exact" else part or lookup
-        if not self.exposure.lookup_allowed(self.request, f"{path.column}__{whole}", _as_in_url(value)):
+        in_url = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+        if not self.exposure.lookup_allowed(self.request, f"{path.column}__{whole}", in_url):
             raise _Unknown
         wanted = "isnull" if value is None and lookup == "exact" else lookup
         if wanted not in lookups:
-            raise self._other_lookup(name, path, lookups, lookup, value)
+            raise self.suggestions.other_lookup(name, path, lookups, lookup, value)
         condition = self._parsed(name, path, whole, value)
         if condition.lookup == "in" and lookup == "exact" and "in" not in lookups:
             raise ToolError(f"The filter {name[:60]!r} takes one value.")
@@ -391,9 +377,14 @@ class _Reader:
             missing = ""
         except ValueError as error:
             missing = f"The filter {name[:60]!r} with {lookup} needs {error}."
-        related = related_exposure(self.request, path.field) if linked else None
-        if related is not None and (missing or _is_longer(related.opts.pk, value)):
-            root = self._root(name)
+        related = access_of(self.request).exposure_of(path.field.related_model) if linked else None
+        longest = getattr(related.opts.pk, "max_length", None) if related is not None else None
+        items = value if isinstance(value, list) else [value]
+        is_longer = longest is not None and any(
+            isinstance(item, str) and len(item) > longest for item in items[:MAX_VALUES]
+        )
+        if related is not None and (missing or is_longer):
+            root = self.suggestions.column(name)
 
             def by_key(key: str) -> Repair:
                 return with_condition(name, {root: key}, value, prefix=self.prefix)
@@ -406,97 +397,8 @@ class _Reader:
                 elif missing:
                     raise
         if missing:
-            raise self._misfit(missing, name, path, lookup, value)
+            raise self.suggestions.other_value(missing, name, path, lookup, value)
         return condition
-
-    def _root(self, name: str) -> str:
-        """Return the name of a condition without the lookup at its end."""
-        return name if find_filter(self.request, self.exposure, name) is not None else name.rpartition("__")[0]
-
-    def _misfit(self, message: str, name: str, path: Path, lookup: str, value: Any) -> ToolError:
-        """Return the error of a value that does not fit, with the condition that it may mean."""
-        root = self._root(name)
-        target = find_filter(self.request, self.exposure, root)
-        choices = [str(item) for pair in choices_of(path.field) for item in pair] if lookup in ("exact", "in") else []
-        near = nearest(value, choices) if choices else []
-        choice = [("", near[0])] if near and len({*map(str.lower, near)}) == 1 else []
-        # What is more than a misspelt choice says something else.
-        meanings = [*values_meant(value)] or choice
-        lookups = target[1] if target is not None else ()
-        for word, item in meanings:
-            meant = lookup_meant(word or lookup, item, lookups)
-            if meant is None:
-                continue
-            try:
-                parse_condition(path, meant[0], meant[1], self.clock() if is_dated(path.field) else None)
-            except ValueError:
-                continue
-            key = root if meant[0] == "exact" else f"{root}__{meant[0]}"
-            right = {"not": {key: meant[1]}} if meant[2] else {key: meant[1]}
-            text = f"{message} Did you mean {dumps(right).decode()}?"
-            repair = with_condition(name, right, value, prefix=self.prefix, is_spelling=meanings is choice)
-            return ToolError(text, repair=repair)
-        days = days_meant(value) if is_dated(path.field) and isinstance(value, str) else []
-        return ToolError(f"{message} Did you mean {' or '.join(days)}?" if days else message)
-
-    def _other_lookup(self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Any) -> ToolError:
-        """Return the error of a lookup that the field does not take."""
-        message, root = f"The filter {name[:60]!r} takes other lookups.", self._root(name)
-        is_null = lookup == "isnull" or value is None
-        if is_null and "isnull" not in lookups:
-            message = f"{message} {root} is never null."
-        elif path.field.is_relation and related_exposure(self.request, path.field) is None:
-            return self._unknown(f"{root}__{lookup}")
-        return misnamed(
-            message,
-            lookup,
-            lookups,
-            lambda right: with_condition(name, {f"{root}__{right}": value}, value, is_spelling=True),
-            [] if is_null else [item for item in nearest(lookup, lookups) if item != lookup],
-            self._by_key(name),
-        )
-
-    def _unknown(self, name: str) -> ToolError:
-        known = [known for known, _, _ in filters_of(self.request, self.exposure)]
-        known += [offer.name for offer in named_filters_of(self.request, self.exposure)]
-        known += ["or", "and", "not"]
-        message = f"{self.exposure.label} has no filter {(self.prefix + name)[:60]!r}."
-        more = self._by_key(name)
-        near = paths_meant(self.request, self.exposure, name_meant(name) or name, self._is_filter)
-
-        def mended(right: str) -> Repair:
-            return with_condition(name, right, prefix=self.prefix)
-
-        return misnamed(
-            message, name, dict.fromkeys(known), mended, near or None, more, of=self.exposure.opts.model_name
-        )
-
-    def _is_filter(self, path: str) -> bool:
-        """Return whether a condition can have the name, which is of exact names."""
-        if self._is_named(path):
-            return True
-        if find_filter(self.request, self.exposure, path) is not None:
-            return True
-        root, _, last = path.rpartition("__")
-        target = find_filter(self.request, self.exposure, root) if root else None
-        if target is not None and (last in target[1] or lookup_meant(last, "", target[1]) is not None):
-            return True
-        head, _, rest = path.partition("__")
-        link = self._open_link(head)
-        if link is None:
-            return False
-        quantified = QUANTIFIERS.get(rest.partition("__")[0]) is not None or rest in ("", "isnull")
-        return quantified or replace(self, exposure=link.exposure, sources=())._is_filter(rest)
-
-    def _by_key(self, name: str) -> str:
-        """Return how to filter by what a relation leads to: by the keys of the rows there."""
-        root, separator, _ = name.partition("__")
-        target = find_filter(self.request, self.exposure, root) if separator else None
-        if target is None or not target[0].field.is_relation:
-            return ""
-        related = related_exposure(self.request, target[0].field)
-        found = f"{root} takes primary keys: find them with query_records on {related.label}." if related else ""
-        return f" {found or f'You cannot see the rows that {root} leads to: filter by their keys.'}"
 
     # Named filters
 
@@ -504,7 +406,7 @@ class _Reader:
         self._count()
         offer = next((offer for offer in source.offers() if offer.name == name), None)
         if offer is None:
-            raise self._unknown(name)
+            raise self.suggestions.unknown(name)
         items = value if isinstance(value, list) else [value]
         if not 0 < len(items) <= (MAX_VALUES if source.takes_lists else 1):
             raise ToolError(f"The filter {name[:60]!r} takes one value.")
@@ -528,28 +430,15 @@ class _Reader:
         return found
 
 
-def _is_longer(key: Any, value: Any) -> bool:
-    """Return whether a text among the values is longer than any key."""
-    longest = getattr(key, "max_length", None)
-    items = value if isinstance(value, list) else [value]
-    return longest is not None and any(isinstance(item, str) and len(item) > longest for item in items[:MAX_VALUES])
-
-
-def _keys(request: MCPRequest, related: Exposure, value: Any, missing: str, repair: Callable[[str], Repair]) -> Any:
-    """Return the primary keys of the rows that a filter names, one of which at least is no key.
-
-    Raises:
-        ToolError: one names none of the caller's rows, or several.
-    """
+def _keys(
+    request: MCPRequest, related: ModelExposure, value: Any, missing: str, repair: Callable[[str], Repair]
+) -> Any:
+    """Return the primary keys of the rows that a filter names, one of which at least is no key."""
     if not isinstance(value, list):
         return key_meant(request, related, value, missing, repair)
     if not 0 < len(value) <= MAX_VALUES:
         raise ToolError(missing)
     return [pk_text(row.pk) for row in named_rows(request, related, value, missing)]
-
-
-def _as_in_url(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _default_lookup(lookups: Sequence[str], value: Any) -> str:
@@ -560,7 +449,7 @@ def _default_lookup(lookups: Sequence[str], value: Any) -> str:
 
 
 def filters_argument(
-    request: MCPRequest, exposure: Exposure, value: Any, clock: Callable[[], datetime] | None = None
+    request: MCPRequest, exposure: ModelExposure, value: Any, clock: Callable[[], datetime] | None = None
 ) -> tuple[Filter, ...]:
     """Return the filters, all of which have to hold, in a fixed order.
 
@@ -568,9 +457,6 @@ def filters_argument(
     ``{"and": [..]}`` and ``{"not": {..}}`` among them. Relative dates are seen from the moment that ``clock``
     gives each time, by default that of the first question. Filters of the admin's sidebar that narrow its list when it
     is opened are among them until the caller chooses something of theirs.
-
-    Raises:
-        ToolError: a field or lookup is not one that the caller may use, or a value does not fit.
     """
     value = json_or_text(value)
     found: tuple[Filter, ...] = ()
@@ -578,21 +464,22 @@ def filters_argument(
         reader = _Reader(request, exposure, clock or cache(local_now), exposure.get_named_filters(request))
         value = value if isinstance(value, dict) else as_conditions(value)
         if not isinstance(value, dict):
-            raise reader.misshapen(value)
+            text, meant = f"filters must be an object such as {EXAMPLE}. {MISSPELT}", filters_meant(value)
+            try:
+                if meant is not None:
+                    reader.read(meant, 0)
+            except ToolError as error:
+                raise ToolError(f"{text} {error.message}") from None
+            raise ToolError(text, repair=with_argument("filters", meant) if meant is not None else None)
         value = reader.unwrapped(value)
         found = reader.read(value, 0)
     opening = exposure.get_opening_filters(request)
     return in_fixed_order([*found, *left_open(found, opening)]) if opening else found
 
 
-def condition_of(request: MCPRequest, exposure: Exposure, value: Any) -> Q:
-    """Return the condition that filters are, as the ``where`` of an aggregate has them.
-
-    Raises:
-        ToolError: a field or lookup is not one that the caller may use, or a value does not fit.
-    """
-    given = as_conditions(json_or_text(value))
-    if not isinstance(given, dict) or not given:
+def condition_of(request: MCPRequest, exposure: ModelExposure, value: Any) -> Q:
+    """Return the condition that filters are, as the ``where`` of an aggregate has them."""
+    if not isinstance(given := as_conditions(json_or_text(value)), dict) or not given:
         raise ToolError(f"where must be an object such as {EXAMPLE}.")
     reader = _Reader(request, exposure, cache(local_now), exposure.get_named_filters(request))
     return all_of(request, exposure, exposure.get_queryset(request).db, reader.read(given, 0))

@@ -103,17 +103,14 @@ def _ask(user: Any) -> set[str]:
 
 
 def known_permissions(user: Any) -> AbstractSet[str] | None:
-    """Return the permissions that the user has, where nothing else decides on ``user.has_perm``; None elsewhere."""
+    """Return the permissions that the user has, where nothing else decides on ``user.has_perm``; None elsewhere.
+
+    They are there once :func:`load_permissions` has read them.
+    """
     kept = user.__dict__
     known: AbstractSet[str] | None = kept.get("_mcp_known")
     # A user who was narrowed answers by methods of its own.
     return known if known is not None and kept["is_active"] and "has_perm" not in kept else None
-
-
-def has_perm(user: Any, perm: str) -> bool:
-    """Return what ``user.has_perm(perm)`` does, without the way through the backends where it is known."""
-    known = known_permissions(user)
-    return bool(user.has_perm(perm)) if known is None else perm in known
 
 
 @cache

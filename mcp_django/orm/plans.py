@@ -4,201 +4,47 @@ Building a queryset, its SQL and model instances is most of what a page costs. A
 compiler wrote for one shape (columns, filters, order, limit) with numbered slots where the values go; a call binds
 its values, runs the SQL by cursor and applies Django's own converters. No SQL is written here.
 
-SQLite's driver reads dates one by one, and Django's converters take each value by itself: that is most of the work of
-a page. A column is asked once whether its values are the usual ones; where they are not, each goes Django's way.
+A ``get_queryset`` of the project's own is asked for each call. Mostly it gives a query of the same structure with other
+values: the rows of this user, the rows since a moment. The structure is a part of the key by which its plan is kept,
+and the values fill slots of it. A query with anything that is not known here to have one SQL for all values has no
+shape: it is compiled for each call.
 """
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, time, timedelta
 from decimal import Decimal
-from operator import eq
-from typing import Any, Final, Protocol, TypeVar
+from itertools import count
+from typing import Any, ClassVar, Final
+from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from django.core.exceptions import EmptyResultSet, ValidationError
 from django.core.signals import setting_changed
-from django.db import connections
-from django.db.models import QuerySet, TextField
+from django.db import connections, router
+from django.db.models import F, Model, Q, QuerySet, lookups
 from django.db.models.expressions import Col, Expression
-from django.db.models.functions import Cast
-from django.db.models.lookups import In
-from django.utils.dateparse import parse_date, parse_datetime
+from django.db.models.fields import related_lookups
+from django.db.models.fields.related_descriptors import ForwardManyToOneDescriptor
+from django.db.models.lookups import Exact, In
+from django.db.models.query import ModelIterable
+from django.db.models.sql.datastructures import BaseTable, Join
+from django.db.models.sql.query import Query
+from django.db.models.sql.where import WhereNode
 
 from ..exceptions import ToolError
+from ..exposures.managers import follows_every_row, is_plain
 from .kinds import stored_field
-from .unreadable import LOST
-
-# Of a decimal, which SQLite keeps as a floating-point number.
-DIGITS: Final = 15
-# Characters of a date and a time, as SQLite has them at least.
-LEN_MOMENT: Final = len("2000-01-01 00:00:00")
-
-Converter = Callable[[Sequence[Any], Any, Any], Sequence[Any]]
-Reader = Callable[[str], Any]
-
-
-class Written(Cast):
-    """A column of SQLite as the text that it holds, which its driver leaves as it is."""
-
-    def __init__(self, column: Col) -> None:
-        super().__init__(column, TextField())
-        self.column = column
-
-
-def as_read(column: Any, using: str) -> Any:
-    """Return the column of a query as it is best read from the database."""
-    dated = type(column) is Col and column.output_field.get_internal_type() in _READERS
-    return Written(column) if dated and connections[using].vendor == "sqlite" else column
-
-
-def converters_of(expression: Any, connection: Any) -> tuple[list[Converter], Any]:
-    """Return what makes Python values of a column, one after the other, and the expression that they are given."""
-    is_written = isinstance(expression, Written)
-    if is_written:
-        expression = expression.column
-    own = [*connection.ops.get_db_converters(expression), *expression.get_db_converters(connection)]
-    found = list(map(_by_column, own))
-    if is_written:
-        found.insert(0, _reading(*_READERS[expression.output_field.get_internal_type()]))
-        if len(own) == 1 and _name(own[0]) == _MOMENT:
-            found = [_written_moments(*found)]
-    return found, expression
-
-
-def _by_column(function: Callable[..., Any]) -> Converter:
-    """Return what does to a column what one of Django's converters does to a value."""
-    return _QUICK.get(_name(function), _each)(function)
-
-
-def _name(function: Callable[..., Any]) -> tuple[str, str]:
-    return getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
-
-
-def _each(function: Callable[..., Any]) -> Converter:
-
-    def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
-        try:
-            return [function(value, expression, connection) for value in values]
-        except Exception:
-            return [_or_lost(function, value, expression, connection) for value in values]
-
-    return convert
-
-
-def _or_lost(function: Callable[..., Any], value: Any, expression: Any, connection: Any) -> Any:
-    """Return ``LOST`` for what the column cannot hold, such as no JSON in a JSON column of SQLite."""
-    try:
-        return LOST if value is LOST else function(value, expression, connection)
-    except Exception:
-        return LOST
-
-
-def _reading(read: Reader, quick: Reader) -> Converter:
-    """Return what reads texts as the driver of SQLite does, which makes NULL of what is no date at all."""
-    each = _each(lambda text, expression, connection: None if text is None else read(text))
-
-    def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
-        try:
-            return list(map(quick, values))
-        except (TypeError, ValueError):
-            return each(values, expression, connection)
-
-    return convert
-
-
-def _moments(function: Callable[..., Any]) -> Converter:
-    """Return what does the work of SQLite's converter at once where every value is a time without a zone, in UTC."""
-    each = _each(function)
-
-    def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
-        plain = connection.timezone is UTC and set(map(type, values)) == {datetime}
-        if not plain or {value.tzinfo for value in values} != {None}:
-            return each(values, expression, connection)
-        return [datetime.combine(value, value.time(), UTC) for value in values]
-
-    return convert
-
-
-def _written_moments(read: Converter, make_aware: Converter) -> Converter:
-    """Return what does both at once where every text is date and time without a zone, in UTC."""
-
-    def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
-        if None in values:
-            known = iter(convert([text for text in values if text is not None], expression, connection))
-            return [None if text is None else next(known) for text in values]
-        try:
-            # The zone of a date alone would be read as its time.
-            if connection.timezone is UTC and min(map(len, values), default=LEN_MOMENT) >= LEN_MOMENT:
-                return list(map(datetime.fromisoformat, [f"{text}+00:00" for text in values]))
-        except (TypeError, ValueError):
-            pass
-        return make_aware(read(values, expression, connection), expression, connection)
-
-    return convert
-
-
-def _flags(function: Callable[..., Any]) -> Converter:
-    """Return what leaves a column of booleans to itself, as SQLite's converter does."""
-    each = _each(function)
-
-    def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
-        return values if set(map(type, values)) == {bool} else each(values, expression, connection)
-
-    return convert
-
-
-def _decimals(function: Callable[..., Any]) -> Converter:
-    """Return what does the work of SQLite's converter at once where no value has more places than the field."""
-    each = _each(function)
-
-    def convert(values: Sequence[Any], expression: Any, connection: Any) -> Sequence[Any]:
-        if not isinstance(expression, Col):
-            return each(values, expression, connection)
-        field: Any = expression.output_field
-        written = f"%.{field.decimal_places}f"
-        try:
-            texts = [written % value for value in values]
-        except TypeError:
-            return each(values, expression, connection)
-        # Of a number that has no more digits than SQLite keeps, and no more places than the field, the text is exact.
-        bound = 10 ** (min(field.max_digits, DIGITS) - field.decimal_places)
-        same = all(map(eq, map(float, texts), values))
-        exact = bool(values) and same and -bound < min(values) and max(values) < bound
-        return list(map(Decimal, texts)) if exact else each(values, expression, connection)
-
-    return convert
-
-
-# What the driver of SQLite reads a column with, and what that itself tries first.
-_READERS: Final[Mapping[str, tuple[Reader, Reader]]] = {
-    "DateTimeField": (parse_datetime, datetime.fromisoformat),
-    "DateField": (parse_date, date.fromisoformat),
-}
-# By name, so that the module, which needs the driver, is not imported.
-_SQLITE: Final = "django.db.backends.sqlite3.operations"
-_MOMENT: Final = (_SQLITE, "DatabaseOperations.convert_datetimefield_value")
-_QUICK: Final[Mapping[tuple[str, str], Callable[[Callable[..., Any]], Converter]]] = {
-    _MOMENT: _moments,
-    (_SQLITE, "DatabaseOperations.convert_booleanfield_value"): _flags,
-    (_SQLITE, "DatabaseOperations.get_decimalfield_converter.<locals>.converter"): _decimals,
-}
-
+from .sqlite_values import Converter, as_read, converters_of
+from .unreadable import LOST, is_unreadable, salvaged_rows
 
 MAX_PLANS: Final = 1000
 
 
-class Kept(Protocol):
-    """What can be kept: something that knows whether values of a caller are in it."""
-
-    @property
-    def has_own_params(self) -> bool:
-        """See :class:`Plan`."""
-
-
-P = TypeVar("P", bound=Kept)
+# Parameters
 
 
 class Slot(int):
@@ -235,78 +81,6 @@ class BoundIn(In):
         return f"IN {rhs}"
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Plan:
-    """One compiled query: ``sql`` with ``params``, of which a :class:`Slot` is replaced for each call.
-
-    ``expressions`` are the columns of the result, which know how a value of the driver becomes a Python value.
-    ``sql`` None stands for a query that Django proved to have no rows. ``has_own_params`` says that the queryset
-    brought values of its own, which may be the caller's. ``names`` are those of the parameters, None where the SQL
-    counts them.
-    """
-
-    sql: str | None
-    params: tuple[Any, ...]
-    expressions: tuple[Any, ...]
-    has_own_params: bool
-    names: tuple[str, ...] | None = None
-
-    def run(self, using: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Return the rows, as tuples of Python values; ``values`` are prepared for the database by :func:`prepare`."""
-        return list(zip(*self.columns(using, values), strict=True))
-
-    def columns(self, using: str, values: Sequence[Any]) -> list[Sequence[Any]]:
-        """Return what :meth:`run` does by the column; no columns where there are no rows."""
-        if self.sql is None:
-            return []
-        params = [values[param] if type(param) is Slot else param for param in self.params]
-        connection = connections[using]
-        with connection.cursor() as cursor:
-            cursor.execute(self.sql, params if self.names is None else dict(zip(self.names, params, strict=True)))
-            rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return _convert(self, connection, rows)
-
-
-def compile_plan(queryset: QuerySet[Any], using: str) -> Plan:
-    """Return the plan of a queryset of ``values_list`` rows, whose filters may hold :class:`Bind` expressions."""
-    query: Any = queryset.query.chain()
-    # Columns in their order, and annotations after them.
-    if not query.distinct and list((query.selected or {}).values()) == [
-        *range(len(query.select)),
-        *query.annotation_select,
-    ]:
-        query.select = tuple(as_read(column, using) for column in query.select)
-        # Without names: by the name of a column the order would be that of its text, which no index has.
-        query.selected = None
-    return plan_of(query.get_compiler(using=using))
-
-
-def plan_of(compiler: Any) -> Plan:
-    """Return the plan that one of Django's compilers writes."""
-    try:
-        sql, params = compiler.as_sql()
-    except EmptyResultSet:
-        return Plan(None, (), (), False)
-    expressions = tuple(item[0] for item in compiler.select[: compiler.col_count])
-    has_own_params = any(type(param) is not Slot for param in params)
-    names = _names(sql, len(params)) if compiler.connection.vendor == "sqlite" else None
-    if names is not None:
-        sql = sql.replace("%%", "%%%%") % tuple(f"%({name})s" for name in names)
-    return Plan(sql, tuple(params), expressions, has_own_params, names)
-
-
-def _names(sql: str, count: int) -> tuple[str, ...] | None:
-    """Return names for the parameters of the SQL, None where a lone percent sign in it is not one of them.
-
-    For SQLite Django looks for parameters without names in all of the text, each time that it runs.
-    """
-    rest = sql.replace("%%", "")
-    return tuple(f"p{number}" for number in range(count)) if rest.count("%") == rest.count("%s") == count else None
-
-
-# Values
-
-
 def prepare(field: Any, value: Any, using: str) -> Any:
     """Return the value as the database driver takes it for a column of the field.
 
@@ -324,44 +98,145 @@ def prepare(field: Any, value: Any, using: str) -> Any:
     return found
 
 
-Converters = list[tuple[int, list[Converter], Any]]
-# Converters are bound to a connection, so that each thread has its own and none outlives its thread.
-_local = threading.local()
+# Plans
 
 
-def _converters(plan: Plan, connection: Any) -> Converters:
-    kept: WeakKeyDictionary[Plan, tuple[Any, Converters]] | None = getattr(_local, "converters", None)
-    if kept is None:
-        kept = _local.converters = WeakKeyDictionary()
-    entry = kept.get(plan)
-    if entry is None or entry[0] is not connection:
-        columns = [(position, *converters_of(column, connection)) for position, column in enumerate(plan.expressions)]
-        entry = kept[plan] = (connection, [column for column in columns if column[1]])
-    return entry[1]
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Plan:
+    """One compiled query: ``sql`` with ``params``, of which a :class:`Slot` is replaced for each call.
 
+    ``select`` are the columns of the result, which know how a value of the driver becomes a Python value; with
+    ``klass_info`` and ``annotation_col_map`` a compiler says which field of which instance each is. ``sql`` None stands
+    for a query that Django proved to have no rows. ``has_own_params`` says that the queryset brought values of its own,
+    which may be the caller's. ``names`` are those of the parameters, None where the SQL counts them.
+    """
 
-def _convert(plan: Plan, connection: Any, rows: list[tuple[Any, ...]]) -> list[Sequence[Any]]:
-    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
-    if rows:
-        for position, functions, expression in _converters(plan, connection):
+    sql: str | None
+    params: tuple[Any, ...]
+    select: Sequence[Any]
+    has_own_params: bool
+    names: tuple[str, ...] | None = None
+    klass_info: Any = None
+    annotation_col_map: Any = None
+
+    def run(self, using: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Return the rows, as tuples of Python values; ``values`` are prepared for the database by :func:`prepare`."""
+        return list(zip(*self.columns(using, values), strict=True))
+
+    def columns(self, using: str, values: Sequence[Any]) -> list[Sequence[Any]]:
+        """Return what :meth:`run` does by the column; no columns where there are no rows."""
+        if self.sql is None:
+            return []
+        params = [values[param] if type(param) is Slot else param for param in self.params]
+        connection: Any = connections[using]
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql, params if self.names is None else dict(zip(self.names, params, strict=True)))
+            found: list[Sequence[Any]] = list(zip(*cursor.fetchall(), strict=True))
+        for position, functions, expression in _converters(self, connection) if found else ():
             for function in functions:
-                columns[position] = function(columns[position], expression, connection)
-    return columns
+                found[position] = function(found[position], expression, connection)
+        return found
+
+    def instances(self, using: str, values: Sequence[Any], queryset: QuerySet[Any]) -> list[Model] | None:
+        """Return the rows as instances, as ``queryset``, that of the call, gives them; None if a value is unreadable.
+
+        How a row becomes an instance with its related ones is left to Django's ``ModelIterable``.
+        """
+        columns = self.columns(using, values)
+        if any(value is LOST for column in columns for value in column):
+            return None
+        rows: Any = _Rows(self, using, list(zip(*columns, strict=True)), queryset)
+        return list(ModelIterable(rows)) if columns else []
+
+
+class _Rows:
+    """What ``ModelIterable`` asks of a queryset, of its query and of its compiler, without compiling anything."""
+
+    _known_related_objects: ClassVar[dict[Any, Any]] = {}
+
+    def __init__(self, plan: Plan, using: str, rows: list[Any], queryset: Any) -> None:
+        self.db, self.model, self.rows = using, queryset.model, rows
+        self.select, self.klass_info = plan.select, plan.klass_info
+        self.annotation_col_map = plan.annotation_col_map
+        # Django 6.1: how what was not loaded is fetched.
+        self._fetch_mode = getattr(queryset, "_fetch_mode", None)
+
+    @property
+    def query(self) -> "_Rows":
+        return self
+
+    def get_compiler(self, using: str) -> "_Rows":
+        return self
+
+    def execute_sql(self, **options: Any) -> None:
+        """Do nothing: the rows are there."""
+
+    def results_iter(self, results: None) -> Iterator[Any]:
+        return iter(self.rows)
+
+
+def compile_plan(queryset: QuerySet[Any], using: str) -> Plan:
+    """Return the plan of a queryset of ``values_list`` rows, whose filters may hold :class:`Bind` expressions."""
+    query: Any = queryset.query.chain()
+    # Columns in their order, and annotations after them.
+    if not query.distinct and list((query.selected or {}).values()) == [
+        *range(len(query.select)),
+        *query.annotation_select,
+    ]:
+        query.select = tuple(as_read(column, using) for column in query.select)
+        # Without names: by the name of a column the order would be that of its text, which no index has.
+        query.selected = None
+    return _plan_of(query.get_compiler(using=using))
+
+
+def compile_instances(queryset: QuerySet[Any], using: str) -> Plan:
+    """Return the plan of a queryset of instances, whose filters may hold :class:`Bind` expressions."""
+    return _plan_of(queryset.query.get_compiler(using=using))
+
+
+def _plan_of(compiler: Any) -> Plan:
+    """Return the plan that one of Django's compilers writes."""
+    try:
+        sql, params = compiler.as_sql()
+    except EmptyResultSet:
+        return Plan(None, (), (), False)
+    names = None
+    # For SQLite Django looks for parameters without names in all of the text, each time that it runs. A lone percent
+    # sign in it is none of them.
+    rest = sql.replace("%%", "") if compiler.connection.vendor == "sqlite" else ""
+    if rest and rest.count("%") == rest.count("%s") == len(params):
+        names = tuple(f"p{number}" for number in range(len(params)))
+        sql = sql.replace("%%", "%%%%") % tuple(f"%({name})s" for name in names)
+    has_own_params = any(type(param) is not Slot for param in params)
+    known = compiler.klass_info, compiler.annotation_col_map
+    return Plan(sql, tuple(params), compiler.select, has_own_params, names, *known)
+
+
+def _converters(plan: Plan, connection: Any) -> list[tuple[int, list[Converter], Any]]:
+    """Return what makes Python values of the plan's columns; kept with the connection, which converters belong to."""
+    kept: Any = getattr(connection, "_mcp_converters", None)
+    if kept is None:
+        kept = connection._mcp_converters = WeakKeyDictionary()
+    found: list[tuple[int, list[Converter], Any]] | None = kept.get(plan)
+    if found is None:
+        columns = [(position, *converters_of(column[0], connection)) for position, column in enumerate(plan.select)]
+        found = kept[plan] = [column for column in columns if column[1]]
+    return found
 
 
 # The cache
 
-_plans: OrderedDict[Hashable, Any] = OrderedDict()
+_plans: OrderedDict[Hashable, Plan] = OrderedDict()
 _lock = threading.Lock()
 
 
-def cached_plan(key: Hashable, build: Callable[[], P]) -> P:
+def cached_plan(key: Hashable, build: Callable[[], Plan]) -> Plan:
     """Return the plan of the shape, compiled by ``build`` when it is not there.
 
     A plan that holds values which are not slots is not kept: they may be those of one caller.
     """
     with _lock:
-        plan: P | None = _plans.get(key)
+        plan = _plans.get(key)
         if plan is not None:
             _plans.move_to_end(key)
             return plan
@@ -374,14 +249,237 @@ def cached_plan(key: Hashable, build: Callable[[], P]) -> P:
     return plan
 
 
-def clear() -> None:
+def clear(**kwargs: Any) -> None:
     """Forget every plan. A registry that changes makes new exposures, which are in the key: this frees memory."""
     with _lock:
         _plans.clear()
 
 
-def _clear(**kwargs: Any) -> None:
-    clear()
+setting_changed.connect(clear)
 
 
-setting_changed.connect(_clear)
+# Rows that instances are made of
+
+
+def planned_instances(
+    queryset: QuerySet[Any], key: Hashable, params: Sequence[Any], narrow: Callable[[QuerySet[Any]], QuerySet[Any]]
+) -> list[Model] | None:
+    """Return the rows to which ``narrow`` narrows the queryset, None where it takes another road to read them.
+
+    ``key`` names what ``narrow`` does, with the first slots for ``params``.
+    """
+    using = queryset.db
+    own = shape_of_instances(queryset, using)
+    if own is None:
+        return None
+
+    def build() -> Plan:
+        return compile_instances(narrow(with_slots(queryset, len(params))), using)
+
+    plan = cached_plan(("instances", queryset.model, using, own.key, key), build)
+    return plan.instances(using, [*params, *own.values], queryset)
+
+
+def first_rows(queryset: QuerySet[Any], limit: int) -> list[Model]:
+    """Return the first rows of a queryset, by a plan where there can be one, and as much of each as can be read."""
+    query: Any = queryset.query
+    found = None
+    if all(isinstance(name, str) for name in query.order_by):
+        key = ("first", query.order_by, query.default_ordering, limit)
+        try:
+            found = planned_instances(queryset, key, (), lambda rows: rows[:limit])
+        except Exception as error:
+            if not is_unreadable(error):
+                raise
+    return salvaged_rows([queryset], queryset, limit) if found is None else found
+
+
+def key_params(opts: Any, key: Any, using: str) -> list[Any]:
+    """Return the parts of a primary key, prepared for the database.
+
+    Raises:
+        ToolError: the database has no such value.
+    """
+    fields = opts.pk_fields
+    parts = [key] if len(fields) == 1 else key
+    return [prepare(field, part, using) for field, part in zip(fields, parts, strict=True)]
+
+
+def by_key(opts: Any) -> Q:
+    """Return the condition that the primary key is what the first slots hold."""
+    condition = Q()
+    for index, field in enumerate(opts.pk_fields):
+        condition &= Q(Exact(F(field.attname), Bind(Slot(index))))
+    return condition
+
+
+def row_by_key(queryset: QuerySet[Any], key: Any) -> list[Model] | None:
+    """Return the row with a primary key, if there is one; None where it takes another road to know.
+
+    Raises:
+        ToolError: no row of the database can have the key.
+    """
+    opts = queryset.model._meta
+    params = key_params(opts, key, queryset.db)
+    return planned_instances(queryset, "pk", params, lambda rows: rows.filter(by_key(opts)).order_by()[:1])
+
+
+def load_related(row: Model, field: Any) -> None:
+    """Load the row that a foreign key leads to, as its attribute does, where a plan can: no way of its own is asked."""
+    related: Any = field.related_model
+    own = type(getattr(type(row), field.name, None)) is ForwardManyToOneDescriptor
+    if not own or not follows_every_row(related) or len(field.foreign_related_fields) != 1 or field.is_cached(row):
+        return
+    rows = related._base_manager.using(router.db_for_read(related, instance=row))
+    target: Any = field.target_field
+    try:
+        params = [prepare(target, getattr(row, field.attname), rows.db)]
+    except ToolError:
+        return
+    condition = Q(Exact(F(target.attname), Bind(Slot(0))))
+    found = planned_instances(rows, target, params, lambda rows: rows.filter(condition).order_by()[:1])
+    if found:
+        field.set_cached_value(row, found[0])
+
+
+# The structure of a queryset
+
+# Lookups of Django's that write one placeholder for one value, whichever that is.
+_SINGLE: Final = frozenset(
+    {
+        *(lookups.Exact, lookups.GreaterThan, lookups.GreaterThanOrEqual, lookups.LessThan, lookups.LessThanOrEqual),
+        *(lookups.IntegerFieldExact, lookups.IntegerGreaterThan, lookups.IntegerGreaterThanOrEqual),
+        *(lookups.IntegerLessThan, lookups.IntegerLessThanOrEqual),
+        *(related_lookups.RelatedExact, related_lookups.RelatedGreaterThan, related_lookups.RelatedLessThan),
+        *(related_lookups.RelatedGreaterThanOrEqual, related_lookups.RelatedLessThanOrEqual),
+    }
+)
+_LISTS: Final = frozenset({lookups.In, related_lookups.RelatedIn})
+_NULLS: Final = frozenset({lookups.IsNull, related_lookups.RelatedIsNull})
+_EXACT: Final = frozenset({lookups.Exact, related_lookups.RelatedExact})
+_VALUES: Final = (str, int, float, Decimal, date, time, timedelta, UUID)
+# A longer list is compiled each time: each length is a shape.
+MAX_LIST: Final = 100
+# Attributes of a query that are in the shape or follow from what is, and those that a page sets anew: its order and its
+# columns. Whatever else differs from a fresh query is unknown.
+_READ: Final = frozenset(
+    {
+        *("alias_map", "alias_refcount", "base_table", "distinct", "model", "table_map", "used_aliases", "where"),
+        *("default_ordering", "deferred_loading", "filter_is_sticky", "max_depth", "order_by", "select_related"),
+        "_lookup_joins",
+    }
+)
+_FRESH: Final[Mapping[str, Any]] = vars(Query(None))
+_UNKNOWN: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The structure of a query, and the values of it, prepared for the database."""
+
+    key: Hashable
+    values: Sequence[Any]
+
+
+class _Unknown(Exception):
+    """There is something in the query of which it is not known what its SQL depends on."""
+
+
+def shape_of(queryset: QuerySet[Any], using: str) -> Shape | None:
+    """Return the shape of a queryset, None where it has none."""
+    query: Any = queryset.query
+    if type(query) is not Query or not is_plain(type(queryset)) or queryset._fields is not None:  # type: ignore[attr-defined]
+        return None
+    for name, value in vars(query).items():
+        if name not in _READ and value != _FRESH.get(name, getattr(Query, name, _UNKNOWN)):
+            return None
+    values: list[Any] = []
+    try:
+        where = _condition(query.where, connections[using], values)
+        joins = tuple(map(_join, query.alias_map.values()))
+    except _Unknown:
+        return None
+    counts = tuple(query.alias_refcount.items())
+    return Shape((type(queryset), joins, counts, frozenset(query.used_aliases), query.distinct, where), values)
+
+
+def shape_of_instances(queryset: QuerySet[Any], using: str) -> Shape | None:
+    """Return the shape of a queryset whose instances come from its SQL alone, with what it loads with each."""
+    rows: Any = queryset
+    if rows._iterable_class is not ModelIterable or rows._prefetch_related_lookups or rows._known_related_objects:
+        return None
+    shape = shape_of(queryset, using)
+    if shape is None:
+        return None
+    names, is_defer = rows.query.deferred_loading
+    return Shape((shape.key, _frozen(rows.query.select_related), frozenset(names), is_defer), shape.values)
+
+
+def _frozen(related: Any) -> Any:
+    return tuple((name, _frozen(inner)) for name, inner in related.items()) if isinstance(related, dict) else related
+
+
+def _join(join: Any) -> Hashable:
+    if type(join) is BaseTable:
+        return join.table_alias, join.table_name
+    if type(join) is not Join or join.filtered_relation is not None:
+        raise _Unknown
+    return join.table_alias, join.table_name, join.parent_alias, join.join_type, join.join_field, join.nullable
+
+
+def _condition(node: Any, connection: Any, values: list[Any]) -> Hashable:
+    """Return the structure of a condition; its values are added to those that are known."""
+    kind = type(node)
+    if kind is WhereNode:
+        parts = tuple(_condition(child, connection, values) for child in node.children)
+        return node.connector, node.negated, parts
+    if type(getattr(node, "lhs", None)) is not Col or node.bilateral_transforms:
+        raise _Unknown
+    column = (kind, node.lhs.alias, node.lhs.target, node.lhs.output_field)
+    if kind in _NULLS or (kind in _EXACT and type(node.rhs) is bool):
+        return *column, bool(node.rhs)
+    if kind in _SINGLE and isinstance(node.rhs, _VALUES) and _is_in_range(node, connection):
+        values += node.get_db_prep_lookup(node.rhs, connection)[1]
+        return *column, type(node.rhs)
+    if kind in _LISTS and (found := _members(node)):
+        values += node.get_db_prep_lookup(found, connection)[1]
+        return *column, len(found)
+    raise _Unknown
+
+
+def _is_in_range(lookup: Any, connection: Any) -> bool:
+    """Return whether the value is one that the column can have: others make a comparison always true, or never."""
+    looks = issubclass(type(lookup), lookups.IntegerFieldOverflow)
+    if not looks or not isinstance(lookup.rhs, int):
+        return True
+    least, most = connection.ops.integer_field_range(lookup.lhs.output_field.get_internal_type())
+    return (least is None or least <= lookup.rhs) and (most is None or lookup.rhs <= most)
+
+
+def _members(lookup: Any) -> list[Any]:
+    """Return what is in the list, each once and without NULL, as Django does; nothing for what is not a list."""
+    found = lookup.rhs
+    if not isinstance(found, list | tuple | set | frozenset) or not all(isinstance(item, _VALUES) for item in found):
+        return []
+    unique = list(dict.fromkeys(found))
+    return unique if len(unique) <= MAX_LIST else []
+
+
+def with_slots(queryset: QuerySet[Any], first: int) -> QuerySet[Any]:
+    """Return the queryset with slots in place of the values of its shape, numbered from ``first``."""
+    rows = queryset.all()
+    slots = (Slot(number) for number in count(first))
+    rows.query.where = _bound(rows.query.where, slots)
+    return rows
+
+
+def _bound(node: Any, slots: Iterator[Slot]) -> Any:
+    if type(node) is WhereNode:
+        return WhereNode([_bound(child, slots) for child in node.children], node.connector, node.negated)
+    if type(node) in _LISTS:
+        return BoundIn(node.lhs, tuple(next(slots) for _ in _members(node)))
+    if type(node) in _NULLS or type(node.rhs) is bool:
+        return node
+    bound = copy(node)
+    bound.rhs = Bind(next(slots))
+    return bound

@@ -6,14 +6,15 @@ read with the rows of later pages.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from django.db import connections
 from django.db.models import Model, prefetch_related_objects
 
+from ..exposures.managers import follows_every_row
 from .kinds import is_joinable
-from .managers import follows_every_row
 
 T = TypeVar("T")
 # Rows that are looked at: the first ones may have no value in a relation.
@@ -29,48 +30,36 @@ def each_row(rows: Sequence[Model], work: Callable[[Any], T], followed: set[str]
     ``followed`` gets the paths of the relations that were loaded for it.
     """
     found: list[T] = []
-    counted = _Counter()
+    queries = 0
     if not rows:
         return found, False
-    with connections[rows[0]._state.db or "default"].execute_wrapper(counted):
-        for position, row in enumerate(rows):
-            found.append(work(row))
-            if position < LOOKS and position + 2 < len(rows):
-                paths = _followed(row) - _followed(rows[position + 1])
-                _load(rows[position + 1 :], paths)
-                if followed is not None:
-                    followed |= paths
-    return found, counted.queries >= len(rows) >= FEW
 
-
-class _Counter:
-    def __init__(self) -> None:
-        self.queries = 0
-
-    def __call__(self, execute: Callable[..., Any], *arguments: Any) -> Any:
-        self.queries += 1
+    def count(execute: Callable[..., Any], *arguments: Any) -> Any:
+        nonlocal queries
+        queries += 1
         return execute(*arguments)
 
+    with connections[rows[0]._state.db or "default"].execute_wrapper(count):
+        for position, row in enumerate(rows):
+            found.append(work(row))
+            if position >= LOOKS or position + 2 >= len(rows):
+                continue
+            paths = {*_loaded(row)} - {*_loaded(rows[position + 1])}
+            for path in sorted(paths):
+                # Not where something cannot be loaded for many rows at once.
+                with suppress(AttributeError, ValueError):
+                    prefetch_related_objects(rows[position + 1 :], path)
+            if followed is not None:
+                followed |= paths
+    return found, queries >= len(rows) >= FEW
 
-def _followed(row: Model, depth: int = MAX_DEPTH) -> set[str]:
-    """Return the paths of the relations whose rows are loaded."""
-    return set(_paths(row, "", depth))
 
-
-def _paths(row: Model, prefix: str, depth: int) -> Iterator[str]:
+def _loaded(row: Model, prefix: str = "", depth: int = MAX_DEPTH) -> Iterator[str]:
+    """Yield the paths of the relations whose rows are loaded."""
     for name, value in list(row._state.fields_cache.items()):
         yield prefix + name
         if isinstance(value, Model) and depth > 1:
-            yield from _paths(value, f"{prefix}{name}__", depth - 1)
-
-
-def _load(rows: Sequence[Model], paths: set[str]) -> None:
-    for path in sorted(paths):
-        try:
-            prefetch_related_objects(rows, path)
-        except (AttributeError, ValueError):
-            # Something that cannot be loaded for many rows at once.
-            continue
+            yield from _loaded(value, f"{prefix}{name}__", depth - 1)
 
 
 # The foreign keys that the code behind a column was seen to follow, by the exposure and the column.

@@ -8,13 +8,14 @@ from typing import Any, Final, TypeVar
 from django.db import connections
 from django.db.models import QuerySet
 
-from ..context.request import Exposure, MCPRequest
+from ..context.request import MCPRequest
 from ..exceptions import ToolError
+from ..exposures.base import ModelExposure
 from .columns import Column
-from .conditions import condition_values, is_plannable
+from .conditions import condition_shape, condition_values, is_plannable
 from .filters import filtered, searched
 from .lookups import Filter
-from .pagination import OrderKey, Segment, segment_condition, segment_order, segments
+from .pagination import OrderKey, Segment, segments
 from .plans import Bind, Slot, prepare
 from .ways import GUARDED
 
@@ -29,14 +30,18 @@ ROW_VALUES: Final = ("postgresql", "sqlite")
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """What one page shows: ``limit`` rows after the sort values ``after``, with these columns.
+    """What one page shows a caller: ``limit`` rows after the sort values ``after``, with these columns.
 
     ``text_limit`` is where long texts are cut, None for nowhere. ``moment`` is the time from which relative dates among
     the conditions are seen, the same for all pages; None where there are none. ``guarded`` are the values of columns
     that :func:`~mcp_django.orm.ways.guarded_values` gave, by their paths.
+
+    Its values are the parameters of its SQL, those of the filters first, then those of the cursor: what takes
+    ``params`` takes these values, or slots in their place.
     """
 
-    exposure: Exposure
+    request: MCPRequest
+    exposure: ModelExposure
     columns: tuple[Column, ...]
     ordering: tuple[OrderKey, ...]
     limit: int
@@ -48,9 +53,92 @@ class PageQuery:
     guarded: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def is_guarded(self) -> bool:
-        """Whether the SQL depends on which related rows the caller may see."""
-        return bool(self.guarded) or any(key.path.startswith(GUARDED) for key in self.ordering)
+    def has_one_sql(self) -> bool:
+        """Whether what is asked of the exposure's rows has one SQL for all of its values."""
+        if self.search or self.guarded or not all(map(is_plannable, self.conditions)):
+            return False
+        # The SQL of a guarded key depends on which related rows the caller may see.
+        for key in self.ordering:
+            if key.path.startswith(GUARDED):
+                return False
+        return not self.exposure.narrows_without_search(self.request)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """What that SQL depends on, but for the columns."""
+        order = [(key.path, key.descending, key.nulls_last) for key in self.ordering]
+        return tuple(map(condition_shape, self.conditions)), tuple(order), self.limit
+
+    def params(self, using: str) -> list[Any]:
+        """Return the values of the query, prepared for the database.
+
+        Raises:
+            ToolError: the database has no such value.
+        """
+        found = _values_of(self.conditions, using)
+        for key, value in zip(self.ordering, self.after or (), strict=False):
+            found.append(None if value is None else prepare(key.field, value, using))
+        return found
+
+    def with_values(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the rows with the values that the query computes to show them and to sort them by."""
+        computed = {key.path: key.expression for key in self.ordering if key.expression is not None}
+        computed.update(self.guarded)
+        return queryset.annotate(**computed) if computed else queryset
+
+    def matching(self, queryset: QuerySet[Any], params: Sequence[Any]) -> QuerySet[Any]:
+        """Return the rows that match, on whatever page."""
+        rows = searched(self.request, self.exposure, self.with_values(queryset), self.search)
+        return filtered(self.request, self.exposure, rows, self.conditions, params)[0]
+
+    def segments(self, using: str) -> Sequence[Segment]:
+        """Return the segments that the page is read from, one after the other until it is full."""
+        connection = connections[using]
+        nulls = None if self.after is None else [value is None for value in self.after]
+        return segments(
+            self.ordering,
+            nulls,
+            nulls_largest=connection.features.nulls_order_largest,
+            row_values=connection.vendor in ROW_VALUES,
+        )
+
+    def of_segment(self, rows: QuerySet[Any], segment: Segment, params: Sequence[Any]) -> QuerySet[Any]:
+        """Return those of the matching rows that are in the segment, in order, one more than the page shows."""
+        used = len(params) - len(self.after or ())
+        largest = connections[rows.db].features.nulls_order_largest
+        condition = segment.condition(self.ordering, lambda index: Bind(params[used + index]))
+        order = segment.order(self.ordering, nulls_largest=largest)
+        return (rows.filter(condition) if condition else rows).order_by(*order)[: self.limit + 1]
+
+    def rows(self, queryset: QuerySet[Any]) -> Iterator[QuerySet[Any]]:
+        """Yield the rows of the page, and more, in order: a queryset for each segment, to be read until it is full.
+
+        Raises:
+            ToolError: the database has no such value.
+        """
+        params = self.params(queryset.db)
+        rows = self.matching(queryset, params)
+        for segment in self.segments(queryset.db):
+            yield self.of_segment(rows, segment, params)
+
+    def count(self) -> int:
+        """Return how many rows match, or one more than ``COUNT_CAP`` for any number beyond it."""
+        rows = narrowed(self.request, self.exposure, self.conditions, self.search)
+        return rows.values("pk")[: COUNT_CAP + 1].count()
+
+
+def slots_of(params: Sequence[Any]) -> list[Any]:
+    """Return slots for as many parameters."""
+    return list(map(Slot, range(len(params))))
+
+
+def _values_of(conditions: Sequence[Filter], using: str) -> list[Any]:
+    """Return the values of the conditions that have one SQL for all of them."""
+    found: list[Any] = []
+    for condition in conditions:
+        if is_plannable(condition):
+            found += condition_values(condition, using)
+    return found
 
 
 def chunks(keys: Sequence[T]) -> list[Sequence[T]]:
@@ -58,104 +146,18 @@ def chunks(keys: Sequence[T]) -> list[Sequence[T]]:
     return [keys[start : start + CHUNK] for start in range(0, len(keys), CHUNK)]
 
 
-def using_of(exposure: Exposure, queryset: QuerySet[Any] | None) -> str:
-    """Return the alias of the database that the rows are read from."""
-    return queryset.db if queryset is not None else str(exposure.model._default_manager.db)
-
-
-def params_of(query: PageQuery, using: str) -> list[Any]:
-    """Return the values of the query in the order of its slots: filters first, then the cursor.
-
-    Raises:
-        ToolError: the database has no such value.
-    """
-    found: list[Any] = []
-    for condition in query.conditions:
-        if is_plannable(condition):
-            found += condition_values(condition, using)
-    for key, value in zip(query.ordering, query.after or (), strict=False):
-        found.append(None if value is None else prepare(key.field, value, using))
-    return found
-
-
-def slots_of(params: Sequence[Any]) -> list[Any]:
-    """Return slots for as many parameters."""
-    return [Slot(index) for index in range(len(params))]
-
-
-def matching_rows(
-    request: MCPRequest, query: PageQuery, queryset: QuerySet[Any], params: Sequence[Any]
-) -> QuerySet[Any]:
-    """Return the rows that match, on whatever page; ``params`` are slots or values."""
-    rows = searched(request, query.exposure, sorted_rows(query, queryset), query.search)
-    return filtered(request, query.exposure, rows, query.conditions, params)[0]
-
-
-def sorted_rows(query: PageQuery, queryset: QuerySet[Any]) -> QuerySet[Any]:
-    """Return the rows with the values that the query computes to show them and to sort them by."""
-    computed = {key.path: key.expression for key in query.ordering if key.expression is not None} | dict(query.guarded)
-    return queryset.annotate(**computed) if computed else queryset
-
-
-def segments_of(query: PageQuery, using: str) -> Sequence[Segment]:
-    """Return the segments that the page is read from, one after the other until it is full."""
-    connection = connections[using]
-    nulls = None if query.after is None else [value is None for value in query.after]
-    return segments(
-        query.ordering,
-        nulls,
-        nulls_largest=connection.features.nulls_order_largest,
-        row_values=connection.vendor in ROW_VALUES,
-    )
-
-
-def segment_rows(
-    rows: QuerySet[Any], query: PageQuery, segment: Segment, params: Sequence[Any], using: str
-) -> QuerySet[Any]:
-    """Return those of the matching rows that are in the segment, in order, one more than the page shows."""
-    used = len(params) - len(query.after or ())
-    condition = segment_condition(segment, query.ordering, lambda index: Bind(params[used + index]))
-    order = segment_order(segment, query.ordering, nulls_largest=connections[using].features.nulls_order_largest)
-    return (rows.filter(condition) if condition else rows).order_by(*order)[: query.limit + 1]
-
-
-def rows_of(request: MCPRequest, query: PageQuery, queryset: QuerySet[Any]) -> Iterator[QuerySet[Any]]:
-    """Yield the rows of the page, and more, in order: a queryset for each segment, to be read until there are enough.
-
-    Raises:
-        ToolError: the database has no such value.
-    """
-    using = queryset.db
-    params = params_of(query, using)
-    rows = matching_rows(request, query, queryset, params)
-    for segment in segments_of(query, using):
-        yield segment_rows(rows, query, segment, params, using)
-
-
-def narrowed(request: MCPRequest, exposure: Exposure, conditions: Sequence[Filter], search: str) -> QuerySet[Any]:
+def narrowed(request: MCPRequest, exposure: ModelExposure, conditions: Sequence[Filter], search: str) -> QuerySet[Any]:
     """Return all rows that match, in no order.
 
     Raises:
         ToolError: the database has no such value.
     """
     queryset = exposure.get_queryset(request).order_by()
-    params = [
-        param
-        for condition in conditions
-        if is_plannable(condition)
-        for param in condition_values(condition, queryset.db)
-    ]
     rows = searched(request, exposure, queryset, search)
-    return filtered(request, exposure, rows, conditions, params)[0].order_by()
+    return filtered(request, exposure, rows, conditions, _values_of(conditions, queryset.db))[0].order_by()
 
 
-def count_rows(request: MCPRequest, query: PageQuery) -> int:
-    """Return how many rows match, or one more than ``COUNT_CAP`` for any number beyond it."""
-    rows = narrowed(request, query.exposure, query.conditions, query.search)
-    return rows.values("pk")[: COUNT_CAP + 1].count()
-
-
-def check_searchable(request: MCPRequest, exposure: Exposure) -> None:
+def check_searchable(request: MCPRequest, exposure: ModelExposure) -> None:
     """Pass if the exposure can be searched.
 
     Raises:

@@ -15,12 +15,12 @@ from django.db import models
 from django.db.models import F, QuerySet, Window
 from django.db.models.functions import RowNumber
 
-from ..context.request import Exposure, MCPRequest
+from ..context.request import MCPRequest
 from ..exceptions import NotFound
+from ..exposures.base import ModelExposure
 from ..runtime.hooks import asked
-from ..schema.jsonable import clean_text
-from ..sensitive import HIDDEN, secret_columns
-from .access import has_every_row, parse_pk, related_exposure, related_to
+from ..schema.values import HIDDEN, clean_text, secret_columns
+from .access import access_of, has_every_row, parse_pk
 from .columns import Column, field_renderer, is_generic_relation, pk_text
 from .kinds import is_joinable, key_field
 from .lookups import resolve_path
@@ -30,7 +30,7 @@ from .unreadable import LOST, VALUE_ERRORS, is_unreadable, salvaged_by_key
 from .ways import link_table
 
 if TYPE_CHECKING:
-    from ..context.request import Exposure
+    from ..exposures.base import ModelExposure
 
 logger = logging.getLogger("mcp_django")
 
@@ -42,7 +42,7 @@ MAX_DEPTH: Final = 3
 
 
 @lru_cache(maxsize=1024)
-def plain_label(exposure: "Exposure") -> str | None:
+def plain_label(exposure: "ModelExposure") -> str | None:
     """Return the name of the text field that is the label of a row, or None where a label takes the instance."""
     name = exposure.label_field or _returned_attribute(exposure.model.__str__)
     if name in _secrets(exposure):
@@ -91,7 +91,7 @@ def label_relations(model: type[models.Model], depth: int = MAX_DEPTH) -> tuple[
     return tuple(found)
 
 
-def label_of(exposure: "Exposure", row: models.Model) -> str | None:
+def label_of(exposure: "ModelExposure", row: models.Model) -> str | None:
     """Return the label of a row, or None where the project's code fails to make one.
 
     Secrets of the row are hidden in it, but for those that the exposure names.
@@ -116,7 +116,7 @@ def _loaded_secrets(row: models.Model, names: Iterable[str], depth: int) -> Iter
 
 
 @lru_cache(maxsize=1024)
-def _secrets(exposure: "Exposure") -> frozenset[str]:
+def _secrets(exposure: "ModelExposure") -> frozenset[str]:
     return frozenset(secret_columns(exposure.model)) - {exposure.label_field, *exposure.default_fields}
 
 
@@ -127,7 +127,7 @@ MAX_RELATED: Final = 20
 def joined_label(request: MCPRequest, column: Column) -> str | None:
     """Return the path of the column that is the label of a foreign key, where a join alone can give it."""
     field = column.field
-    related = related_exposure(request, field)
+    related = access_of(request).exposure_of(field.related_model)
     if related is None or not has_every_row(related) or not is_joinable(field) or column.is_guarded:
         return None
     label = plain_label(related)
@@ -179,7 +179,7 @@ def _last_field(opts: Any, path: str) -> Any:
 
 def labels_for(request: MCPRequest, field: Any, keys: Iterable[Any]) -> dict[Any, str | None]:
     """Return the labels of the related rows that the caller may view, by the key that the relation stores."""
-    related = related_exposure(request, field)
+    related = access_of(request).exposure_of(field.related_model)
     wanted = {key for key in keys if key is not None and key is not LOST}
     if related is None or not wanted:
         return {}
@@ -187,7 +187,7 @@ def labels_for(request: MCPRequest, field: Any, keys: Iterable[Any]) -> dict[Any
     return _labels(request, related, target.attname, wanted)
 
 
-def _labels(request: MCPRequest, related: Exposure, target: str, wanted: set[Any]) -> dict[Any, str | None]:
+def _labels(request: MCPRequest, related: ModelExposure, target: str, wanted: set[Any]) -> dict[Any, str | None]:
     visible = _visible(request, related)
     try:
         rows = visible.filter(**{f"{target}__in": list(wanted)})
@@ -223,7 +223,7 @@ def _is_key(field: Any, key: Any) -> bool:
     return True
 
 
-def _visible(request: MCPRequest, related: Exposure) -> QuerySet[Any]:
+def _visible(request: MCPRequest, related: ModelExposure) -> QuerySet[Any]:
     """Return the related rows that the caller may view, none of them where the project fails to say which."""
     none = related.model._base_manager.none()
     return asked(related.label, "get_queryset", related.get_queryset, request, default=none).order_by()
@@ -246,7 +246,7 @@ def related_lists(request: MCPRequest, field: Any, pks: Sequence[Any]) -> tuple[
 
     A list holds at most ``MAX_RELATED`` pairs; one that was cut ends with "…".
     """
-    related = related_exposure(request, field)
+    related = access_of(request).exposure_of(field.related_model)
     if related is None or not pks:
         return {}, False
     return _listed(request, related, _links(request, related, field, pks))
@@ -257,7 +257,7 @@ def reverse_lists(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple
 
     ``field`` is the relation as this model has it: of a foreign key, of a one-to-one field, or a generic relation.
     """
-    related = related_exposure(request, field)
+    related = access_of(request).exposure_of(field.related_model)
     if related is None or not keys:
         return {}, False
     if not is_generic_relation(field):
@@ -284,7 +284,7 @@ def generic_values(request: MCPRequest, field: Any, types: Sequence[Any], keys: 
     holder: Any = field.model._meta.get_field(field.ct_field)
     found: list[Any] = [None] * len(types)
     for type_id in dict.fromkeys(kind for kind in types if kind is not None and kind is not LOST):
-        related = related_to(request, holder.related_model.objects.get_for_id(type_id).model_class())
+        related = access_of(request).exposure_of(holder.related_model.objects.get_for_id(type_id).model_class())
         if related is None or related.opts.is_composite_pk:
             continue
         places = [at for at, kind in enumerate(types) if kind == type_id]
@@ -295,7 +295,9 @@ def generic_values(request: MCPRequest, field: Any, types: Sequence[Any], keys: 
     return found
 
 
-def labels_by_text(request: MCPRequest, related: Exposure, texts: Iterable[Any]) -> dict[Any, tuple[Any, str | None]]:
+def labels_by_text(
+    request: MCPRequest, related: ModelExposure, texts: Iterable[Any]
+) -> dict[Any, tuple[Any, str | None]]:
     """Return key and label of those rows that the caller may view, by the texts that their keys are written as."""
     wanted = {text: _key_of(related, text) for text in texts}
     labels = _labels(request, related, related.opts.pk.attname, {key for key in wanted.values() if key is not None})
@@ -303,7 +305,7 @@ def labels_by_text(request: MCPRequest, related: Exposure, texts: Iterable[Any])
     return {text: (renderer(key), labels[key]) for text, key in wanted.items() if key in labels}
 
 
-def _key_of(related: Exposure, key: Any) -> Any:
+def _key_of(related: ModelExposure, key: Any) -> Any:
     """Return the primary key that the text of a generic foreign key stands for, None where it is none."""
     try:
         return parse_pk(related, key)
@@ -312,7 +314,7 @@ def _key_of(related: Exposure, key: Any) -> Any:
 
 
 def _listed(
-    request: MCPRequest, related: Exposure, links: Sequence[tuple[Any, Any]]
+    request: MCPRequest, related: ModelExposure, links: Sequence[tuple[Any, Any]]
 ) -> tuple[dict[Any, list[Any]], bool]:
     """Return the pairs of what is linked, by what it is linked to, and whether a list was cut."""
     pk = related.opts.pk
@@ -329,7 +331,7 @@ def _listed(
     return found, bool(cut)
 
 
-def _links(request: MCPRequest, related: Exposure, field: Any, pks: Sequence[Any]) -> list[tuple[Any, Any]]:
+def _links(request: MCPRequest, related: ModelExposure, field: Any, pks: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Return the pairs of keys that the relation's table holds for the rows, as many as can be shown of each."""
     through, source, target = link_table(field)
     links = through._default_manager.filter(**{f"{source}__in": pks}).order_by()
@@ -342,7 +344,7 @@ def _links(request: MCPRequest, related: Exposure, field: Any, pks: Sequence[Any
 
 
 def _pointing(
-    request: MCPRequest, related: Exposure, source: str, keys: Sequence[Any], also: Mapping[str, Any]
+    request: MCPRequest, related: ModelExposure, source: str, keys: Sequence[Any], also: Mapping[str, Any]
 ) -> list[tuple[Any, Any]]:
     """Return pairs of what the column ``source`` of the related model holds and the key of the row, for these keys."""
     rows = related.model._base_manager.filter(**{f"{source}__in": keys}, **also).order_by()

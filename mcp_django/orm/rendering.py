@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from ..schema.jsonable import MAX_SAFE_INTEGER
-from ..sensitive import may_hold_secrets
+from ..schema.values import MAX_SAFE_INTEGER, may_hold_secrets
 
 Column = list[Any] | None
 _TRUTH: Final = {bool, type(None)}
@@ -24,13 +23,9 @@ _NUMBERS: Final = {float, type(None)}
 _PLAIN_NUMBERS: Final = re.compile(r"[0-9.-]*")
 
 
-def _types(values: Sequence[Any]) -> set[type[Any]]:
-    return set(map(type, values))
-
-
 def texts(values: Sequence[Any], limit: int | None) -> Column:
     """Return texts of at most ``limit`` characters that UTF-8 can hold, and in which no secret could stand."""
-    if _types(values) != {str} or (limit is not None and max(map(len, values)) > limit):
+    if set(map(type, values)) != {str} or (limit is not None and max(map(len, values)) > limit):
         return None
     whole = "".join(values)
     if may_hold_secrets(whole):
@@ -45,7 +40,7 @@ def texts(values: Sequence[Any], limit: int | None) -> Column:
 
 def plain(values: Sequence[Any]) -> Column:
     """Return truth values and nulls, or texts, which are JSON already."""
-    types = _types(values)
+    types = set(map(type, values))
     if types <= _TRUTH:
         return list(values)
     return texts(values, None) if types == {str} else None
@@ -53,7 +48,7 @@ def plain(values: Sequence[Any]) -> Column:
 
 def integers(values: Sequence[Any]) -> Column:
     """Return integers that every client reads exactly (RFC 8259, section 6), and nulls."""
-    types = _types(values)
+    types = set(map(type, values))
     if not types <= _WHOLE:
         return None
     known = values if types == {int} else [value for value in values if value is not None]
@@ -63,7 +58,7 @@ def integers(values: Sequence[Any]) -> Column:
 
 def floats(values: Sequence[Any]) -> Column:
     """Return finite numbers, and nulls."""
-    types = _types(values)
+    types = set(map(type, values))
     if not types <= _NUMBERS:
         return None
     known = values if types == {float} else [value for value in values if value is not None]
@@ -73,7 +68,7 @@ def floats(values: Sequence[Any]) -> Column:
 
 def decimals(values: Sequence[Any]) -> Column:
     """Return the texts of decimals that are written without an exponent."""
-    if _types(values) != {Decimal}:
+    if set(map(type, values)) != {Decimal}:
         return None
     found = list(map(str, values))
     return found if _PLAIN_NUMBERS.fullmatch("".join(found)) else None
@@ -87,7 +82,7 @@ def iso_text(value: date | time) -> str:
 
 def dates(values: Sequence[Any]) -> Column:
     """Return the texts of dates, or of datetimes that are in UTC or in no zone, as :func:`iso_text` writes them."""
-    types = _types(values)
+    types = set(map(type, values))
     # orjson rounds offsets to minutes, which no zone but UTC is sure to have.
     plain = types == {date} or (types == {datetime} and {value.tzinfo for value in values} <= {UTC, None})
     return list(orjson.loads(orjson.dumps(values, option=orjson.OPT_UTC_Z))) if plain else None

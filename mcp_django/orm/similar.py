@@ -3,7 +3,7 @@
 It looks where the exposure's search looks, as far as the caller could read there, and among the same rows.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import add
@@ -14,11 +14,12 @@ from django.db import connections
 from django.db.models import F, FloatField, Func, QuerySet, Value
 from django.db.models.functions import Greatest
 
-from ..context.request import Exposure, MCPRequest
+from ..context.request import MCPRequest
 from ..exceptions import ToolError
+from ..exposures.base import ModelExposure
 from .filters import is_searched, search_paths
 from .kinds import kind_of
-from .lookups import Applied, NamedFilter, Offer, resolve_path
+from .lookups import Applied, Narrowed, resolve_path
 from .queries import PageQuery, narrowed
 from .query_limits import read_limits
 
@@ -29,25 +30,6 @@ LEAST_SHARE: Final = 0.7
 TIME_SHARE: Final = 0.4
 # Seconds for which it is known what a database can do.
 KNOWN_FOR: Final = 600
-
-
-class _Among(NamedFilter):
-    """The rows with these keys."""
-
-    def __init__(self, keys: Sequence[Any]) -> None:
-        self.keys = keys
-
-    def names(self) -> Sequence[str]:
-        """Return none: no client can name it."""
-        return ()
-
-    def offers(self) -> Sequence[Offer]:
-        """Return none."""
-        return ()
-
-    def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
-        """Return the rows with the keys."""
-        return queryset.filter(pk__in=self.keys)
 
 
 def similar_query(request: MCPRequest, query: PageQuery) -> PageQuery | None:
@@ -70,7 +52,9 @@ def similar_query(request: MCPRequest, query: PageQuery) -> PageQuery | None:
         return None
     if not keys:
         return None
-    return replace(query, search="", conditions=(*query.conditions, Applied(_Among(keys), {})))
+    return replace(
+        query, search="", conditions=(*query.conditions, Applied(Narrowed(lambda rows: rows.filter(pk__in=keys)), {}))
+    )
 
 
 @lru_cache(maxsize=64)
@@ -84,9 +68,11 @@ def can_compare(using: str, when: int) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def _text_paths(request: MCPRequest, exposure: Exposure) -> Iterator[str]:
+def _text_paths(request: MCPRequest, exposure: ModelExposure) -> Iterator[str]:
     """Yield the fields of the search that hold one text for each row, and that are not to be found exactly alone."""
-    if any(map(_has_own_search, exposure.permission_owners)):
+    owners = (type(owner).get_search_results.__module__ for owner in exposure.permission_owners)
+    if not all(module.startswith(("django.", "mcp_django.")) for module in owners):
+        # Code of the project's own finds what is searched for, and leaves out what it wants.
         return
     for text in exposure.get_search_fields(request):
         name = text.removeprefix("^")
@@ -96,24 +82,17 @@ def _text_paths(request: MCPRequest, exposure: Exposure) -> Iterator[str]:
             yield name
 
 
-def _has_own_search(owner: Any) -> bool:
-    """Return whether code of the project's own finds what is searched for, and leaves out what it wants."""
-    return not type(owner).get_search_results.__module__.startswith(("django.", "mcp_django."))
-
-
 def _most_similar(rows: QuerySet[Any], paths: Sequence[str], words: Sequence[str], limit: int) -> list[Any]:
     """Return the keys of the rows in which each of the words has something like it."""
     if not paths:
         return []
-    likeness = {f"mcp_like{number}": _likeness(word, paths) for number, word in enumerate(words)}
-    for name, expression in likeness.items():
-        rows = rows.annotate(**{name: expression}).filter(**{f"{name}__gte": LEAST})
+    likeness = []
+    for number, word in enumerate(words):
+        # How like the word the most similar part of one of the texts is.
+        each = [Func(Value(word), F(path), function="WORD_SIMILARITY", output_field=FloatField()) for path in paths]
+        name = f"mcp_like{number}"
+        likeness.append(name)
+        rows = rows.annotate(**{name: Greatest(*each) if len(each) > 1 else each[0]}).filter(**{f"{name}__gte": LEAST})
     found = rows.annotate(mcp_like=reduce(add, map(F, likeness))).order_by("-mcp_like", "pk")
     read = list(found.values_list("pk", "mcp_like")[:limit])
     return [key for key, like in read if like >= read[0][1] * LEAST_SHARE]
-
-
-def _likeness(word: str, paths: Sequence[str]) -> Any:
-    """Return how like the word the most similar part of one of the texts is."""
-    each = [Func(Value(word), F(path), function="WORD_SIMILARITY", output_field=FloatField()) for path in paths]
-    return Greatest(*each) if len(each) > 1 else each[0]

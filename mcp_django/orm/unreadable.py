@@ -8,13 +8,14 @@ alone. That costs queries only where such a value is.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain
 from typing import Any, Final
 
-from django.core.exceptions import ObjectDoesNotExist, ValidationError
+from django.core.exceptions import ValidationError
 from django.db import DatabaseError, DataError, connections, router
 from django.db.models import Model, QuerySet
 
-from ..context.request import Exposure, MCPRequest
 from ..exceptions import Unreadable
 
 
@@ -69,26 +70,31 @@ def all_readable() -> Iterator[None]:
         raise
 
 
-def salvaged(read: Callable[[int, int], list[Any]], start: int, stop: int) -> list[Any]:
-    """Return what ``read`` gives from ``start`` to ``stop``, with :data:`LOST` for each one that cannot be read."""
+def salvaged(read: Callable[[Any], list[Any]], parts: Any) -> list[Any]:
+    """Return what ``read`` gives for a list or range of parts, with :data:`LOST` for each one that cannot be read."""
     try:
-        return read(start, stop)
+        return read(parts)
     except Exception as error:
         if not is_unreadable(error):
             raise
-    if stop - start == 1:
+    if len(parts) == 1:
         return [LOST]
-    middle = (start + stop) // 2
-    first = salvaged(read, start, middle)
+    middle = len(parts) // 2
+    first = salvaged(read, parts[:middle])
     # A page that ends in its first half has no second one.
-    return first + salvaged(read, middle, stop) if len(first) == middle - start else first
+    return first + salvaged(read, parts[middle:]) if len(first) == middle else first
+
+
+def salvaged_first(rows: QuerySet[Any], limit: int) -> list[Any]:
+    """Return the first results of a query, with :data:`LOST` for each one that cannot be read."""
+    return salvaged(lambda part: list(rows[part.start : part.stop]), range(limit))
 
 
 def salvaged_keys(segments: Iterable[QuerySet[Any]], limit: int) -> list[Any]:
     """Return the primary keys of the first rows, but those of rows whose key itself cannot be read."""
     found: list[Any] = []
     for rows in segments:
-        found += salvaged(_slices(rows.values_list("pk")), 0, limit - len(found))
+        found += salvaged_first(rows.values_list("pk"), limit - len(found))
         if found and all(key is LOST for key in found):
             # It is not the values: what the query itself raises is told.
             list(rows.values_list("pk")[:1])
@@ -97,41 +103,33 @@ def salvaged_keys(segments: Iterable[QuerySet[Any]], limit: int) -> list[Any]:
     return [key[0] for key in found if key is not LOST]
 
 
-def _slices(rows: QuerySet[Any]) -> Callable[[int, int], list[Any]]:
-    return lambda start, stop: list(rows[start:stop])
-
-
 def salvaged_columns(rows: QuerySet[Any], keys: Sequence[Any], paths: Sequence[str]) -> list[Sequence[Any]]:
     """Return the columns of the rows with these primary keys, in their order; ``rows`` are all rows that may be read.
 
     A row that has gone in the meantime has lost all of its values.
     """
-    return [_column(rows.order_by(), keys, path) for path in paths] if keys else []
 
-
-def _column(rows: QuerySet[Any], keys: Sequence[Any], path: str) -> list[Any]:
-    def read(start: int, stop: int) -> list[Any]:
-        wanted = keys[start:stop]
-        found = dict(rows.filter(pk__in=wanted).values_list("pk", path))
+    def read(path: str, wanted: Sequence[Any]) -> list[Any]:
+        found = dict(rows.order_by().filter(pk__in=wanted).values_list("pk", path))
         return [found.get(key, LOST) for key in wanted]
 
-    return salvaged(read, 0, len(keys))
+    return [salvaged(partial(read, path), keys) for path in paths] if keys else []
 
 
 def salvaged_tuples(rows: QuerySet[Any], names: Sequence[str], limit: int) -> list[tuple[Any, ...]]:
     """Return the first rows of a query of values, with None for what cannot be read of them."""
-    columns = [salvaged(_slices(rows.values_list(name, flat=True)), 0, limit) for name in names]
+    columns = [salvaged_first(rows.values_list(name, flat=True), limit) for name in names]
     return [tuple(None if value is LOST else value for value in row) for row in zip(*columns, strict=True)]
 
 
 def salvaged_by_key(rows: QuerySet[Any], path: str, keys: Sequence[Any]) -> list[Any]:
     """Return for each key the row whose column ``path`` has it, None where there is none, or :data:`LOST`."""
 
-    def read(start: int, stop: int) -> list[Any]:
-        found = {getattr(row, path): row for row in rows.filter(**{f"{path}__in": keys[start:stop]})}
-        return [found.get(key) for key in keys[start:stop]]
+    def read(wanted: Sequence[Any]) -> list[Any]:
+        found = {getattr(row, path): row for row in rows.filter(**{f"{path}__in": wanted})}
+        return [found.get(key) for key in wanted]
 
-    return salvaged(read, 0, len(keys))
+    return salvaged(read, keys)
 
 
 def salvaged_rows(segments: Iterable[QuerySet[Any]], rows: QuerySet[Any], limit: int) -> list[Model]:
@@ -139,24 +137,19 @@ def salvaged_rows(segments: Iterable[QuerySet[Any]], rows: QuerySet[Any], limit:
 
     One with a value that cannot be read is made of its columns alone, without what the queryset adds to it.
     """
+    names = [field.attname for field in rows.model._meta.concrete_fields]
     found: list[Model] = []
     for segment in segments:
-        for position, row in enumerate(salvaged(_slices(segment), 0, limit - len(found))):
-            if row is LOST:
-                found += [lost_row(rows, key) for key in salvaged_keys([segment[position : position + 1]], 1)]
-            else:
+        for position, row in enumerate(salvaged_first(segment, limit - len(found))):
+            if row is not LOST:
                 found.append(row)
+                continue
+            for key in salvaged_keys([segment[position : position + 1]], 1):
+                columns = salvaged_columns(rows, [key], names)
+                found.append(rows.model.from_db(rows.db, names, [values[0] for values in columns]))
         if len(found) >= limit:
             break
     return found
-
-
-def lost_row(rows: QuerySet[Any], key: Any) -> Model:
-    """Return the row with this primary key, with :data:`LOST` for what cannot be read of it."""
-    names = [field.attname for field in rows.model._meta.concrete_fields]
-    columns = salvaged_columns(rows, [key], names)
-    row: Model = rows.model.from_db(rows.db, names, [values[0] for values in columns])
-    return row
 
 
 def keep_stored(row: Model, written: Collection[str]) -> None:
@@ -172,7 +165,7 @@ def keep_stored(row: Model, written: Collection[str]) -> None:
 
 
 def _is_writable(field: Any, value: Any, connection: Any) -> bool:
-    if value is LOST or _is_deeper(value, DEEP):
+    if value is LOST or _is_deep(value):
         return False
     try:
         field.get_db_prep_save(value, connection)
@@ -181,25 +174,10 @@ def _is_writable(field: Any, value: Any, connection: Any) -> bool:
     return True
 
 
-def _is_deeper(value: Any, levels: int) -> bool:
-    """Return whether JSON is nested in more than so many levels."""
-    inner = [value]
-    for _ in range(levels if isinstance(value, (dict, list)) else 0):
-        inner = [part for item in inner for part in _parts(item)]
-    return isinstance(value, (dict, list)) and bool(inner)
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return (part for part in parts if isinstance(part, (dict, list)))
-
-
-def is_no_value(request: MCPRequest, exposure: Exposure, name: str, row: Any, error: Exception) -> bool:
-    """Return whether a computed column that fails so has no value, and is no failure.
-
-    So it is where a row that it follows is not there, and, as on the admin's page, where a read-only field finds no
-    attribute or cannot make its value.
-    """
-    if isinstance(error, ObjectDoesNotExist):
-        return True
-    return exposure.is_display_error(request, name, row, error)
+def _is_deep(value: Any) -> bool:
+    """Return whether JSON is nested deeper than it may be written."""
+    inner, levels = [value] if isinstance(value, (dict, list)) else [], DEEP
+    while inner and levels:
+        parts = chain.from_iterable(item.values() if isinstance(item, dict) else item for item in inner)
+        inner, levels = [part for part in parts if isinstance(part, (dict, list))], levels - 1
+    return bool(inner)

@@ -14,7 +14,7 @@ from django.contrib.admin import site as default_site
 from django.contrib.admin.sites import all_sites
 
 from ..conf import settings
-from ..context.places import admin_path
+from ..context.page import admin_path
 from ..context.signing import can_link, ticket_url
 from ..exceptions import NotFound
 from ..protocol.uri_templates import UriTemplate, percent_decode, percent_encode
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from django.db.models import Model
 
-    from ..context.request import Exposure, MCPRequest
+    from ..context.request import MCPRequest
+    from ..exposures.base import ModelExposure
 
 SCHEME: Final = "django://"
 # The use of the tickets of downloads, and the part of the path.
@@ -58,11 +59,11 @@ class Address:
     query: Mapping[str, str] = field(default_factory=dict)
 
 
-def _model_uri(exposure: "Exposure") -> str:
+def _model_uri(exposure: "ModelExposure") -> str:
     return f"{SCHEME}{exposure.opts.app_label}/{exposure.opts.model_name}"
 
 
-def row_uri(exposure: "Exposure", pk: Any) -> str:
+def row_uri(exposure: "ModelExposure", pk: Any) -> str:
     """Return the URI of the row with this primary key."""
     return f"{_model_uri(exposure)}/{_key_part(pk_text(pk))}"
 
@@ -73,17 +74,17 @@ def _key_part(key: str) -> str:
     return f"%{ord(text[0]):02X}{text[1:]}" if text in (".", "..", SCHEMA) else text
 
 
-def row_uri_pattern(exposure: "Exposure") -> str:
+def row_uri_pattern(exposure: "ModelExposure") -> str:
     """Return the URI of a row of the model with a variable for the primary key."""
     return f"{_model_uri(exposure)}/{{{exposure.opts.pk.name}}}"
 
 
-def schema_uri(exposure: "Exposure") -> str:
+def schema_uri(exposure: "ModelExposure") -> str:
     """Return the URI of the model's description."""
     return f"{_model_uri(exposure)}/{SCHEMA}"
 
 
-def page_uri(exposure: "Exposure", **query: str | None) -> str:
+def page_uri(exposure: "ModelExposure", **query: str | None) -> str:
     """Return the URI of a page of the model's rows."""
     values = {"app_label": exposure.opts.app_label, "model_name": exposure.opts.model_name, **query}
     return _PAGE.expand({name: value for name, value in values.items() if value})
@@ -126,13 +127,13 @@ def _page_address(uri: str) -> Address:
     return Address(label, query=found)
 
 
-def admin_url(request: "MCPRequest", exposure: "Exposure", row: "Model") -> str | None:
+def admin_url(request: "MCPRequest", exposure: "ModelExposure", row: "Model") -> str | None:
     """Return the URL of the admin's page of a row, None where there is none that would open for the caller."""
     return admin_urls(request, exposure, [row.pk], {row.pk: row})[0]
 
 
 def admin_urls(
-    request: "MCPRequest", exposure: "Exposure", keys: "Sequence[Any]", rows: "Mapping[Any, Model] | None" = None
+    request: "MCPRequest", exposure: "ModelExposure", keys: "Sequence[Any]", rows: "Mapping[Any, Model] | None" = None
 ) -> list[str | None]:
     """Return :func:`admin_url` of each of the rows with these keys; ``rows`` are those that were read already."""
     admin, origin = _admin_of(exposure), _origin(request)
@@ -149,7 +150,7 @@ def _origin(request: "MCPRequest") -> str | None:
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else None
 
 
-def _admin_of(exposure: "Exposure") -> Any:
+def _admin_of(exposure: "ModelExposure") -> Any:
     """Return the ``ModelAdmin`` whose pages are those of the model, None for no such page."""
     own = next((owner for owner in exposure.permission_owners if isinstance(owner, ModelAdmin)), None)
     if own is not None:
@@ -161,7 +162,11 @@ def _admin_of(exposure: "Exposure") -> Any:
 
 
 def _opened(
-    request: "MCPRequest", exposure: "Exposure", admin: Any, keys: "Sequence[Any]", rows: "Mapping[Any, Model] | None"
+    request: "MCPRequest",
+    exposure: "ModelExposure",
+    admin: Any,
+    keys: "Sequence[Any]",
+    rows: "Mapping[Any, Model] | None",
 ) -> "Collection[Any]":
     """Return those of the keys whose pages open for the caller, who sees the rows here."""
     is_stock = all(_is_of(admin, hook, "django.") for hook in _VERDICTS)

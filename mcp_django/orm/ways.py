@@ -12,16 +12,18 @@ from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Any, Final
 
+from django.core.exceptions import FieldDoesNotExist
 from django.db.models import Case, CompositePrimaryKey, F, Field, Model, OneToOneRel, OuterRef, Q, QuerySet, When
 
-from ..context.request import Exposure, MCPRequest
+from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from .access import MAX_NAME, related_exposure, sees_every_row, visible_fields, visible_name
+from ..exposures.base import ModelExposure
+from ..exposures.managers import among
+from .access import MAX_NAME, access_of
 from .columns import Column, is_generic_key, is_generic_relation, resolve_column
 from .computed import computed_value, order_source
 from .kinds import is_joinable, is_stored_as_text, kind_of
 from .lookups import resolve_path
-from .managers import among
 from .replaced import linked_reader
 from .wording import alternatives
 
@@ -35,7 +37,7 @@ class NoField(ToolError):
     """A path leads to no field that is of use here: ``accepts`` says of another path whether it does."""
 
     def __init__(
-        self, message: str, exposure: Exposure, text: str, known: Sequence[str], accepts: Callable[[str], bool]
+        self, message: str, exposure: ModelExposure, text: str, known: Sequence[str], accepts: Callable[[str], bool]
     ) -> None:
         super().__init__(f"{message} {alternatives(text.replace('.', '__'), known)}")
         self.lead, self.exposure, self.text, self.known, self.accepts = message, exposure, text, known, accepts
@@ -59,7 +61,7 @@ class Target:
 class Way:
     """A way through relations to one row: their names, where it leads, and the rows on it that have to be visible."""
 
-    exposure: Exposure
+    exposure: ModelExposure
     names: tuple[str, ...] = ()
     visible: tuple[Q, ...] = ()
     narrowed: tuple[str, ...] = ()
@@ -97,7 +99,7 @@ def is_ordering(column: Column) -> bool:
 
 
 def target_of(
-    request: MCPRequest, exposure: Exposure, text: str, usable: Callable[[Column], bool], *more: str
+    request: MCPRequest, exposure: ModelExposure, text: str, usable: Callable[[Column], bool], *more: str
 ) -> Target:
     """Return the column of a field, or of a path such as ``customer__country``, that is ``usable``.
 
@@ -118,7 +120,7 @@ def target_of(
             return found
     known = [
         "__".join([*way.names, name])
-        for name in visible_fields(request, way.exposure)
+        for name in access_of(request)[way.exposure].fields
         if _found(request, exposure, way, name, usable) is not None
     ]
 
@@ -132,7 +134,7 @@ def target_of(
     raise NoField(message, exposure, given, [*known, *more], accepts)
 
 
-def related_column(request: MCPRequest, exposure: Exposure, text: str) -> Column | None:
+def related_column(request: MCPRequest, exposure: ModelExposure, text: str) -> Column | None:
     """Return the column of a related row, such as ``customer__email`` or ``customer.email``; None for no such column.
 
     Where the caller may not see every row on the way, its ``path`` is a name for what :func:`guarded_values` gives.
@@ -154,7 +156,7 @@ def _through(names: tuple[str, ...], column: Column, guarded: bool) -> Column:
     return Column(name, column.kind, path=path, field=column.field, through=names)
 
 
-def guarded_values(request: MCPRequest, exposure: Exposure, columns: Sequence[Column]) -> Mapping[str, Any]:
+def guarded_values(request: MCPRequest, exposure: ModelExposure, columns: Sequence[Column]) -> Mapping[str, Any]:
     """Return the values of columns of related rows not all of which the caller may see, by their paths."""
     found = {}
     for column in columns:
@@ -166,15 +168,15 @@ def guarded_values(request: MCPRequest, exposure: Exposure, columns: Sequence[Co
     return found
 
 
-def names_behind(request: MCPRequest, exposure: Exposure, text: str) -> list[str]:
+def names_behind(request: MCPRequest, exposure: ModelExposure, text: str) -> list[str]:
     """Return the paths that begin as this one does, as far as the caller can follow it: for messages."""
     *hops, _ = _names(text)
     way = follow(request, exposure, hops)
-    paths = ("__".join([*way.names, name]) for name in visible_fields(request, way.exposure))
+    paths = ("__".join([*way.names, name]) for name in access_of(request)[way.exposure].fields)
     return [path for path in paths if related_column(request, exposure, path) is not None]
 
 
-def hops_told(request: MCPRequest, exposure: Exposure, text: str) -> str:
+def hops_told(request: MCPRequest, exposure: ModelExposure, text: str) -> str:
     """Return what to say of a path that leads on from where paths end; "" of any other."""
     *hops, _ = _names(text)
     is_longer = len(hops) > MAX_HOPS and len(follow(request, exposure, hops).names) == MAX_HOPS
@@ -186,13 +188,13 @@ def _names(text: str) -> list[str]:
     return text.replace(".", "__").split("__") if len(text) <= MAX_NAME else [text]
 
 
-def _visible_column(request: MCPRequest, exposure: Exposure, text: str) -> Column | None:
-    name = visible_name(request, exposure, text)
+def _visible_column(request: MCPRequest, exposure: ModelExposure, text: str) -> Column | None:
+    name = access_of(request)[exposure].field_named(text)
     return resolve_column(exposure, name) if name is not None else None
 
 
 def computed_target(
-    request: MCPRequest, exposure: Exposure, text: str, usable: Callable[[Column], bool]
+    request: MCPRequest, exposure: ModelExposure, text: str, usable: Callable[[Column], bool]
 ) -> Target | None:
     """Return a column that the admin computes, of this model or behind foreign keys; None for any other column."""
     *hops, last = _names(text)
@@ -202,14 +204,14 @@ def computed_target(
     return _found(request, exposure, way, last, usable) if computed else None
 
 
-def computed_word(request: MCPRequest, exposure: Exposure, name: str) -> str:
+def computed_word(request: MCPRequest, exposure: ModelExposure, name: str) -> str:
     """Return the type of a column that the admin computes, where the caller can ask for it; "" if it is only shown."""
     target = computed_target(request, exposure, name, lambda column: True)
     return kind_of(target.column.field).word if target is not None else ""
 
 
 def _found(
-    request: MCPRequest, exposure: Exposure, way: Way, name: str, usable: Callable[[Column], bool]
+    request: MCPRequest, exposure: ModelExposure, way: Way, name: str, usable: Callable[[Column], bool]
 ) -> Target | None:
     """Return the column at the end of the way, None for one that is of no use or not for this caller."""
     column = _visible_column(request, way.exposure, name)
@@ -219,7 +221,7 @@ def _found(
 
 
 def _computed(
-    request: MCPRequest, exposure: Exposure, way: Way, column: Column, usable: Callable[[Column], bool]
+    request: MCPRequest, exposure: ModelExposure, way: Way, column: Column, usable: Callable[[Column], bool]
 ) -> Target | None:
     """Return a column that the admin computes, by what it is sorted by: a path, or an expression."""
     name, source = "__".join([*way.names, column.name]), order_source(column)
@@ -236,28 +238,60 @@ def _computed(
     return Target(name, made[0], _guarded(way, made[1]), way.narrowed)
 
 
-def follow(request: MCPRequest, exposure: Exposure, hops: Sequence[str]) -> Way:
+def follow(request: MCPRequest, exposure: ModelExposure, hops: Sequence[str]) -> Way:
     """Return the way as far as the caller can follow it."""
     way = Way(exposure)
     for hop in hops[:MAX_HOPS]:
         relation = _to_one(request, way.exposure, hop)
-        related = related_exposure(request, relation) if relation is not None else None
+        related = access_of(request).exposure_of(relation.related_model) if relation is not None else None
         if related is None:
             break
-        names, visible, narrowed = (*way.names, relation.name), way.visible, way.narrowed
-        if not sees_every_row(request, related):
-            own = not isinstance(relation, OneToOneRel)
-            key = relation.target_field.attname if own else related.opts.pk.attname
-            keys = related.get_queryset(request).order_by().values(key)
-            visible = (*visible, Q(("__".join(names if own else [*names, "pk"]) + "__in", keys)))
-            narrowed = (*narrowed, related.label)
-        way = Way(related, names, visible, narrowed)
+        names = (*way.names, relation.name)
+        guard = _guard(request, related, relation, names)
+        visible, narrowed = ((guard,), (related.label,)) if guard is not None else ((), ())
+        way = Way(related, names, way.visible + visible, way.narrowed + narrowed)
     return way
 
 
-def _to_one(request: MCPRequest, exposure: Exposure, name: str) -> Any:
+def _guard(request: MCPRequest, related: ModelExposure, relation: Any, names: Sequence[str]) -> Q | None:
+    """Return the condition that the row at the end of ``names`` is one that the caller may view, None where all are."""
+    if access_of(request)[related].sees_every_row:
+        return None
+    key = relation.target_field.attname if relation.concrete else related.opts.pk.attname
+    rows = related.get_queryset(request).order_by().values(key)
+    return Q(("__".join(names if relation.concrete else [*names, "pk"]) + "__in", rows))
+
+
+def guards_on(request: MCPRequest, model: Any, path: str) -> tuple[Q, ...] | None:
+    """Return what rows along a path of the project's own have to meet to be the caller's.
+
+    None stands for a path through a model that the caller may not view, or into another database. One that is exposed
+    to nobody hides nothing: what the project declared on it stands.
+    """
+    found: list[Q] = []
+    names = path.split("__")
+    for position, name in enumerate(names[:-1]):
+        try:
+            relation = model._meta.get_field(model._meta.pk.name if name == "pk" else name)
+        except FieldDoesNotExist:
+            break
+        model = relation.related_model
+        if model is None:
+            break
+        if not is_joinable(relation):
+            return None
+        if model in request.mcp.site.exposures:
+            related = access_of(request).exposure_of(model)
+            if related is None:
+                return None
+            guard = _guard(request, related, relation, names[: position + 1])
+            found += [guard] if guard is not None else []
+    return tuple(found)
+
+
+def _to_one(request: MCPRequest, exposure: ModelExposure, name: str) -> Any:
     """Return the relation to one row that has this name here: a foreign key, or the other end of a one-to-one field."""
-    column = resolve_column(exposure, name) if name in visible_fields(request, exposure) else None
+    column = resolve_column(exposure, name) if name in access_of(request)[exposure].fields else None
     if column is not None and column.kind == "relation":
         return column.field if column.is_plain and is_joinable(column.field) else None
     link = link_of(request, exposure, name)
@@ -286,7 +320,7 @@ class Link:
 
     name: str
     field: Any
-    exposure: Exposure
+    exposure: ModelExposure
 
     @property
     def to_many(self) -> bool:
@@ -294,28 +328,28 @@ class Link:
         return bool(self.field.many_to_many or self.field.one_to_many)
 
 
-def link_of(request: MCPRequest, exposure: Exposure, text: str) -> Link | None:
+def link_of(request: MCPRequest, exposure: ModelExposure, text: str) -> Link | None:
     """Return the relation of that name, None where the caller could not find the related rows by reading.
 
     The caller reads the relation here, or the foreign key that makes it, there. It has the name of the field, or the
     one by which Django's queries or instances know it.
     """
-    column = resolve_column(exposure, text) if text in visible_fields(request, exposure) else None
+    column = resolve_column(exposure, text) if text in access_of(request)[exposure].fields else None
     if column is not None:
         field = column.field if column.is_plain or column.kind in ("many", "reverse") else None
     else:
         field = _pointing(exposure).get(text)
-        there = related_exposure(request, field) if field is not None else None
-        if field is None or there is None or visible_name(request, there, field.field.name) is None:
+        there = access_of(request).exposure_of(field.related_model) if field is not None else None
+        if field is None or there is None or access_of(request)[there].field_named(field.field.name) is None:
             return None
     if field is None or not field.is_relation or is_generic_key(field) or is_generic_relation(field):
         return None
-    related = related_exposure(request, field)
+    related = access_of(request).exposure_of(field.related_model)
     return Link(text, field, related) if related is not None and is_joinable(field) else None
 
 
 @lru_cache(maxsize=1024)
-def _pointing(exposure: Exposure) -> Mapping[str, Any]:
+def _pointing(exposure: ModelExposure) -> Mapping[str, Any]:
     """Return the relations of other models to this one, by their names in queries and on instances."""
     found: dict[str, Any] = {}
     for rel in exposure.opts.related_objects:
@@ -324,9 +358,9 @@ def _pointing(exposure: Exposure) -> Mapping[str, Any]:
     return found
 
 
-def links_of(request: MCPRequest, exposure: Exposure) -> list[Link]:
+def links_of(request: MCPRequest, exposure: ModelExposure) -> list[Link]:
     """Return the relations to several rows that the caller can follow from here, each by one name."""
-    names = [*visible_fields(request, exposure), *(rel.get_accessor_name() for rel in exposure.opts.related_objects)]
+    names = [*access_of(request)[exposure].fields, *(rel.get_accessor_name() for rel in exposure.opts.related_objects)]
     links = (link_of(request, exposure, name) for name in dict.fromkeys(names) if name)
     found: dict[Any, Link] = {}
     for link in links:
@@ -338,7 +372,7 @@ def links_of(request: MCPRequest, exposure: Exposure) -> list[Link]:
 def linked_rows(request: MCPRequest, link: Link) -> QuerySet[Any]:
     """Return the related rows of the row that the query around is about, which are the caller's to see."""
     rows, related = linked(link), link.exposure
-    if sees_every_row(request, related):
+    if access_of(request)[related].sees_every_row:
         return rows
     return rows.filter(among(related.get_queryset(request)))
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from django.db.models import Model
 
-from ..completions import Completer, Hook
 from ..exceptions import ToolError
-from ..functions.project import ProjectFunction
+from ..functions.signatures import ProjectFunction
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..protocol.errors import InvalidParams
-from ..schema.jsonable import clean_text
+from ..schema.values import clean_text
 from ..scopes import READ
 
 if TYPE_CHECKING:
+    from ..completions.arguments import Hook
     from ..context.request import MCPRequest
 
 _BLOCKS = (Text, Image, Audio, EmbeddedResource, ResourceLink)
@@ -39,19 +40,27 @@ class Message:
         if isinstance(content, str):
             content = Text(clean_text(content))
         elif isinstance(content, Model):
-            from ..resources.embedding import embed
+            from ..resources.base import embed
 
             content = embed(request, content)
         return {"role": self.role, "content": content.to_wire()}
 
 
-class Prompt:
+@contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except ToolError as error:
+        raise InvalidParams(error.message) from error
+
+
+class Prompt(ProjectFunction):
     """A prompt made of a function ``(request, **arguments)``, sync or async.
 
     Arguments are strings on the wire and are read as the annotations say. The function returns the text of one message
     of the user, a content block, a row, a :class:`Message`, or a list of those. ``complete`` says where the values of
-    an argument come from where its annotation does not: see :class:`~mcp_django.completions.Completer`. ``scopes`` are
-    what a token needs beside "mcp:read".
+    an argument come from where its annotation does not: see :class:`~mcp_django.completions.arguments.Completer`.
+    ``scopes`` are what a token needs beside "mcp:read".
 
     Raises:
         ImproperlyConfigured: the signature has no JSON form, or ``complete`` does not go with it.
@@ -69,7 +78,7 @@ class Prompt:
         scopes: Iterable[str] = (),
         complete: Mapping[str, Hook | str] | None = None,
     ) -> None:
-        self.function = ProjectFunction(
+        super().__init__(
             function,
             name=name,
             description=description,
@@ -77,35 +86,30 @@ class Prompt:
             permission=permission,
             untyped=str,
         )
-        self.scopes = frozenset({READ, *scopes})
-        self.completer = Completer(self.function, complete)
-        self.name = self.function.name
-        self.title = title or self.name.replace("_", " ").strip().capitalize()
-        self.description = self.function.description
-        self.is_async = self.function.is_async
+        # Projects that import Message need none of it.
+        from ..completions.arguments import Completer
 
-    def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether the caller may know of the prompt and use it."""
-        return self.function.has_permission(request)
+        self.scopes = frozenset({READ, *scopes})
+        self.completer = Completer(self, complete)
+        self.title = title or self.name.replace("_", " ").strip().capitalize()
 
     def definition(self) -> dict[str, Any]:
         """Return the ``Prompt`` object of ``prompts/list``, without optional keys that are empty."""
         wire: dict[str, Any] = {"name": self.name, "title": self.title}
         if self.description:
             wire["description"] = self.description
-        if arguments := [self._argument(name) for name in self.function.arguments.parameters]:
+        arguments = []
+        for argument, parameter in self.arguments.parameters.items():
+            told: dict[str, Any] = {"name": argument, "required": parameter.required}
+            schema = parameter.schema()
+            texts = [schema.get("description", "")]
+            if "enum" in schema:
+                texts.append(f"One of: {', '.join(str(value) for value in schema['enum'] if value is not None)}.")
+            if text := " ".join(filter(None, texts)):
+                told["description"] = text
+            arguments.append(told)
+        if arguments:
             wire["arguments"] = arguments
-        return wire
-
-    def _argument(self, name: str) -> dict[str, Any]:
-        parameter = self.function.arguments.parameters[name]
-        wire: dict[str, Any] = {"name": name, "required": parameter.required}
-        schema = parameter.schema()
-        texts = [schema.get("description", "")]
-        if "enum" in schema:
-            texts.append(f"One of: {', '.join(str(value) for value in schema['enum'] if value is not None)}.")
-        if text := " ".join(filter(None, texts)):
-            wire["description"] = text
         return wire
 
     def get(self, request: MCPRequest, arguments: Mapping[str, str]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
@@ -114,29 +118,20 @@ class Prompt:
         Raises:
             InvalidParams: an argument is wrong, missing or unknown, or the function refused.
         """
-        parameters = self.function.arguments.parameters
+        parameters = self.arguments.parameters
         # Clients ask people in a form, and send what was left blank as an empty text.
         given = {
             name: value
             for name, value in arguments.items()
             if value != "" or name not in parameters or parameters[name].required
         }
-        if self.is_async:
-            return self._get_async(request, given)
-        try:
-            result = self.function.call(request, given, lambda value: self.to_wire(request, value))
-        except ToolError as error:
-            raise InvalidParams(error.message) from error
-        assert isinstance(result, dict)
-        return result
+        with _refusing():
+            found: Any = self.call(request, given, lambda value: self.to_wire(request, value))
+        return self._awaited(found) if self.is_async else found
 
-    async def _get_async(self, request: MCPRequest, arguments: Mapping[str, str]) -> dict[str, Any]:
-        try:
-            result = self.function.call(request, arguments, lambda value: self.to_wire(request, value))
-            assert isinstance(result, Awaitable)
-            return await result
-        except ToolError as error:
-            raise InvalidParams(error.message) from error
+    async def _awaited(self, found: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+        with _refusing():
+            return await found
 
     def to_wire(self, request: MCPRequest, value: Any) -> dict[str, Any]:
         """Return the ``GetPromptResult`` for what the function returned.
@@ -148,12 +143,10 @@ class Prompt:
         single = isinstance(value, (str, Message, Model, *_BLOCKS))
         items: Iterable[Any] = [value] if single else value
         wire: dict[str, Any] = {"description": self.description} if self.description else {}
-        wire["messages"] = [self._message(item).to_wire(request) for item in items]
+        wire["messages"] = messages = []
+        for item in items:
+            if not isinstance(item, (str, Message, Model, *_BLOCKS)):
+                raise TypeError(f"The prompt {self.name} returned {type(item).__name__}, which is no message")
+            message = item if isinstance(item, Message) else Message("user", item)
+            messages.append(message.to_wire(request))
         return wire
-
-    def _message(self, item: Any) -> Message:
-        if isinstance(item, Message):
-            return item
-        if not isinstance(item, (str, Model, *_BLOCKS)):
-            raise TypeError(f"The prompt {self.name} returned {type(item).__name__}, which is no message")
-        return Message("user", item)

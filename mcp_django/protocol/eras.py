@@ -5,13 +5,34 @@ An era reads a message into a neutral :class:`Call` and shapes the neutral resul
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, ClassVar, Final, Protocol
 
-from .errors import InvalidParams, MethodNotFound, ProtocolError
-from .messages import MAX_ID_CHARS, MAX_SAFE_INTEGER, ClientResponse, Id, Message
+from .errors import (
+    HeaderMismatch,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    ParseError,
+    ProtocolError,
+    UnsupportedVersion,
+)
+from .headers import check_mirrored
+from .messages import (
+    MAX_ID_CHARS,
+    MAX_SAFE_INTEGER,
+    ClientResponse,
+    Id,
+    Message,
+    decode,
+    encode,
+    is_response,
+    read_message,
+    readable_id,
+)
+from .versions import ASSUMED, LEGACY, MODERN, STRUCTURED, SUPPORTED, is_at_least, negotiate
 
 # Lower-case name to all the values that the request has for it; None on a transport that has no headers.
 Headers = Mapping[str, list[str]] | None
@@ -160,3 +181,396 @@ def trace_context(meta: Mapping[str, Any]) -> Mapping[str, str]:
     if isinstance(baggage, str) and _BAGGAGE.fullmatch(baggage):
         found["baggage"] = baggage
     return found
+
+
+VERSION_HEADER: Final = "mcp-protocol-version"
+# Members of ``_meta`` that the revision itself defines (basic, Reserved keys).
+VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_KEY: Final = "io.modelcontextprotocol/clientInfo"
+LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
+SERVER_KEY: Final = "io.modelcontextprotocol/serverInfo"
+# Methods whose result says how long it may be kept (server/utilities/caching), and those that may ask back (mrtr).
+CACHEABLE_METHODS: Final = frozenset(
+    {
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+    }
+)
+INPUT_REQUIRED_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+# Methods whose result may be kept by the client and differs by caller, so that no shared cache may hold it.
+CACHE_SCOPE: Final = "private"
+# How many answers a call may bring, and bytes of them, and characters of the state that it brings back.
+MAX_RESPONSES: Final = 32
+MAX_RESPONSE_BYTES: Final = 64 * 1024
+MAX_STATE_CHARS: Final = 64 * 1024
+
+
+def client_meta(name: str, version: str = MODERN[-1], capabilities: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the ``_meta`` by which a client with this name makes each request complete (basic, Reserved keys)."""
+    return {
+        VERSION_KEY: version,
+        CAPABILITIES_KEY: capabilities or {},
+        CLIENT_KEY: {"name": name, "version": "1"},
+    }
+
+
+class ModernEra(Era):
+    """The era without a handshake."""
+
+    modern: ClassVar[bool] = True
+    disconnect_cancels: ClassVar[bool] = True
+
+    def read(self, message: Message, headers: Headers, session: SessionFacts | None = None) -> Call:
+        """Climb the ladder: ``_meta``, version header, version, mirrored headers, method, parameters.
+
+        A session is of the other era, and nothing is taken from one.
+        """
+        if message.id is None:
+            return self._read_notification(message, headers)
+        meta = self._meta(message)
+        version: str = meta[VERSION_KEY]
+        if headers is not None and headers.get(VERSION_HEADER) != [version]:
+            raise HeaderMismatch("Header mismatch: MCP-Protocol-Version must be given once and equal _meta")
+        self._check_version(version)
+        if headers is not None:
+            check_mirrored(message.method, message.params, headers)
+        responses, state = _input(message)
+        validate(message.method, version, message.params)
+        return Call(
+            era=self,
+            version=version,
+            method=message.method,
+            params=message.params,
+            id=message.id,
+            client=meta.get(CLIENT_KEY, {}),
+            capabilities=meta[CAPABILITIES_KEY],
+            progress_token=progress_token(meta),
+            log_level=meta.get(LOG_LEVEL_KEY),
+            trace=trace_context(meta),
+            input_responses=responses,
+            request_state=state,
+        )
+
+    def accept(self, response: ClientResponse, headers: Headers, session: SessionFacts | None = None) -> ClientResponse:
+        """Refuse the response: in this era servers make no requests, and clients MUST NOT send responses."""
+        raise InvalidRequest("Invalid request: this revision has no responses of clients")
+
+    def _meta(self, message: Message) -> Mapping[str, Any]:
+        meta = message.params.get("_meta")
+        if not isinstance(meta, dict):
+            raise InvalidParams("Invalid params: _meta is required")
+        for key, kind, required in (
+            (VERSION_KEY, str, True),
+            (CAPABILITIES_KEY, dict, True),
+            (CLIENT_KEY, dict, False),
+            (LOG_LEVEL_KEY, str, False),
+        ):
+            if required and key not in meta:
+                raise InvalidParams(f"Invalid params: _meta needs {key}")
+            if key in meta and not isinstance(meta[key], kind):
+                raise InvalidParams(f"Invalid params: _meta {key} has the wrong type")
+        return meta
+
+    def _read_notification(self, message: Message, headers: Headers) -> Call:
+        """Only requests need ``_meta`` and mirrored headers; wherever a notification names its version, it is one."""
+        meta = message.params.get("_meta")
+        named: list[Any] = list(headers.get(VERSION_HEADER, [])) if headers is not None else []
+        if isinstance(meta, dict) and VERSION_KEY in meta:
+            named.append(meta[VERSION_KEY])
+        if not named or any(version != named[0] for version in named):
+            raise HeaderMismatch("Header mismatch: MCP-Protocol-Version must be given and equal _meta")
+        if not isinstance(named[0], str):
+            raise InvalidParams(f"Invalid params: _meta {VERSION_KEY} has the wrong type")
+        self._check_version(named[0])
+        return Call(
+            era=self, version=named[0], method=message.method, params=message.params, client={}, capabilities={}
+        )
+
+    def _check_version(self, version: str) -> None:
+        if version not in MODERN:
+            # A version of the other era is supported, but not in this form.
+            raise UnsupportedVersion(version[:64], MODERN if version in SUPPORTED else SUPPORTED)
+
+    def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
+        """Add ``resultType``, the server's identity and, where the method has them, the caching hints."""
+        wire = {"resultType": "complete", **result}
+        wire["_meta"] = {**result.get("_meta", {}), SERVER_KEY: server}
+        # An answer that asks for input first is not one to keep, and one that needed input fits no other call.
+        if call.method in CACHEABLE_METHODS and wire["resultType"] == "complete":
+            if call.input_responses is not None or call.request_state is not None:
+                return {**wire, "ttlMs": 0, "cacheScope": CACHE_SCOPE}
+            wire.setdefault("ttlMs", ttl_ms)
+            wire.setdefault("cacheScope", CACHE_SCOPE)
+        return wire
+
+    def status(self, error: ProtocolError) -> int:
+        """Return the status that the error's class names."""
+        return error.status
+
+
+def _input(message: Message) -> tuple[Mapping[str, Mapping[str, Any]] | None, str | None]:
+    """Return ``inputResponses`` and ``requestState`` of a call that is made again (basic/patterns/mrtr).
+
+    Whether each response is one that a client gives is the schema's to say; this is cheap and comes first.
+    """
+    params = message.params
+    if message.method not in INPUT_REQUIRED_METHODS or not ("inputResponses" in params or "requestState" in params):
+        return None, None
+    responses, state = params.get("inputResponses", {}), params.get("requestState", "")
+    if not isinstance(responses, dict):
+        raise InvalidParams("Invalid params: inputResponses must be an object")
+    if not isinstance(state, str) or len(state) > MAX_STATE_CHARS:
+        raise InvalidParams("Invalid params: requestState must be a string as this server made it")
+    if len(responses) > MAX_RESPONSES or _size(responses) > MAX_RESPONSE_BYTES:
+        raise InvalidParams(
+            f"Invalid params: inputResponses has over {MAX_RESPONSES} members or {MAX_RESPONSE_BYTES} bytes"
+        )
+    return responses if "inputResponses" in params else None, state if "requestState" in params else None
+
+
+def _size(value: Any) -> int:
+    try:
+        return len(encode(value))
+    except TypeError:
+        raise InvalidParams("Invalid params: inputResponses has a number over 64 bits") from None
+
+
+AUDIO_SINCE: Final = "2025-03-26"
+MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
+# Capabilities of servers, by the first revision that knows them; those of the modern era alone are in none.
+CAPABILITIES: Final[Mapping[str, str]] = {
+    "experimental": "2024-11-05",
+    "logging": "2024-11-05",
+    "prompts": "2024-11-05",
+    "resources": "2024-11-05",
+    "tools": "2024-11-05",
+    "completions": "2025-03-26",
+}
+
+
+class LegacyEra(Era):
+    """The era of the handshake.
+
+    Without a session each request says its version, or is taken as 2025-03-26, and nothing is known of its client.
+    """
+
+    modern: ClassVar[bool] = False
+    disconnect_cancels: ClassVar[bool] = False
+
+    def read(self, message: Message, headers: Headers, session: SessionFacts | None = None) -> Call:
+        """Find the version, then check the parameters.
+
+        The request that begins a session is never refused for its version, and says itself who the client is.
+        """
+        begins = message.method == "initialize"
+        version = negotiate(message.params.get("protocolVersion")) if begins else self.version(headers, session)
+        meta = self._check(message, version)
+        client: Mapping[str, Any] = {}
+        capabilities: Mapping[str, Any] = {}
+        if begins and message.id is not None:
+            client, capabilities = message.params["clientInfo"], message.params["capabilities"]
+        elif session is not None and not begins:
+            client, capabilities = session.client, session.capabilities
+        return Call(
+            era=self,
+            version=version,
+            method=message.method,
+            params=message.params,
+            id=message.id,
+            client=client,
+            capabilities=capabilities,
+            progress_token=progress_token(meta),
+            log_level=session.log_level if session is not None and not begins else None,
+            trace=trace_context(meta),
+        )
+
+    def _check(self, message: Message, version: str) -> Mapping[str, Any]:
+        """Check a request's parameters; return its ``_meta``. A notification is taken as it is."""
+        if message.id is None:
+            return {}
+        validate(message.method, version, message.params)
+        return message.params.get("_meta") or {}
+
+    def version(self, headers: Headers, session: SessionFacts | None = None) -> str:
+        """Return the revision of a request: that of its header, or else of its session, or else 2025-03-26.
+
+        A header that names another supported revision than the session wins: what the client says now is what it reads.
+
+        Raises:
+            UnsupportedVersion: the header names no revision of this era, or is given twice.
+        """
+        values = headers.get(VERSION_HEADER) if headers else None
+        if not values:
+            return session.version if session is not None else ASSUMED
+        if len(values) != 1 or values[0] not in LEGACY:
+            raise UnsupportedVersion(", ".join(values)[:64], SUPPORTED)
+        return values[0]
+
+    def accept(self, response: ClientResponse, headers: Headers, session: SessionFacts | None = None) -> ClientResponse:
+        """Return the response; only in a session can the server have asked for one."""
+        self.version(headers, session)
+        if session is None:
+            raise InvalidRequest("Invalid request: a response to a request that was not made")
+        return response
+
+    def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
+        """Turn what the revision does not know into what it does."""
+        wire = {name: value for name, value in result.items() if name not in MODERN_MEMBERS}
+        downgrade = DOWNGRADES.get(call.method)
+        return downgrade(wire, call.version) if downgrade else wire
+
+    def status(self, error: ProtocolError) -> int:
+        """Return 400 for what is not a message of this era; a method's own errors are answers, 200."""
+        return 400 if isinstance(error, (ParseError, InvalidRequest, UnsupportedVersion)) else 200
+
+
+# Results
+
+
+def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
+    kind = block.get("type")
+    if kind == "resource_link" and version not in STRUCTURED:
+        return {"type": "text", "text": f"{block['name']}: {block['uri']}"}
+    if kind == "audio" and not is_at_least(version, AUDIO_SINCE):
+        return {"type": "text", "text": f"[audio, {block['mimeType']}]"}
+    return block
+
+
+def _call_result(wire: dict[str, Any], version: str) -> dict[str, Any]:
+    if version not in STRUCTURED:
+        wire.pop("structuredContent", None)
+        wire["content"] = [_block(block, version) for block in wire["content"]]
+    return wire
+
+
+def _prompt(wire: dict[str, Any], version: str) -> dict[str, Any]:
+    if version not in STRUCTURED:
+        wire["messages"] = [{**item, "content": _block(item["content"], version)} for item in wire["messages"]]
+    return wire
+
+
+def _initialize(wire: dict[str, Any], version: str) -> dict[str, Any]:
+    known = {name for name, since in CAPABILITIES.items() if is_at_least(version, since)}
+    wire["capabilities"] = {name: value for name, value in wire["capabilities"].items() if name in known}
+    return wire
+
+
+DOWNGRADES: Final[Mapping[str, Callable[[dict[str, Any], str], dict[str, Any]]]] = {
+    "initialize": _initialize,
+    "prompts/get": _prompt,
+    "tools/call": _call_result,
+}
+
+
+LEGACY_ERA: Final = LegacyEra()
+MODERN_ERA: Final = ModernEra()
+# The one revision with batches (2025-03-26, basic, Batching; taken away again by 2025-06-18), and how long one may be.
+BATCHES_IN: Final = "2025-03-26"
+MAX_BATCH: Final = 50
+
+
+class Rejected(Exception):
+    """A message that asks for nothing: the error, the era to answer in, and the id if one could be read."""
+
+    def __init__(self, error: ProtocolError, era: Era, identifier: Id | None) -> None:
+        super().__init__(error.message)
+        self.error, self.era, self.id = error, era, identifier
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages that came in one body, all calls or all responses, in order; a malformed call has its own error."""
+
+    items: tuple[Call | ClientResponse | Rejected, ...]
+
+
+def era_of(message: Message, headers: Headers) -> Era:
+    """Return the era that the request declares: its ``_meta`` decides, and without one a modern version header.
+
+    Never the method's name, nor ``Mcp-Method``, which clients of the legacy era send too.
+    """
+    meta = message.params.get("_meta")
+    return MODERN_ERA if isinstance(meta, dict) and VERSION_KEY in meta else _era_of_headers(headers)
+
+
+def _era_of_headers(headers: Headers) -> Era:
+    values = headers.get(VERSION_HEADER) if headers else None
+    return MODERN_ERA if values and any(value in MODERN for value in values) else LEGACY_ERA
+
+
+def classify(body: bytes, headers: Headers, *, session: SessionFacts | None = None) -> Call | ClientResponse | Batch:
+    """Return what the body of a POST, or one message of a transport without headers, asks for.
+
+    ``headers`` is None on a transport that has none: then ``_meta`` alone decides the era, and no header is checked.
+    ``session`` is the caller's session of the legacy era; without one, a response answers nothing.
+
+    Raises:
+        Rejected: the first rule that body and headers break.
+    """
+    try:
+        value = decode(body)
+    except ProtocolError as error:
+        raise Rejected(error, _era_of_headers(headers), None) from None
+    if isinstance(value, list):
+        return _classify_batch(value, headers, session)
+    return _classify_one(value, headers, session)
+
+
+def _classify_one(value: Any, headers: Headers, session: SessionFacts | None) -> Call | ClientResponse:
+    era: Era | None = None
+    try:
+        message = read_message(value)
+        if isinstance(message, ClientResponse):
+            return _era_of_headers(headers).accept(message, headers, session)
+        era = era_of(message, headers)
+        return era.read(message, headers, session)
+    except ProtocolError as error:
+        raise Rejected(error, era or _era_of_headers(headers), readable_id(value)) from None
+
+
+def _classify_batch(values: list[Any], headers: Headers, session: SessionFacts | None) -> Batch:
+    try:
+        answers = _check_batch(values, headers, session)
+    except ProtocolError as error:
+        raise Rejected(error, _era_of_headers(headers), None) from None
+    read = _classify_one if answers else _read_member
+    return Batch(tuple(read(value, headers, session) for value in values))
+
+
+def _check_batch(values: list[Any], headers: Headers, session: SessionFacts | None) -> bool:
+    """Check the batch as a whole; return whether it is one of responses."""
+    if _era_of_headers(headers).modern or not _has_batches(headers, session) or any(map(_is_modern, values)):
+        raise InvalidRequest("Invalid request: the body must be one JSON-RPC object")
+    if not 0 < len(values) <= MAX_BATCH:
+        raise InvalidRequest(f"Invalid request: a batch has 1 to {MAX_BATCH} members")
+    answers = {isinstance(value, dict) and is_response(value) for value in values}
+    if len(answers) > 1:
+        raise InvalidRequest("Invalid request: a batch is either of responses or of requests and notifications")
+    return answers.pop()
+
+
+def _has_batches(headers: Headers, session: SessionFacts | None) -> bool:
+    agreed = BATCHES_IN if session is None else session.version
+    return agreed == LEGACY_ERA.version(headers, session) == BATCHES_IN
+
+
+def _is_modern(value: Any) -> bool:
+    params = value.get("params") if isinstance(value, dict) else None
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and VERSION_KEY in meta
+
+
+def _read_member(value: Any, headers: Headers, session: SessionFacts | None) -> Call | ClientResponse | Rejected:
+    try:
+        member = _classify_one(value, headers, session)
+    except Rejected as rejected:
+        return rejected
+    if isinstance(member, Call) and member.method == "initialize":
+        # 2025-03-26, basic/lifecycle: nothing else can be asked before it is answered.
+        return Rejected(InvalidRequest("Invalid request: initialize in a batch"), LEGACY_ERA, member.id)
+    return member

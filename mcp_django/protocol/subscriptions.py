@@ -6,9 +6,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from .eras import SERVER_KEY
 from .errors import InvalidParams
 from .messages import Id, notification, result_response
-from .modern import SERVER_KEY
 
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 # Kinds of lists, by the member of the filter that asks for news of them.

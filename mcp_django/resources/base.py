@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+import base64
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist, PermissionDenied
+from django.db.models import Model
 from django.http import Http404
 
-from ..completions import Completer, Hook
 from ..exceptions import NotFound, ToolError
-from ..functions.project import ProjectFunction
+from ..functions.signatures import ProjectFunction, resolved
 from ..protocol.content import Audio, EmbeddedResource, Image, Text
 from ..protocol.errors import InvalidParams
 from ..protocol.uri_templates import UriTemplate
-from ..schema.jsonable import clean_text, to_jsonable
+from ..schema.values import clean_text, to_jsonable
 from ..scopes import READ
 
 if TYPE_CHECKING:
+    from ..completions.arguments import Hook
     from ..context.request import MCPRequest
+
 
 JSON, TEXT, BINARY = "application/json", "text/plain", "application/octet-stream"
 
 
-class FunctionResource:
+class FunctionResource(ProjectFunction):
     """A resource made of a function ``(request, **parameters)``, sync or async.
 
     The parameters in ``uri`` (:class:`~mcp_django.protocol.uri_templates.UriTemplate`) are read as the function's
     annotations say; without any the resource is a fixed one, listed with its ``size`` in bytes where that is known.
     The function returns text, bytes, content blocks, or anything else for JSON; ``mime_type`` is that of text and
-    bytes. ``complete`` says where the values of a parameter come from (:class:`~mcp_django.completions.Completer`).
+    bytes. ``complete`` says where the values of a parameter come from, see
+    :class:`~mcp_django.completions.arguments.Completer`.
     ``scopes`` are what a token needs beside "mcp:read".
 
     ``ttl_ms`` is how many milliseconds a client may keep the contents, and ``public`` says that they are the same for
@@ -60,8 +62,7 @@ class FunctionResource:
         ttl_ms: int | None = None,
         public: bool = False,
     ) -> None:
-        self.uri = uri
-        self.function = ProjectFunction(
+        super().__init__(
             function,
             name=name,
             description=description,
@@ -69,49 +70,40 @@ class FunctionResource:
             permission=permission,
             untyped=str,
         )
+        self.uri = uri
         try:
             self.template = UriTemplate(uri)
         except ValueError as error:
-            raise ImproperlyConfigured(f"{self.function.name}: {error}") from None
-        self._check_parameters()
-        self.scopes = frozenset({READ, *scopes})
-        self.completer = Completer(self.function, complete)
-        self.cache_hints = self._cache_hints(ttl_ms, public)
-        self.name = self.function.name
-        self.title = title or self.name.replace("_", " ").strip().capitalize()
-        self.description = self.function.description
-        self.mime_type = mime_type
-        self.size = size
-
-    def _check_parameters(self) -> None:
-        parameters = self.function.arguments.parameters
-        given = {*self.template.variables, *self.template.query}
-        if unknown := sorted(given - parameters.keys()):
-            raise ImproperlyConfigured(f"{self.function.name} has no parameter {unknown[0]}, which {self.uri} gives")
+            raise ImproperlyConfigured(f"{self.name}: {error}") from None
+        parameters = self.arguments.parameters
+        if unknown := sorted({*self.template.variables, *self.template.query} - parameters.keys()):
+            raise ImproperlyConfigured(f"{self.name} has no parameter {unknown[0]}, which {uri} gives")
         needed = {name for name, parameter in parameters.items() if parameter.required}
         if missing := sorted(needed - set(self.template.variables)):
-            raise ImproperlyConfigured(f"{self.uri} need not give {missing[0]}, which {self.function.name} requires")
+            raise ImproperlyConfigured(f"{uri} need not give {missing[0]}, which {self.name} requires")
+        # Projects that import embed() need none of it.
+        from ..completions.arguments import Completer
 
-    def _cache_hints(self, ttl_ms: int | None, public: bool) -> Mapping[str, Any]:
-        """Return what goes with the contents in the result of ``resources/read``."""
+        self.scopes = frozenset({READ, *scopes})
+        self.completer = Completer(self, complete)
         if ttl_ms is not None and (type(ttl_ms) is not int or ttl_ms < 0):
-            raise ImproperlyConfigured(f"{self.function.name}: ttl_ms is a number of milliseconds, 0 or more")
-        function = self.function
+            raise ImproperlyConfigured(f"{self.name}: ttl_ms is a number of milliseconds, 0 or more")
         # Rows are looked up among those of the caller, and answers are those of the caller's user.
-        bound = function.permissions or function.permission or function.arguments.needs_database or function.asked
+        bound = self.permissions or self.permission or self.arguments.needs_database or self.asked
         if public and (bound or self.scopes != {READ}):
-            raise ImproperlyConfigured(f"{self.function.name} depends on its caller and cannot be public")
-        hints: dict[str, Any] = {"ttlMs": ttl_ms} if ttl_ms is not None else {}
-        return {**hints, "cacheScope": "public"} if public else hints
+            raise ImproperlyConfigured(f"{self.name} depends on its caller and cannot be public")
+        # What goes with the contents in the result of ``resources/read``.
+        self.cache_hints: dict[str, Any] = {"ttlMs": ttl_ms} if ttl_ms is not None else {}
+        if public:
+            self.cache_hints["cacheScope"] = "public"
+        self.title = title or self.name.replace("_", " ").strip().capitalize()
+        self.mime_type = mime_type
+        self.size = size
 
     @property
     def is_template(self) -> bool:
         """Whether the URI has parameters."""
         return self.template.is_template
-
-    def has_permission(self, request: MCPRequest) -> bool:
-        """Return whether the caller may know of the resource and read it."""
-        return self.function.has_permission(request)
 
     def has_scopes(self, request: MCPRequest) -> bool:
         """Return whether the caller's token has the scopes that it takes."""
@@ -142,14 +134,12 @@ class FunctionResource:
         if given is None:
             raise NotFound
         try:
-            arguments = self.function.arguments.validate(given, request)
+            arguments = self.arguments.validate(given, request)
         except ToolError:
             raise NotFound from None
         try:
-            value = self.function.function(request, **arguments, **self.function.answers(request, arguments))
-            if inspect.isawaitable(value):
-                value = async_to_sync(_finish)(value)
-            return self.contents(uri, value)
+            value = self.function(request, **arguments, **self.answers(request, arguments))
+            return self.contents(uri, resolved(value))
         except (ObjectDoesNotExist, PermissionDenied, Http404):
             raise NotFound from None
         except ToolError as error:
@@ -180,5 +170,28 @@ def _holds_resources(values: Any) -> bool:
     return any(isinstance(value, (EmbeddedResource, Image, Audio, Text)) for value in values)
 
 
-async def _finish(value: Awaitable[Any]) -> Any:
-    return await value
+def embed(request: MCPRequest, target: Model | str) -> EmbeddedResource:
+    """Return a row, or the resource of a URI of this server, with the contents that the caller may see of it.
+
+    Of a resource with several contents it is the first.
+
+    Raises:
+        NotFound: it is not there for this caller.
+        InvalidParams: the URI asks for what a page cannot show, or for a file that is too long.
+    """
+    from ..orm.uris import row_uri
+    from .models import Resources
+
+    site = request.mcp.site
+    if isinstance(target, Model):
+        exposure = site.exposures.get(type(target))
+        if exposure is None or target.pk is None:
+            raise NotFound
+        target = row_uri(exposure, target.pk)
+    function = site.get_function_resource(request, target)
+    if function is not None and not function.has_scopes(request):
+        raise NotFound
+    contents = function.read(request, target) if function is not None else Resources(request).find(target).read()
+    first = contents[0]
+    body = first["text"] if "text" in first else base64.b64decode(first["blob"])
+    return EmbeddedResource(first["uri"], body, first["mimeType"])

@@ -12,11 +12,11 @@ from django.core.files.storage import FileSystemStorage
 from django.core.files.utils import validate_file_name
 
 from ..conf import settings
-from ..context.places import go_to
+from ..context.page import go_to
 from ..context.request import MCPRequest
 from ..context.signing import MAX_AGE
 from ..exceptions import NotFound
-from ..orm.access import get_exposure, get_row, visible_fields
+from ..orm.access import access_of
 from ..orm.columns import is_file
 from ..orm.uris import Address, download_url
 from ..protocol.errors import InvalidParams
@@ -83,11 +83,11 @@ def find_file(request: MCPRequest, address: Address) -> "FieldFile":
     Raises:
         NotFound: there is no such row or field for this caller.
     """
-    exposure = get_exposure(request, address.label)
+    exposure = access_of(request).get_exposure(address.label)
     go_to(request, exposure, "change", address.pk)
-    row = get_row(request, exposure, address.pk)
+    row = access_of(request)[exposure].get_row(address.pk)
     name = address.field_name or ""
-    if name not in visible_fields(request, exposure, row) or not is_file(exposure, name):
+    if name not in access_of(request)[exposure].fields_of(row) or not is_file(exposure, name):
         raise NotFound
     file: FieldFile = getattr(row, name)
     return file

@@ -7,12 +7,13 @@ from typing import Any, Final
 
 import orjson
 
-from ..context.places import go_to
-from ..context.request import Exposure, MCPRequest
+from ..context.page import go_to
+from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError
-from ..orm.access import get_exposure, visible_exposures
-from ..orm.pagination import list_cursor, read_list_cursor
-from ..orm.rows import find_row
+from ..exposures.base import ModelExposure
+from ..orm.access import access_of
+from ..orm.pages import find_row
+from ..orm.pagination import Cursor
 from ..orm.uris import (
     FILE_TEMPLATE,
     PAGE_TEMPLATE,
@@ -28,7 +29,7 @@ from ..protocol.errors import InvalidParams
 from ..tools.asking import TYPE, URI, is_text, text_of
 from ..tools.models import describe
 from ..tools.query import page_payload, read_query
-from ..tools.record import record_payload
+from ..tools.record import Record
 from .files import read_file
 
 # Models of one page of the list. Clients read all pages when they start, and some stop at 64.
@@ -38,19 +39,29 @@ PURPOSE: Final = "resources/list"
 Objects = list[dict[str, Any]]
 
 
-class ModelResources:
-    """The resources of every model that the caller may view."""
+class Resources:
+    """The resources of the site of a call for its caller: those of the project's functions, and those of models."""
 
-    def list(self, request: MCPRequest, cursor: str | None) -> tuple[Objects, str | None]:
-        """Return the definitions of one page of models, each with its description, and the cursor of the next page.
+    def __init__(self, request: MCPRequest) -> None:
+        self.request = request
+
+    def _functions(self, *, template: bool) -> Objects:
+        resources = self.request.mcp.site.resources.values()
+        found = (item for item in resources if item.is_template is template and item.has_scopes(self.request))
+        return [item.definition() for item in found if item.has_permission(self.request)]
+
+    def list(self, cursor: str | None) -> tuple[Objects, str | None]:
+        """Return the definitions of one page, functions first, and the cursor of the next.
+
+        Each model has its description beside it.
 
         Raises:
             InvalidParams: the cursor is not one of this list for this caller.
         """
-        last = read_list_cursor(request, PURPOSE, cursor) if cursor else ""
-        visible = sorted(visible_exposures(request), key=attrgetter("label"))
+        last = Cursor(self.request, PURPOSE).read_name(cursor) if cursor else ""
+        visible = sorted(access_of(self.request).exposures, key=attrgetter("label"))
         exposures = [exposure for exposure in visible if exposure.label > last]
-        found = []
+        found: Objects = []
         for exposure in exposures[:LIST_PAGE]:
             title = str(exposure.opts.verbose_name_plural)
             about = {"description": exposure.description.strip()} if exposure.description else {}
@@ -59,21 +70,25 @@ class ModelResources:
         if found and not cursor:
             about = {"title": "How to ask", "description": "All that filters and aggregates can ask"}
             found.append({"uri": URI, "name": "asking", **about, "mimeType": TYPE})
-        more = len(exposures) > LIST_PAGE
-        return found, list_cursor(request, PURPOSE, exposures[LIST_PAGE - 1].label) if more else None
+        own = [] if cursor else self._functions(template=False)
+        if len(exposures) <= LIST_PAGE:
+            return [*own, *found], None
+        return [*own, *found], Cursor(self.request, PURPOSE).write_name(exposures[LIST_PAGE - 1].label)
 
-    def templates(self, request: MCPRequest) -> Objects:
-        """Return the definitions of the templates; they are the same for all who may view anything."""
-        if not visible_exposures(request):
-            return []
+    def templates(self) -> Objects:
+        """Return the definitions of all templates; those of models are the same for all who may view any."""
+        own = self._functions(template=True)
+        if not access_of(self.request).exposures:
+            return own
         return [
+            *own,
             {"uriTemplate": RECORD_TEMPLATE, "name": "record", "title": "One record", "mimeType": JSON},
             {"uriTemplate": PAGE_TEMPLATE, "name": "records", "title": "A page of records", "mimeType": JSON},
             {"uriTemplate": SCHEMA_TEMPLATE, "name": "schema", "title": "What a model holds", "mimeType": JSON},
             {"uriTemplate": FILE_TEMPLATE, "name": "file", "title": "A file of a record"},
         ]
 
-    def find(self, request: MCPRequest, uri: str) -> "ModelResource | OwnText":
+    def find(self, uri: str) -> "ModelResource | OwnText":
         """Return the resource of a model that the caller may view; its row or file is looked for when it is read.
 
         A text that explains, and a file that an action made, are found beside them.
@@ -82,15 +97,11 @@ class ModelResources:
             NotFound: there is none of that URI for this caller.
         """
         if is_text(uri):
-            return OwnText(text_of(request, uri))
+            return OwnText(text_of(self.request, uri))
         address = parse_uri(uri)
         if address.label != address.label.lower():
             raise NotFound
-        return ModelResource(request, uri, address, get_exposure(request, address.label))
-
-    def read(self, request: MCPRequest, uri: str) -> Objects:
-        """Return the contents of a resource; see :meth:`ModelResource.read`."""
-        return self.find(request, uri).read()
+        return ModelResource(self.request, uri, address, access_of(self.request).get_exposure(address.label))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,7 @@ class ModelResource:
     request: MCPRequest
     uri: str
     address: Address
-    exposure: Exposure
+    exposure: ModelExposure
 
     @property
     def cache_hints(self) -> dict[str, Any]:
@@ -140,11 +151,11 @@ class ModelResource:
         if pk is None:
             return self._page()
         found = find_row(request, exposure, pk)
-        return record_payload(request, exposure, found.row, labels=found.labels)
+        return Record(request, exposure, found.row, found.labels).payload()
 
     def _page(self) -> dict[str, Any]:
         try:
-            payload = page_payload(self.request, read_query(self.request, self.exposure, self.address.query))
+            payload = page_payload(read_query(self.request, self.exposure, self.address.query))
         except ToolError as error:
             raise InvalidParams(error.message) from None
         following = payload.pop("next_cursor", None)

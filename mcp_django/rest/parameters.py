@@ -1,9 +1,10 @@
 """Arguments of a ViewSet's tool: the parameters of its URL, of its query and of its body, side by side.
 
-Those of the query are what its filter backends and its paginator take.
+Those of the query are what its filter backends and its paginator take. Nothing is guessed from the code of an action:
+an extra one that reads rows has them all unless ``parameters`` declares others, and one that writes has the fields of
+the serializer that it declares, or one argument for whatever it takes.
 """
 
-import inspect
 import json
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -19,7 +20,7 @@ from ..exceptions import NotFound, ToolError
 from ..orm.arguments import check_names
 from ..orm.patterns import is_pattern_lookup, matches_here
 from ..orm.wording import alternatives, json_or_text
-from ..schema import forms, serializers
+from ..schema.forms import field_schema, serializer_schema, writable_fields
 from ..schema.types import FREE_OBJECT, is_empty, key_type, types_of
 from .routes import Route
 
@@ -65,21 +66,13 @@ class Inputs:
         return {"type": "object", "properties": self.properties, **needed, "additionalProperties": False}
 
     def check(self, arguments: Mapping[str, Any]) -> None:
-        """Check the names.
-
-        Raises:
-            ToolError: one is unknown, or a required one is missing.
-        """
+        """Check that no name is unknown, and that no required one is missing."""
         check_names(arguments, self.properties, strict=True)
         if missing := [name for name in self.required if name not in arguments]:
             raise ToolError(f"Missing argument: {', '.join(missing)}. {alternatives(None, self.properties)}")
 
     def query_of(self, arguments: Mapping[str, Any]) -> QueryDict:
-        """Return the query of the URL.
-
-        Raises:
-            ToolError: a value cannot stand in one, or orders by what is not there.
-        """
+        """Return the query of the URL."""
         query = QueryDict(mutable=True)
         for name, schema in self.query.items():
             many = schema.get("type") == "array"
@@ -94,11 +87,7 @@ class Inputs:
         return query
 
     def body_of(self, arguments: Mapping[str, Any]) -> Any:
-        """Return the body.
-
-        Raises:
-            ToolError: the body is one argument, and not of its type.
-        """
+        """Return the body."""
         if self.body is None:
             data = json_or_text(arguments.get(DATA))
             if self.fields[DATA]["type"] == "array" and not isinstance(data, list):
@@ -122,33 +111,39 @@ class Inputs:
 def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
     """Return the arguments of a route, as the view describes them to its caller."""
     path = {name: _path_schema(view, name) for name in route.parameters}
-    query = {name: schema for name, schema in _query(route, view).items() if name not in path}
+    try:
+        known = query_parameters(route, view)
+    except Undecided:
+        # The call, which has the parameters, knows them.
+        known = {}
+    except Exception:
+        logger.warning("The query parameters of %s are not known", route.name, exc_info=True)
+        known = {}
+    query = {name: schema for name, schema in known.items() if name not in path}
     ordering = {name: names for name, names in ordering_names(view).items() if name in query}
     if route.method not in WITH_BODY:
         return Inputs(path, query, ordering=ordering, confirms=confirms)
     serializer = _serializer(route, view)
-    if isinstance(serializer, ListSerializer):
-        rows = serializers.field_schema(serializer)
+    is_declared = route.is_standard or (serializer is not None and _has_own_serializer(route, view))
+    if isinstance(serializer, ListSerializer) and is_declared:
+        rows = serializer_schema(serializer)
         return Inputs(path, query, {DATA: rows}, None, [DATA], confirms=confirms)
-    if not hasattr(serializer, "fields"):
-        text = "Body of the request, if it takes one"
-        free = {**FREE_OBJECT, "description": text}
+    writable = writable_fields(serializer)
+    if not hasattr(serializer, "fields") or not is_declared:
+        # It may read its body by the serializer that the view has for others, or by none.
+        shown = {"properties": {name: serializer_schema(field) for name, field in writable.items()}} if writable else {}
+        free = {**FREE_OBJECT, **shown, "description": "Body of the request, if it takes one"}
         return Inputs(path, query, {DATA: free}, None, confirms=confirms)
-    known = serializers.writable_fields(serializer)
     taken = {*path, *query, *(["confirm_token"] if confirms else [])}
-    names = {f"body_{name}" if name in taken else name: name for name in known}
-    fields = {argument: serializers.field_schema(known[name]) for argument, name in names.items()}
+    names = {f"body_{name}" if name in taken else name: name for name in writable}
+    fields = {argument: serializer_schema(writable[name]) for argument, name in names.items()}
     partial = route.method == "patch"
-    required = [argument for argument, name in names.items() if known[name].required and not partial]
+    required = [argument for argument, name in names.items() if writable[name].required and not partial]
     return Inputs(path, query, fields, names, required, ordering, confirms)
 
 
 def check_unicode(arguments: Mapping[str, Any]) -> None:
-    """Check that all values can be written as JSON in UTF-8, which views and databases take for granted.
-
-    Raises:
-        ToolError: a text holds half of a surrogate pair, or an integer has thousands of digits.
-    """
+    """Check that all values can be written as JSON in UTF-8, which views and databases take for granted."""
     try:
         json.dumps(arguments, ensure_ascii=False).encode()
     except ValueError:
@@ -156,12 +151,7 @@ def check_unicode(arguments: Mapping[str, Any]) -> None:
 
 
 def path_arguments(route: Route, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Return the parameters of the URL.
-
-    Raises:
-        ToolError: one is missing.
-        NotFound: no URL can hold one.
-    """
+    """Return the parameters of the URL; what no URL can hold is not found."""
     if missing := [name for name in route.parameters if arguments.get(name) is None]:
         raise ToolError(f"Missing argument: {', '.join(missing)}.")
     try:
@@ -199,24 +189,11 @@ def _path_schema(view: Any, name: str) -> dict[str, Any]:
     return {"type": "string", "description": "Part of the URL"}
 
 
-def _query(route: Route, view: Any) -> Schemas:
-    try:
-        return query_parameters(route, view)
-    except Undecided:
-        # The call, which has the parameters, knows them.
-        return {}
-    except Exception:
-        logger.warning("The query parameters of %s are not known", route.name, exc_info=True)
-        return {}
-
-
 def _serializer(route: Route, view: Any) -> Any:
     """Return the serializer that reads the body, None where there is no telling."""
     if not hasattr(view, "get_serializer_class"):
         return None
     try:
-        if not (route.is_standard or _validates(route, view)):
-            return None
         return view.get_serializer(partial=route.method == "patch")
     except (Undecided, AssertionError):
         # REST framework asserts that there is a class.
@@ -226,12 +203,11 @@ def _serializer(route: Route, view: Any) -> Any:
         return None
 
 
-def _validates(route: Route, view: Any) -> bool:
-    """Return whether an extra action reads its body by the serializer of the view: one of its own, or by its code."""
-    if view.get_serializer_class() is not getattr(route.viewset, "serializer_class", None):
+def _has_own_serializer(route: Route, view: Any) -> bool:
+    """Return whether an extra action says by which serializer it reads its body."""
+    if "serializer_class" in route.callback.initkwargs:
         return True
-    code = getattr(inspect.unwrap(route.handler), "__code__", None)
-    return code is not None and {"get_serializer", "is_valid"} <= {*code.co_names}
+    return view.get_serializer_class() is not getattr(route.viewset, "serializer_class", None)
 
 
 # Parameters of the query
@@ -240,21 +216,20 @@ def _validates(route: Route, view: Any) -> bool:
 def query_parameters(route: Route, view: Any) -> Schemas:
     """Return the schemas of the query parameters that the route takes, by name.
 
-    Filters and pages belong to ``list`` and to extra actions whose code filters or paginates.
+    Filters and pages belong to ``list``, and to each extra action that reads and declares no parameters.
     """
     found: Schemas = {}
-    if route.method == "get":
-        if _uses(route, "filter_queryset"):
-            for backend in getattr(view, "filter_backends", ()):
-                found |= _of_backend(backend(), view)
+    declared = route.registration.parameters.get(route.action)
+    if route.action == "list" or (route.method == "get" and not route.is_standard and declared is None):
+        for backend in getattr(view, "filter_backends", ()):
+            found |= _of_backend(backend(), view)
         paginator = getattr(view, "paginator", None)
-        if paginator is not None and _uses(route, "paginate_queryset"):
+        if paginator is not None:
             found |= _operation_parameters(paginator, view)
             number = getattr(paginator, "page_query_param", None)
             if number in found and found[number]["type"] == "integer":
                 found[number]["minimum"] = 1
-    declared = route.registration.parameters.get(route.action, {})
-    return found | {name: dict(schema) for name, schema in declared.items()}
+    return found | {name: dict(schema) for name, schema in (declared or {}).items()}
 
 
 def ordering_names(view: Any) -> dict[str, list[str]]:
@@ -269,11 +244,7 @@ def ordering_names(view: Any) -> dict[str, list[str]]:
 
 
 def check_ordering(known: Mapping[str, Iterable[str]], given: Mapping[str, Any]) -> None:
-    """Check what the caller orders by: REST framework passes over a name that it does not know.
-
-    Raises:
-        ToolError: a name is not one of the view's.
-    """
+    """Check what the caller orders by: REST framework passes over a name that it does not know."""
     for parameter, names in known.items():
         for term in str(given.get(parameter, "")).split(","):
             name = term.strip().removeprefix("-")
@@ -281,32 +252,21 @@ def check_ordering(known: Mapping[str, Iterable[str]], given: Mapping[str, Any])
                 raise ToolError(f"Rows cannot be ordered by {name[:60]!r}. {alternatives(name, names)}")
 
 
-def _uses(route: Route, method: str) -> bool:
-    """Return whether the route's own code calls a method of the view."""
-    if route.action == "list":
-        return True
-    code = getattr(inspect.unwrap(route.handler), "__code__", None)
-    return route.method == "get" and code is not None and method in code.co_names
-
-
 def _of_backend(backend: Any, view: Any) -> Schemas:
     if hasattr(backend, "get_filterset_class"):
         return _of_filterset(backend, view)
-    if isinstance(backend, SearchFilter) and _searches_by_pattern(backend, view):
-        return {}
+    if isinstance(backend, SearchFilter):
+        searched = backend.get_search_fields(view, view.request) or ()
+        takes_pattern = any(name.startswith("$") or is_pattern_lookup(name) for name in searched)
+        if takes_pattern and matches_here(_queryset(view).db):
+            # What is searched for would be a regular expression that this process has to match.
+            return {}
     found = _operation_parameters(backend, view)
     if isinstance(backend, OrderingFilter) and (names := _ordering_of(backend, view)) is not None:
         schema = found.setdefault(str(backend.ordering_param), {"type": "string"})
         shown = ", ".join(names[:MAX_NAMED])
         schema["description"] = f"Comma list of {shown}; - before a name reverses it"
     return found
-
-
-def _searches_by_pattern(backend: Any, view: Any) -> bool:
-    """Return whether what is searched for would be a regular expression that this process has to match."""
-    names = backend.get_search_fields(view, view.request) or ()
-    takes = any(name.startswith("$") or is_pattern_lookup(name) for name in names)
-    return takes and matches_here(_queryset(view).db)
 
 
 def _operation_parameters(source: Any, view: Any) -> Schemas:
@@ -351,7 +311,7 @@ def _filter_schema(filterset: Any, item: Any) -> dict[str, Any]:
     if any(kind.__name__.startswith("AllValues") for kind in type(item).__mro__) or filterset.request is None:
         # Its choices are the values of all rows, of those too that the caller may not see.
         return {"type": "string"}
-    schema = forms.field_schema(item.field)
+    schema = field_schema(item.field)
     if hasattr(item.field.widget, "surrogate"):
         note = " ".join(filter(None, [schema.get("description", ""), "(several, separated by commas)"]))
         return {"type": "string", "description": note}

@@ -23,12 +23,11 @@ from rest_framework.permissions import SAFE_METHODS
 from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 
-from ..context.admin_page import MemoryMessages, MemorySession
 from ..context.request import MCPRequest
+from ..emulation.page import LEFT_OUT, LEFT_OUT_META, MemoryMessages, MemorySession
 from ..exceptions import ToolError
-from ..forms.requests import LEFT_OUT, LEFT_OUT_META
 from ..runtime.transactions import writing
-from ..schema.jsonable import to_jsonable
+from ..schema.values import to_jsonable
 from .parameters import Undecided
 from .responses import link_files, refuse
 from .routes import Route
@@ -56,7 +55,10 @@ class RestRequest(MCPRequest):
         Caches of whole responses tell callers apart by the headers that are missing here, and otherwise by this.
         """
         uri = super().build_absolute_uri(location)
-        return uri if location is not None else f"{uri}#{_caller(self)}"
+        if location is not None:
+            return uri
+        caller = hashlib.sha256(f"{self.user.pk}/{self.mcp.client_id}".encode()).hexdigest()[:16]
+        return f"{uri}#{caller}"
 
 
 def rest_request(
@@ -81,14 +83,31 @@ def rest_request(
     copy.path_info = "/" + copy.path.removeprefix(get_script_prefix())
     copy.GET = query if query is not None else QueryDict("")
     encoded = json.dumps(body).encode() if body is not None else b""
-    copy.META = _environment(request, copy, len(encoded))
+    copy.META = {
+        "SERVER_NAME": "localhost",
+        "SERVER_PORT": "80",
+        **{
+            name: value
+            for name, value in request.META.items()
+            if name not in LEFT_OUT_META and not name.startswith(TRANSPORT)
+        },
+        "REQUEST_METHOD": copy.method,
+        "SCRIPT_NAME": get_script_prefix().rstrip("/"),
+        "PATH_INFO": copy.path_info,
+        "QUERY_STRING": copy.GET.urlencode(),
+        "CONTENT_LENGTH": str(len(encoded)),
+        "HTTP_ACCEPT": JSON,
+    }
     if body is not None:
         copy.META["CONTENT_TYPE"] = copy.content_type = JSON
         copy.content_params = {}
     copy._stream, copy._read_started = BytesIO(encoded), False
     # A tenant that the URL of the endpoint names is that of the ViewSet's hooks too.
     given = request.resolver_match.kwargs if request.resolver_match is not None else {}
-    copy.resolver_match = _resolver_match(route, {**given, **kwargs})
+    namespaces: list[str | None] = [part for part in route.registration.namespace.split(":") if part]
+    copy.resolver_match = ResolverMatch(
+        route.callback, (), {**given, **kwargs}, url_name=route.url_name, app_names=namespaces, namespaces=namespaces
+    )
     # REST framework takes this user for the one whom its authenticators found; none of them is run.
     copy._force_auth_user, copy._force_auth_token = request.user, None
     copy._dont_enforce_csrf_checks = True
@@ -96,36 +115,6 @@ def rest_request(
     copy._messages = MemoryMessages(copy)
     made: RestRequest = copy
     return made
-
-
-def _environment(request: MCPRequest, made: RestRequest, length: int) -> dict[str, Any]:
-    kept = {
-        name: value
-        for name, value in request.META.items()
-        if name not in LEFT_OUT_META and not name.startswith(TRANSPORT)
-    }
-    return {
-        "SERVER_NAME": "localhost",
-        "SERVER_PORT": "80",
-        **kept,
-        "REQUEST_METHOD": made.method,
-        "SCRIPT_NAME": get_script_prefix().rstrip("/"),
-        "PATH_INFO": made.path_info,
-        "QUERY_STRING": made.GET.urlencode(),
-        "CONTENT_LENGTH": str(length),
-        "HTTP_ACCEPT": JSON,
-    }
-
-
-def _resolver_match(route: Route, kwargs: Mapping[str, Any]) -> ResolverMatch:
-    namespaces: list[str | None] = [part for part in route.registration.namespace.split(":") if part]
-    return ResolverMatch(
-        route.callback, (), dict(kwargs), url_name=route.url_name, app_names=namespaces, namespaces=namespaces
-    )
-
-
-def _caller(request: MCPRequest) -> str:
-    return hashlib.sha256(f"{request.user.pk}/{request.mcp.client_id}".encode()).hexdigest()[:16]
 
 
 # Before anything is run
@@ -206,11 +195,7 @@ def is_permitted(request: MCPRequest, route: Route) -> bool:
 def run(
     request: MCPRequest, route: Route, kwargs: Mapping[str, Any], query: QueryDict, body: Any
 ) -> tuple[RestRequest, HttpResponseBase]:
-    """Return the request that the view got and its response; in a transaction where ``ATOMIC_REQUESTS`` says so.
-
-    Raises:
-        ToolError: the body is larger than Django takes.
-    """
+    """Return the request that the view got and its response; in a transaction where ``ATOMIC_REQUESTS`` says so."""
     made = rest_request(request, route, kwargs, path=route.path(kwargs), query=query, body=body)
     view = _speaking_json(route, view_for(route, made, kwargs, {}))
     handler: Any = BaseHandler().make_view_atomic(view)
@@ -229,12 +214,7 @@ def run(
 
 
 def check_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any], *, throttled: bool) -> None:
-    """Check that the caller may do to a row what the route does, without doing it.
-
-    Raises:
-        NotFound: there is none for this caller.
-        ToolError: the view refuses.
-    """
+    """Check that the caller may do to a row what the route does, without doing it."""
     view = view_for(route, rest_request(request, route, kwargs, path=route.path(kwargs)), kwargs, {})
     try:
         view.check_permissions(view.request)

@@ -7,6 +7,7 @@ outside.
 import json
 import math
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NoReturn
 from urllib.parse import parse_qs, urlsplit
@@ -19,15 +20,15 @@ from rest_framework.serializers import BaseSerializer, FileField, ListSerializer
 from rest_framework.settings import api_settings
 from rest_framework.utils.serializer_helpers import ReturnDict, ReturnList
 
-from ..actions.responses import read_response
 from ..conf import settings
 from ..context.request import MCPRequest
 from ..context.results import ToolResult
+from ..emulation.responses import read_response
 from ..exceptions import NotFound, ToolError
-from ..orm.access import related_to, visible_fields
+from ..orm.access import access_of
 from ..orm.columns import is_file, pk_text
 from ..orm.uris import Address, download_url, row_uri
-from ..schema.jsonable import clean_text, to_jsonable
+from ..schema.values import clean_text, to_jsonable
 from .parameters import Inputs
 from .routes import Route
 
@@ -42,6 +43,7 @@ ELSEWHERE: Final = "The view leads on to another page, which cannot be followed 
 ROWS: Final = "results"
 # As paginators of REST framework call them, and what projects have beside them.
 LINKS: Final = ("next", "previous", "prev", "first", "last")
+_ADDRESS: Final = re.compile("[/?]")
 # Of integers that every client reads exactly.
 MAX_DIGITS: Final = 15
 
@@ -49,12 +51,7 @@ MAX_DIGITS: Final = 15
 def read_answer(
     route: Route, request: MCPRequest, response: HttpResponseBase, inputs: Inputs, arguments: Mapping[str, Any]
 ) -> ToolResult:
-    """Return the result of a tool.
-
-    Raises:
-        ToolError: the view refused, or answered more than can be sent.
-        NotFound: the view knows of no such row.
-    """
+    """Return the result of a tool."""
     if 300 <= response.status_code < 400 and route.method != "get":
         return ToolResult(structured={"done": True, "note": ELSEWHERE})
     if response.status_code >= 300:
@@ -83,24 +80,21 @@ def _payload(request: MCPRequest, content: bytes, inputs: Inputs) -> dict[str, A
     found: dict[str, Any] = {}
     for name, value in data.items():
         grouped = name == "links" and isinstance(value, dict)
-        if not grouped and not (name in LINKS[:2] and isinstance(value, str | None)):
+        is_link = name in LINKS[:2] and (value is None or (isinstance(value, str) and _ADDRESS.search(value)))
+        if not grouped and not is_link:
             found[name] = value
             continue
         for key, link in (value if grouped else {name: value}).items():
             # Any other link leads to where only REST clients get.
             if key in LINKS and isinstance(link, str) and urlsplit(link).path == path:
-                found[key] = _link_arguments(link, request, inputs)
+                # The arguments that differ, null for one that has to be left out.
+                values = parse_qs(urlsplit(link).query, keep_blank_values=True)
+                found[key] = {
+                    argument: _argument(values.get(argument, []), schema.get("type"))
+                    for argument, schema in inputs.query.items()
+                    if values.get(argument, []) != request.GET.getlist(argument)
+                }
     return found
-
-
-def _link_arguments(link: str, request: MCPRequest, inputs: Inputs) -> dict[str, Any]:
-    """Return the arguments that differ in the link; null for one that has to be left out."""
-    values = parse_qs(urlsplit(link).query, keep_blank_values=True)
-    return {
-        name: _argument(values.get(name, []), schema.get("type"))
-        for name, schema in inputs.query.items()
-        if values.get(name, []) != request.GET.getlist(name)
-    }
 
 
 def _argument(values: list[str], kind: Any) -> Any:
@@ -142,14 +136,15 @@ def _is_json(response: HttpResponseBase) -> bool:
 
 
 def refuse(route: Route, response: HttpResponseBase) -> NoReturn:
-    """Raise what a response that is an error, or leads elsewhere, means to a model.
-
-    Raises:
-        NotFound: 404 of a view whose URL names a row.
-        ToolError: anything else.
-    """
+    """Raise what a response that is an error, or leads elsewhere, means to a model."""
     _render(response)
-    status, text = response.status_code, "\n".join(_lines(_data(response)))[:1_200]
+    try:
+        data = json.loads(getattr(response, "content", b"")) if _is_json(response) else None
+    except ValueError:
+        data = None
+    lines = list(_problems(data, ""))
+    more = [f"and {len(lines) - MAX_LINES} more"] if len(lines) > MAX_LINES else []
+    status, text = response.status_code, "\n".join([*lines[:MAX_LINES], *more])[:1_200]
     if status < 400:
         raise ToolError(ELSEWHERE)
     if status in (401, 403):
@@ -164,19 +159,6 @@ def refuse(route: Route, response: HttpResponseBase) -> NoReturn:
     if status >= 500:
         raise ToolError(f"The view failed with HTTP status {status}.")
     raise ToolError(f"Refused with HTTP status {status}:\n{text}" if status != 400 else f"Refused:\n{text}")
-
-
-def _data(response: HttpResponseBase) -> Any:
-    try:
-        return json.loads(getattr(response, "content", b"")) if _is_json(response) else None
-    except ValueError:
-        return None
-
-
-def _lines(data: Any) -> list[str]:
-    found = list(_problems(data, ""))
-    more = [f"and {len(found) - MAX_LINES} more"] if len(found) > MAX_LINES else []
-    return [*found[:MAX_LINES], *more]
 
 
 def _problems(data: Any, path: str) -> Iterator[str]:
@@ -210,7 +192,12 @@ def _fitting(route: Route, payload: dict[str, Any], room: int) -> dict[str, Any]
     if _size({**head, **payload}) > room and lists:
         longest = max(lists, key=lambda name: _size(lists[name]))
         rows = lists[longest]
-        kept = _first_rows(rows, room - HEAD - _size({**payload, longest: []}))
+        kept, left = [], room - HEAD - _size({**payload, longest: []})
+        for row in rows:
+            left -= _size(row) + 1
+            if left < 0:
+                break
+            kept.append(row)
         head["note"] += f" Only the first {len(kept)} of {len(rows)} rows fit: ask for smaller pages or narrow it."
         payload = {**payload, longest: kept}
     if _size({**head, **payload}) <= room:
@@ -219,16 +206,6 @@ def _fitting(route: Route, payload: dict[str, Any], room: int) -> dict[str, Any]
     if route.method == "get":
         raise ToolError(f"{bound}: ask for less.")
     return {"done": True, "note": f"The work is done; do not call it again. {bound}."}
-
-
-def _first_rows(rows: list[Any], room: int) -> list[Any]:
-    kept = []
-    for row in rows:
-        room -= _size(row) + 1
-        if room < 0:
-            break
-        kept.append(row)
-    return kept
 
 
 def _shortened(value: Any) -> Any:
@@ -282,8 +259,8 @@ def _link(request: MCPRequest, serializer: Any, found: Any, shown: Any) -> None:
 
 def _link_of(request: MCPRequest, file: FieldFile) -> str:
     row, name = file.instance, file.field.name
-    exposure = related_to(request, type(row))
-    if exposure is None or name not in visible_fields(request, exposure) or not is_file(exposure, name):
+    exposure = access_of(request).exposure_of(type(row))
+    if exposure is None or name not in access_of(request)[exposure].fields or not is_file(exposure, name):
         return posixpath.basename(file.name or "")
     address = Address(exposure.label, pk_text(row.pk), name)
     return download_url(request, address) or f"{row_uri(exposure, row.pk)}/{name}"

@@ -29,7 +29,8 @@ class Registration:
 
     ``namespace`` is that of its URLs for REST clients, ``kwargs`` are parameters of URLs that are the same for all
     calls, ``actions`` those that become tools (None: all), ``confirm`` those that are asked for before they run,
-    beside what deletes, and ``parameters`` are query parameters by action, which no filter or paginator names.
+    beside what deletes, and ``parameters`` are query parameters by action: of ``list`` those that no filter or
+    paginator names, of an extra action all that it has.
     """
 
     prefix: str
@@ -82,11 +83,7 @@ class Route:
         return tool_name(action, self.registration.name)
 
     def match(self, given: Mapping[str, str]) -> ResolverMatch:
-        """Return what the URL with these parameters leads to.
-
-        Raises:
-            NotFound: a URL cannot hold them, or leads elsewhere.
-        """
+        """Return what the URL with these parameters leads to, if it can hold them and leads here."""
         values = {**self.registration.kwargs, **given}
         try:
             path = self.resolver.reverse(self.url_name, **values)
@@ -112,11 +109,7 @@ class Route:
 
 
 def base_name(prefix: str) -> str:
-    """Return what names the tools of a ViewSet that is registered under this prefix: its text without parameters.
-
-    Raises:
-        ImproperlyConfigured: there is none.
-    """
+    """Return what names the tools of a ViewSet that is registered under this prefix: its text without parameters."""
     name = UNSAFE.sub("_", PARAMETER.sub("", prefix).lower()).strip("_")
     if not name:
         raise ImproperlyConfigured(f"The prefix {prefix!r} names nothing: give a name.")
@@ -133,11 +126,7 @@ def tool_name(action: str, name: str) -> str:
 
 
 def routes_of(registration: Registration) -> list[Route]:
-    """Return the routes, the standard actions first.
-
-    Raises:
-        ImproperlyConfigured: nothing of the ViewSet can be routed, or an action that is named is not there.
-    """
+    """Return the routes, the standard actions first."""
     prefix, viewset = registration.prefix, registration.viewset
     router = SimpleRouter(use_regex_path="<" not in prefix or "(?P<" in prefix)
     router.register(prefix, viewset, registration.basename)

@@ -1,24 +1,35 @@
-"""The tools of a ViewSet: one for each of its actions under each HTTP method."""
+"""A ViewSet as tools, one for each of its actions under each HTTP method, and its rows as resources.
+
+The resources are ``rest://orders{?page}`` for a page and ``rest://orders/{pk}`` for a row.
+"""
 
 import copy
 import inspect
-from collections.abc import Mapping
+import logging
+import re
+from collections.abc import Collection, Iterator, Mapping
+from keyword import iskeyword
 from typing import Any, Final
+from urllib.parse import quote, urlencode
 
 import orjson
+from django.core.exceptions import ImproperlyConfigured
+from rest_framework.viewsets import ViewSetMixin
 
-from ..conf import settings
-from ..context.confirmation import can_ask, confirm, issue, one_line, redeem
+from ..context.confirmation import Confirmation, can_ask, one_line
 from ..context.request import MCPRequest
 from ..context.results import ToolResult
+from ..exceptions import NotFound, ToolError
 from ..orm.arguments import IGNORED
-from ..schema.jsonable import clean_text
+from ..protocol.uri_templates import UriTemplate
+from ..resources.base import FunctionResource
+from ..schema.values import clean_text
 from ..scopes import READ, WRITE
 from ..tools.base import Tool
-from .parameters import Inputs, check_unicode, inputs_of, path_arguments
+from .parameters import check_unicode, inputs_of, path_arguments, query_parameters
 from .requests import check_object, is_permitted, probe, rest_request, run, show_object, view_for
-from .responses import read_answer
-from .routes import Route
+from .responses import LINKS, read_answer
+from .routes import Registration, Route, base_name, routes_of
 
 TITLES: Final[Mapping[str, str]] = {
     "list": "List {many}",
@@ -57,11 +68,10 @@ class ViewSetTool(Tool):
         self.description = self._description()
 
     def _title(self) -> str:
-        route = self.route
+        route, model = self.route, self._model
         if not route.is_standard:
             method = "" if route.alone else f", {route.method.upper()}"
             return f"{route.callback.initkwargs.get('name') or route.action}{method} ({route.registration.name})"
-        model = getattr(getattr(route.viewset, "queryset", None), "model", None)
         name = route.registration.name.replace("_", " ")
         one, many = (model._meta.verbose_name, model._meta.verbose_name_plural) if model is not None else (name, name)
         return TITLES[route.action].format(one=one, many=many)
@@ -77,11 +87,14 @@ class ViewSetTool(Tool):
             parts.insert(1, inspect.cleandoc(about).split("\n\n")[0])
         return "\n".join(part for part in parts if part)[:MAX_DESCRIPTION]
 
+    @property
+    def _model(self) -> Any:
+        return getattr(getattr(self.route.viewset, "queryset", None), "model", None)
+
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the view's permissions admit the caller, as far as they need no row."""
         narrowing = request.mcp.narrowing
-        model = getattr(getattr(self.route.viewset, "queryset", None), "model", None)
-        if narrowing is not None and model is not None and not narrowing.admits(model):
+        if narrowing is not None and self._model is not None and not narrowing.admits(self._model):
             return False
         return is_permitted(request, self.route)
 
@@ -92,16 +105,15 @@ class ViewSetTool(Tool):
         return bound
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """See :meth:`Tool.call`."""
-        model = getattr(getattr(self.route.viewset, "queryset", None), "model", None)
-        if model is not None:
-            request.mcp.record.model = model._meta.label_lower
+        if self._model is not None:
+            request.mcp.record.model = self._model._meta.label_lower
         given = {name: value for name, value in arguments.items() if name not in IGNORED}
         if given.get("confirm_token") == "":
             del given["confirm_token"]
         check_unicode(given)
         kwargs = {**self.route.match(path_arguments(self.route, given)).kwargs}
-        inputs = self._inputs(request, kwargs)
+        view = view_for(self.route, rest_request(request, self.route, kwargs), kwargs, {})
+        inputs = inputs_of(self.route, view, confirms=self.confirms)
         inputs.check(given)
         query = inputs.query_of(given)
         body = inputs.body_of(given) if self.route.method in ("post", "put", "patch") else None
@@ -111,11 +123,7 @@ class ViewSetTool(Tool):
                 return asked
         made, response = run(request, self.route, kwargs, query, body)
         result = read_answer(self.route, made, response, inputs, given)
-        self._note(request, result)
-        return result
-
-    def _note(self, request: MCPRequest, result: ToolResult) -> None:
-        """Have the record of the call say how many rows it read or changed, as far as the answer tells."""
+        # How many rows it read or changed, as far as the answer tells.
         record = request.mcp.record
         if not self.read_only:
             record.rows_changed += 1
@@ -124,40 +132,147 @@ class ViewSetTool(Tool):
             record.rows_read += max((len(value) for value in members if isinstance(value, list)), default=0)
         else:
             record.rows_read += 1
-
-    def _inputs(self, request: MCPRequest, kwargs: Mapping[str, Any]) -> Inputs:
-        view = view_for(self.route, rest_request(request, self.route, kwargs), kwargs, {})
-        return inputs_of(self.route, view, confirms=self.confirms)
-
-    # Asking
+        return result
 
     def _ask(self, request: MCPRequest, kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> ToolResult | None:
         """Return the preview of a call that has yet to be confirmed, None if it is confirmed."""
         confirmed = given.get("confirm_token") is not None
         check_object(request, self.route, kwargs, throttled=not confirmed and not can_ask(request))
-        shown = self._shown(request, kwargs)
+        # Who may delete need not be one who may look.
+        shown: dict[str, Any] = {name: clean_text(str(value), 200) for name, value in kwargs.items()}
+        row = show_object(request, self.shown_by, kwargs) if self.shown_by is not None else None
+        if row is not None:
+            shown["row"] = row
         own = {name: value for name, value in given.items() if name != "confirm_token"}
-        bound = (self.name, own, [orjson.dumps(shown, default=str).decode()])
+        told = orjson.dumps(shown, default=str).decode()
+        confirmation = Confirmation(request, self.name, own, [told])
         if confirmed:
-            redeem(request, given["confirm_token"], *bound)
+            confirmation.redeem(given["confirm_token"])
             return None
         message = f"{self.title}: this cannot be undone by itself."
         if can_ask(request):
-            confirm(request, f"{message}\n\n{one_line(bound[2][0])[:MAX_SHOWN]}", bound[2])
+            confirmation.ask(f"{message}\n\n{one_line(told)[:MAX_SHOWN]}")
             return None
-        return ToolResult(
-            structured={
-                "confirmation_required": True,
-                "message": message,
-                "shown": shown,
-                "next": NEXT,
-                "confirm_token": issue(request, *bound),
-                "expires_in": settings.CONFIRMATION_MAX_AGE,
-            }
-        )
+        return confirmation.preview(message, {"shown": shown}, NEXT)
 
-    def _shown(self, request: MCPRequest, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the caller may see of what the call is about: who may delete need not be one who may look."""
-        about = {name: clean_text(str(value), 200) for name, value in kwargs.items()}
-        row = show_object(request, self.shown_by, kwargs) if self.shown_by is not None else None
-        return about if row is None else {**about, "row": row}
+
+logger = logging.getLogger("mcp_django")
+
+SCHEME: Final = "rest://"
+JSON: Final = "application/json"
+READ_BY: Final = ("list", "retrieve")
+# What a URI template and a parameter of a function may both be called.
+NAME: Final = re.compile(r"(?!request$)[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+
+def resources_of(tool: ViewSetTool) -> Iterator[FunctionResource]:
+    """Yield the resources of a tool: none but for ``list`` and ``retrieve``."""
+    route = tool.route
+    if route.action not in READ_BY or route.method != "get":
+        return
+    base = "/".join([SCHEME + quote(route.registration.name), *(f"{{{name}}}" for name in route.parameters)])
+    if route.action == "list" and not route.parameters:
+        yield _resource(tool, base, ())
+    # The names of the query parameters, as far as they depend on no caller.
+    query: list[str] = []
+    if route.action == "list":
+        view = route.viewset(**route.callback.initkwargs)
+        view.args, view.kwargs, view.request, view.action, view.format_kwarg = (), {}, None, route.action, None
+        try:
+            known = query_parameters(route, view)
+            query = [name for name in known if NAME.fullmatch(name) and not iskeyword(name)]
+        except Exception:
+            logger.debug("The query parameters of %s depend on the caller", route.name, exc_info=True)
+    query = [name for name in query if name not in route.parameters]
+    uri = f"{base}{{?{','.join(query)}}}" if query else base
+    if UriTemplate(uri).is_template:
+        yield _resource(tool, uri, query)
+
+
+def _resource(tool: ViewSetTool, uri: str, query: Collection[str]) -> FunctionResource:
+    def read(request: MCPRequest, **given: str) -> Any:
+        arguments = {name: value for name, value in given.items() if value != "" or name in tool.route.parameters}
+        try:
+            result = tool.call(request, arguments)
+        except ToolError as error:
+            if tool.route.action == "retrieve":
+                raise NotFound from None
+            raise error
+        payload = dict(result.structured or {})
+        return _with_links(uri, payload, arguments) if tool.route.action == "list" else payload
+
+    first = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=str,
+            default="" if name in query else inspect.Parameter.empty,
+        )
+        for name in (*tool.route.parameters, *query)
+    ]
+    read.__signature__ = inspect.Signature([first, *parameters])  # type: ignore[attr-defined]
+    return FunctionResource(
+        uri,
+        read,
+        name=f"rest_{tool.name}",
+        title=tool.title,
+        description=tool.description.split("\n", 1)[0],
+        mime_type=JSON,
+        permission=tool.has_permission,
+    )
+
+
+def _with_links(uri: str, payload: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a page whose links are URIs of resources instead of arguments."""
+    base = uri.partition("{?")[0]
+    for name, value in arguments.items():
+        base = base.replace(f"{{{name}}}", quote(str(value), safe=""))
+    for link in LINKS:
+        if isinstance(changed := payload.get(link), dict):
+            query = {name: value for name, value in {**arguments, **changed}.items() if value is not None}
+            own = {name: value for name, value in query.items() if f"{{{name}}}" not in uri}
+            payload[link] = f"{base}?{urlencode(own, doseq=True, quote_via=quote)}" if own else base
+    return payload
+
+
+def declare(
+    prefix: str,
+    viewset: Any,
+    basename: str | None = None,
+    *,
+    name: str = "",
+    namespace: str = "",
+    kwargs: Mapping[str, Any] | None = None,
+    actions: Collection[str] | None = None,
+    confirm: Collection[str] = (),
+    parameters: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
+) -> tuple[list[ViewSetTool], list[FunctionResource]]:
+    """Return the tools and the resources; see :meth:`mcp_django.sites.MCPSite.register_viewset`.
+
+    Raises:
+        ImproperlyConfigured: the class is no ViewSet, or the options do not fit it.
+    """
+    if not (isinstance(viewset, type) and issubclass(viewset, ViewSetMixin)):
+        raise ImproperlyConfigured(f"{viewset!r} is no ViewSet of REST framework.")
+    for option, value in (("actions", actions), ("confirm", confirm)):
+        if isinstance(value, str):
+            raise ImproperlyConfigured(f'{option} is a list such as ["list", "retrieve"].')
+    chosen = name or base_name(prefix)
+    queryset = getattr(viewset, "queryset", None)
+    registration = Registration(
+        prefix=prefix,
+        viewset=viewset,
+        name=base_name(chosen),
+        # As routers of REST framework name the URLs.
+        basename=basename or (queryset.model._meta.object_name.lower() if queryset is not None else chosen),
+        namespace=namespace,
+        kwargs=dict(kwargs or {}),
+        actions=None if actions is None else frozenset(actions),
+        confirm=frozenset(confirm),
+        parameters=dict(parameters or {}),
+    )
+    routes = routes_of(registration)
+    readers = {route.parameters: route for route in routes if route.action == "retrieve"}
+    tools = [ViewSetTool(route, readers.get(route.parameters)) for route in routes]
+    return tools, [resource for tool in tools for resource in resources_of(tool)]

@@ -1,11 +1,16 @@
-"""Type annotations of a function: those of its parameters as types, that of its result as an output schema."""
+"""Type annotations of a function: those of its parameters as types, that of its result as an output schema.
+
+What has no JSON form is ``ImproperlyConfigured``. Descriptions come from annotations and from docstrings.
+"""
 
 import dataclasses
 import enum
+import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
@@ -15,8 +20,6 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 
 from .containers import MISSING, AnyOf, Array, Dictionary, Nullable, Object, Parameter, Row, Tuple
-from .docstrings import parse_docstring
-from .jsonable import to_jsonable
 from .types import (
     FREE_OBJECT,
     LIMITS,
@@ -32,20 +35,11 @@ from .types import (
     Type,
     any_of,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Limits:
-    minimum: Any = None
-    maximum: Any = None
-    min_length: int | None = None
-    max_length: int | None = None
-    min_items: int | None = None
-    max_items: int | None = None
+from .values import to_jsonable
 
 
 @dataclass(frozen=True, slots=True)
-class Param(_Limits):
+class Param:
     """What a model should know of a parameter: ``year: Annotated[int, Param("Calendar year", minimum=2000)]``.
 
     The limits hold in the schema, in words and in validation: ``minimum`` and ``maximum`` for numbers, lengths in
@@ -53,6 +47,13 @@ class Param(_Limits):
     """
 
     description: str = ""
+    _: dataclasses.KW_ONLY
+    minimum: Any = None
+    maximum: Any = None
+    min_length: int | None = None
+    max_length: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +130,7 @@ _MAPPINGS: Final = (dict, Mapping, MutableMapping)
 
 
 def compile_annotation(annotation: Any, stack: tuple[type, ...] = ()) -> Type:
-    """Return the type that an annotation stands for; ``stack`` holds the classes that it is nested in.
-
-    Raises:
-        ImproperlyConfigured: no JSON value could be turned into it.
-    """
+    """Return the type that an annotation stands for; ``stack`` holds the classes that it is nested in."""
     hints = unwrap(annotation)
     return _compile(hints.annotation, stack).limited(hints.limits)
 
@@ -141,7 +138,11 @@ def compile_annotation(annotation: Any, stack: tuple[type, ...] = ()) -> Type:
 def _compile(annotation: Any, stack: tuple[type, ...]) -> Type:
     origin, arguments = get_origin(annotation) or annotation, get_args(annotation)
     if origin in (Union, types.UnionType):
-        return _compile_union(arguments, stack)
+        kinds = [compile_annotation(member, stack) for member in arguments if member is not type(None)]
+        if not kinds:
+            raise ImproperlyConfigured("a parameter that is always null says nothing")
+        found = kinds[0] if len(kinds) == 1 else AnyOf(tuple(kinds))
+        return Nullable(found) if type(None) in arguments else found
     if origin is Literal:
         return _compile_choices([(value, value) for value in arguments if value is not None], None in arguments)
     if origin is tuple and arguments and arguments[-1] is not Ellipsis:
@@ -168,14 +169,6 @@ def _hashable(value: Any) -> bool:
     return True
 
 
-def _compile_union(members: tuple[Any, ...], stack: tuple[type, ...]) -> Type:
-    kinds = [compile_annotation(member, stack) for member in members if member is not type(None)]
-    if not kinds:
-        raise ImproperlyConfigured("a parameter that is always null says nothing")
-    found = kinds[0] if len(kinds) == 1 else AnyOf(tuple(kinds))
-    return Nullable(found) if type(None) in members else found
-
-
 def _compile_choices(options: list[tuple[Any, Any]], nullable: bool = False, labels: tuple[str, ...] = ()) -> Type:
     if not options or not all(isinstance(value, (str, int, float, bool)) for value, _ in options):
         raise ImproperlyConfigured("choices must be strings, numbers or booleans")
@@ -191,7 +184,9 @@ def _compile_class(cls: type, stack: tuple[type, ...]) -> Type:
         )
         return _compile_choices([(member.value, member) for member in members], labels=labels)
     if issubclass(cls, models.Model):
-        return _compile_model(cls)
+        if not hasattr(cls, "_meta") or cls._meta.abstract:
+            raise ImproperlyConfigured(f"{cls.__name__} is abstract and has no rows")
+        return Row(cls)
     if cls in stack:
         raise ImproperlyConfigured(f"{cls.__name__} contains itself, which a schema without $ref cannot say")
     if dataclasses.is_dataclass(cls) or typing.is_typeddict(cls):
@@ -199,19 +194,8 @@ def _compile_class(cls: type, stack: tuple[type, ...]) -> Type:
     raise ImproperlyConfigured(f"{cls.__name__} has no JSON form")
 
 
-def _compile_model(model: type[models.Model]) -> Type:
-    options = getattr(model, "_meta", None)
-    if options is None or options.abstract:
-        raise ImproperlyConfigured(f"{model.__name__} is abstract and has no rows")
-    return Row(model)
-
-
 def members_of(cls: type, stack: tuple[type, ...]) -> tuple[Parameter, ...]:
-    """Return the members of a dataclass or ``TypedDict`` as parameters.
-
-    Raises:
-        ImproperlyConfigured: one of them has no JSON form.
-    """
+    """Return the members of a dataclass or ``TypedDict`` as parameters."""
     hints = typing.get_type_hints(cls, include_extras=True)
     texts = parse_docstring(cls.__doc__).parameters
     if not dataclasses.is_dataclass(cls):
@@ -243,11 +227,7 @@ def parameter(
     default: Any = MISSING,
     stack: tuple[type, ...] = (),
 ) -> Parameter:
-    """Return the parameter that an annotation and a default describe; the annotation's own description goes first.
-
-    Raises:
-        ImproperlyConfigured: the annotation has no JSON form, or a header that it cannot have.
-    """
+    """Return the parameter that an annotation and a default describe; the annotation's own description goes first."""
     hints = unwrap(annotation)
     try:
         kind = _compile(hints.annotation, stack).limited(hints.limits)
@@ -263,8 +243,7 @@ def parameter(
 def resolve_hint(annotation: Any, scope: dict[str, Any]) -> Any:
     """Return an annotation with the names in it looked up in ``scope``, a module's globals.
 
-    Raises:
-        ImproperlyConfigured: a name is not there, for one because it is imported for type checkers only.
+    A name that is not there, for one because it is imported for type checkers only, is ``ImproperlyConfigured``.
     """
 
     def holder() -> None: ...
@@ -360,3 +339,68 @@ def _of_class(cls: type, stack: tuple[Any, ...]) -> dict[str, Any]:
     names = required if dataclasses.is_dataclass(cls) else list(hints)
     properties = {name: _member(hints[name], stack, texts.get(name, "")) for name in names}
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
+_SECTION: Final = re.compile(r"(\w[\w ]{0,30}):")
+_SPHINX: Final = re.compile(r":(\w+)(?:\s+([^:]{0,200}))?:\s*(.*)")
+_ENTRY: Final = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*(?::|--)\s+(.*)")
+PARAMETERS: Final = frozenset({"args", "arguments", "parameters", "params", "keyword args", "attributes"})
+SECTIONS: Final = PARAMETERS | frozenset(
+    {"returns", "return", "raises", "yields", "examples", "example", "note", "notes"}
+)
+# The end of a sentence, which is no abbreviation such as "e.g.".
+_SENTENCE: Final = re.compile(r"(?<![.\s]\w)[.!?](?=\s+[A-Z\"'`(]|\s*$)")
+MAX_SENTENCE: Final = 200
+SPHINX_PARAMETERS: Final = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
+
+
+@dataclass(slots=True)
+class Docstring:
+    """The text before the first section, and the text of each parameter, every one on a line of its own."""
+
+    description: str = ""
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+def first_sentence(owner: type) -> str:
+    """Return the first sentence of a class's own docstring, "" where it has none or Django wrote it.
+
+    Django gives a model without one its fields as such: ``Order(id, number)`` (``ModelBase._prepare``).
+    """
+    text = owner.__dict__.get("__doc__") or ""
+    if text.startswith(f"{owner.__name__}("):
+        return ""
+    paragraph = " ".join(parse_docstring(text).description.partition("\n\n")[0].split())
+    end = _SENTENCE.search(paragraph)
+    sentence = paragraph[: end.end()] if end is not None else paragraph
+    return sentence if len(sentence) <= MAX_SENTENCE else f"{sentence[:MAX_SENTENCE].rstrip()}…"
+
+
+def parse_docstring(text: str | None) -> Docstring:
+    """Return what a docstring says, be its parameters in Google's style (``Args:``) or in Sphinx's (``:param x:``)."""
+    found = Docstring()
+    lines = inspect.cleandoc(text or "").splitlines()
+    prose: list[str] = []
+    section: str | None = None
+    entry: str | None = None
+    for line in lines:
+        bare = line.strip()
+        if sphinx := _SPHINX.fullmatch(bare):
+            section, entry = "sphinx", None
+            if sphinx[1] in SPHINX_PARAMETERS and (named := (sphinx[2] or "").split()):
+                entry = named[-1].lstrip("*")
+                found.parameters[entry] = sphinx[3]
+        elif (heading := _SECTION.fullmatch(line.rstrip())) and heading[1].lower() in SECTIONS:
+            section, entry = heading[1].lower(), None
+        elif section is None:
+            prose.append(line)
+        elif not bare:
+            entry = None if section == "sphinx" else entry
+        elif section in PARAMETERS and 0 < len(line) - len(line.lstrip()) <= 4 and (start := _ENTRY.match(bare)):
+            # A deeper line that looks like an entry continues the one above it.
+            entry = start[1]
+            found.parameters[entry] = start[2]
+        elif entry is not None:
+            found.parameters[entry] = f"{found.parameters[entry]} {bare}".strip()
+    found.description = "\n".join(prose).strip()
+    return found

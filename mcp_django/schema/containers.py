@@ -5,13 +5,26 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.core.exceptions import ValidationError
 from django.db import models
 
 from ..exceptions import NotFound
-from .types import NULL, Invalid, Type, any_of, between, described, is_empty, json_type, key_type, present, show
+from .types import (
+    NULL,
+    Invalid,
+    Type,
+    any_of,
+    between,
+    described,
+    is_empty,
+    json_type,
+    key_type,
+    object_schema,
+    present,
+    show,
+)
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -36,48 +49,6 @@ def _json_text(value: Any, opening: str) -> Any:
     return value
 
 
-@dataclass(frozen=True)
-class Array(Type):
-    """A list of values of one type, made into the collection that the function takes."""
-
-    item: Type
-    collect: Callable[[list[Any]], Any] = list
-    min_items: int | None = None
-    max_items: int | None = None
-    noun: ClassVar[str] = "an array"
-    json_types: ClassVar[tuple[str, ...]] = ("array",)
-
-    @property
-    def needs_database(self) -> bool:
-        """Whether the items do."""
-        return self.item.needs_database
-
-    @property
-    def most(self) -> int | None:
-        """The greatest number of items."""
-        return MAX_ROWS if self.max_items is None and self.needs_database else self.max_items
-
-    def schema(self) -> dict[str, Any]:
-        """Return the schema; ``items`` is always there."""
-        return {"type": "array", "items": self.item.schema(), **present(minItems=self.min_items, maxItems=self.most)}
-
-    def words(self) -> str:
-        """Return the number of items, and the constraints of each."""
-        each = self.item.words()
-        return "; ".join(filter(None, [between(self.min_items, self.most, "items"), each and f"each: {each}"]))
-
-    def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Return the collection; every wrong item is reported."""
-        items = _json_text(value, "[")
-        if not isinstance(items, list):
-            raise self.refuse(value)
-        if len(items) < (self.min_items or 0) or (self.most is not None and len(items) > self.most):
-            raise Invalid(f"must have {between(self.min_items, self.most, 'items')}, got {len(items)}")
-        return self.collect(
-            _convert_each(((f"[{index}]", self.item, item) for index, item in enumerate(items)), request)
-        )
-
-
 def _convert_each(parts: Iterable[tuple[str, Type, Any]], request: HttpRequest) -> list[Any]:
     """Return the values of the parts, which are given with their places; every wrong one is reported."""
     found: list[Any] = []
@@ -93,24 +64,60 @@ def _convert_each(parts: Iterable[tuple[str, Type, Any]], request: HttpRequest) 
 
 
 @dataclass(frozen=True)
+class Array(Type):
+    """A list of values of one type, made into the collection that the function takes."""
+
+    item: Type
+    collect: Callable[[list[Any]], Any] = list
+    min_items: int | None = None
+    max_items: int | None = None
+    noun = "an array"
+    json_types = ("array",)
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        return (self.item,)
+
+    @property
+    def most(self) -> int | None:
+        """The greatest number of items."""
+        return MAX_ROWS if self.max_items is None and self.needs_database else self.max_items
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "array", "items": self.item.schema(), **present(minItems=self.min_items, maxItems=self.most)}
+
+    def words(self) -> str:
+        each = self.item.words()
+        return "; ".join(filter(None, [between(self.min_items, self.most, "items"), each and f"each: {each}"]))
+
+    def convert(self, value: Any, request: HttpRequest) -> Any:
+        items = _json_text(value, "[")
+        if not isinstance(items, list):
+            raise self.refuse(value)
+        if len(items) < (self.min_items or 0) or (self.most is not None and len(items) > self.most):
+            raise Invalid(f"must have {between(self.min_items, self.most, 'items')}, got {len(items)}")
+        return self.collect(
+            _convert_each(((f"[{index}]", self.item, item) for index, item in enumerate(items)), request)
+        )
+
+
+@dataclass(frozen=True)
 class Tuple(Type):
     """An array of a fixed number of values, each of its own type."""
 
     items: tuple[Type, ...]
-    json_types: ClassVar[tuple[str, ...]] = ("array",)
+    json_types = ("array",)
 
     @property
     def noun(self) -> str:
-        """Name the items."""
         return f"an array of {len(self.items)} items ({', '.join(item.noun for item in self.items)})"
 
     @property
-    def needs_database(self) -> bool:
-        """Whether one of the items does."""
-        return any(item.needs_database for item in self.items)
+    def parts(self) -> tuple[Type, ...]:
+        return self.items
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema. Which item is which is in the words: few clients know ``prefixItems``."""
+        # Which item is which is in the words: few clients know ``prefixItems``.
         schemas: list[dict[str, Any]] = []
         for item in self.items:
             if (schema := item.schema()) not in schemas:
@@ -120,11 +127,9 @@ class Tuple(Type):
         return {"type": "array", "items": items, "minItems": size, "maxItems": size}
 
     def words(self) -> str:
-        """Return what each item is."""
         return self.noun
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Return the tuple."""
         items = _json_text(value, "[")
         if not isinstance(items, list) or len(items) != len(self.items):
             raise self.refuse(value)
@@ -137,20 +142,17 @@ class Dictionary(Type):
     """An object with any keys and values of one type."""
 
     value: Type
-    noun: ClassVar[str] = "an object"
-    json_types: ClassVar[tuple[str, ...]] = ("object",)
+    noun = "an object"
+    json_types = ("object",)
 
     @property
-    def needs_database(self) -> bool:
-        """Whether the values do."""
-        return self.value.needs_database
+    def parts(self) -> tuple[Type, ...]:
+        return (self.value,)
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema."""
         return {"type": "object", "additionalProperties": self.value.schema() or True}
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Return the dict."""
         members = _json_text(value, "{")
         if not isinstance(members, Mapping):
             raise self.refuse(value)
@@ -187,24 +189,16 @@ class Object(Type):
 
     parameters: tuple[Parameter, ...]
     build: Callable[..., Any] = dict
-    noun: ClassVar[str] = "an object"
-    json_types: ClassVar[tuple[str, ...]] = ("object",)
+    noun = "an object"
+    json_types = ("object",)
 
     @property
-    def needs_database(self) -> bool:
-        """Whether one of the members does."""
-        return any(parameter.type.needs_database for parameter in self.parameters)
+    def parts(self) -> tuple[Type, ...]:
+        return tuple(parameter.type for parameter in self.parameters)
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema; ``properties`` is always there."""
-        schema: dict[str, Any] = {
-            "type": "object",
-            "properties": {parameter.name: parameter.schema() for parameter in self.parameters},
-        }
-        if required := [parameter.name for parameter in self.parameters if parameter.required]:
-            schema["required"] = required
-        schema["additionalProperties"] = False
-        return schema
+        required = [parameter.name for parameter in self.parameters if parameter.required]
+        return object_schema({item.name: item.schema() for item in self.parameters}, required, closed=True)
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
         """Return what ``build`` makes of the members; every wrong, missing and unknown one is reported."""
@@ -212,8 +206,10 @@ class Object(Type):
         if not isinstance(members, Mapping):
             raise self.refuse(value)
         known = {parameter.name for parameter in self.parameters}
-        unknown = [name for name in members if name not in known][:MAX_UNKNOWN]
-        wrong = [(name[:MAX_NAME] or '""', f"unknown{_nearest(name, known)}") for name in unknown]
+        wrong: list[tuple[str, str]] = []
+        for name in [name for name in members if name not in known][:MAX_UNKNOWN]:
+            near = difflib.get_close_matches(name[:MAX_NAME], known, n=1)
+            wrong.append((name[:MAX_NAME] or '""', f"unknown, did you mean {near[0]}?" if near else "unknown"))
         found = {}
         for parameter in self.parameters:
             member = members.get(parameter.name, MISSING)
@@ -239,11 +235,6 @@ class Object(Type):
             raise Invalid(str(error)) from error
 
 
-def _nearest(name: str, known: set[str]) -> str:
-    near = difflib.get_close_matches(name[:MAX_NAME], known, n=1)
-    return f", did you mean {near[0]}?" if near else ""
-
-
 @dataclass(frozen=True)
 class Nullable(Type):
     """A type or null."""
@@ -252,33 +243,26 @@ class Nullable(Type):
 
     @property
     def noun(self) -> str:
-        """Name both."""
         return f"{self.inner.noun} or null"
 
     @property
     def json_types(self) -> tuple[str, ...]:
-        """The JSON types of both."""
         return (*self.inner.json_types, "null")
 
     @property
-    def needs_database(self) -> bool:
-        """Whether the type does."""
-        return self.inner.needs_database
+    def parts(self) -> tuple[Type, ...]:
+        return (self.inner,)
 
     def schema(self) -> dict[str, Any]:
-        """Return the type's schema with null added."""
         return any_of(self.inner.schema(), NULL)
 
     def words(self) -> str:
-        """Return the constraints of the type."""
         return self.inner.words()
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Return None, or what the type makes of the value."""
         return None if value is None else self.inner.convert(value, request)
 
     def limited(self, limits: Mapping[str, Any]) -> Type:
-        """Limit the type."""
         return replace(self, inner=self.inner.limited(limits)) if limits else self
 
 
@@ -290,29 +274,23 @@ class AnyOf(Type):
 
     @property
     def noun(self) -> str:
-        """Name them all."""
         return " or ".join(member.noun for member in self.members)
 
     @property
     def json_types(self) -> tuple[str, ...]:
-        """The JSON types of all."""
         return tuple(dict.fromkeys(kind for member in self.members for kind in member.json_types))
 
     @property
-    def needs_database(self) -> bool:
-        """Whether one of them does."""
-        return any(member.needs_database for member in self.members)
+    def parts(self) -> tuple[Type, ...]:
+        return self.members
 
     def schema(self) -> dict[str, Any]:
-        """Return the alternatives."""
         return any_of(*(member.schema() for member in self.members))
 
     def words(self) -> str:
-        """Return the constraints of each."""
         return "; or ".join(filter(None, [member.words() for member in self.members]))
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Return what the best member makes of the value."""
         kind = json_type(value)
         for member in sorted(self.members, key=lambda member: kind not in member.json_types):
             try:
@@ -327,28 +305,25 @@ class Row(Type):
     """A row of a model, by its primary key, among the rows that the caller may see."""
 
     model: type[models.Model]
-    needs_database: ClassVar[bool] = True
+    needs_database = True
 
     @property
     def noun(self) -> str:
-        """Name the model."""
         return f"the primary key of a {self.model._meta.verbose_name}"
 
     @property
     def json_types(self) -> tuple[str, ...]:
-        """The JSON type of the primary key."""
         return (key_type(self.model._meta.pk),)
 
     def words(self) -> str:
-        """Return what the value is."""
         return f"primary key of {self.model._meta.label_lower}"
 
     def convert(self, value: Any, request: Any) -> Any:
-        """Return the instance; rows that are hidden are not there."""
         if not isinstance(value, (str, int)) or isinstance(value, bool):
             raise self.refuse(value)
         try:
             return request.mcp.site.get_object(request, self.model, value)
         except NotFound as error:
+            # A row that is hidden is not there.
             meant = f". {error}" if str(error) else ""
             raise Invalid(f"no {self.model._meta.verbose_name} with pk {show(value)}{meant}") from None

@@ -17,14 +17,26 @@ from typing import Any, Final
 from django.core.exceptions import ImproperlyConfigured
 from django.forms import BaseForm
 
-from ..protocol.elicitation import requested_schema
+from ..protocol.client_requests import requested_schema
 from ..protocol.versions import MODERN
 from .annotations import members_of, parameter, unwrap
 from .containers import MISSING, Array, Nullable, Object, Parameter
-from .fields import plain_number
-from .forms import question_schema, read_form
-from .jsonable import to_jsonable
-from .types import Boolean, Choice, DecimalNumber, Integer, Invalid, Number, Parsed, String, Type, described, present
+from .forms import plain_number, question_schema, read_form
+from .types import (
+    Boolean,
+    Choice,
+    DecimalNumber,
+    Integer,
+    Invalid,
+    Number,
+    Parsed,
+    String,
+    Type,
+    described,
+    object_schema,
+    present,
+)
+from .values import to_jsonable
 
 # The name of the only field of a question that has no key.
 VALUE: Final = "value"
@@ -47,30 +59,25 @@ def blank(kind: Any, key: str = "", default: Any = MISSING) -> Blank:
     """Return the form for a kind of answer, as :meth:`~mcp_django.context.request.MCPContext.ask` takes it.
 
     ``key`` names the field where there is only one; ``default`` is what that field shows.
-
-    Raises:
-        ImproperlyConfigured: no form of plain fields can ask for it.
     """
     if kind is None:
         return Blank({"type": "object", "properties": {}}, lambda content: True)
     if isinstance(kind, BaseForm) or (isinstance(kind, type) and issubclass(kind, BaseForm)):
-        return _of_form(kind() if isinstance(kind, type) else kind)
+        form = kind() if isinstance(kind, type) else kind
+        schema = question_schema(form)
+        return Blank(schema, lambda content: read_form(form, schema["properties"], content))
     if isinstance(kind, Mapping):
         return _of_schema(kind)
     name = key or VALUE
     try:
         if isinstance(kind, (list, tuple)):
-            return _of_one(Parameter(name, _choice(kind), **_defaulted(default)), default)
+            given = {} if default is MISSING else {"required": False, "default": to_jsonable(default)}
+            return _of_one(Parameter(name, _choice(kind), **given), default)
         if default is not MISSING:
             return _of_one(parameter(name, kind, required=False, default=default), default)
         return _of_annotation(kind, name)
     except ImproperlyConfigured as error:
         raise ImproperlyConfigured(f"{name} cannot be asked for: {error}") from None
-
-
-def _of_form(form: BaseForm) -> Blank:
-    schema = question_schema(form)
-    return Blank(schema, lambda content: read_form(form, schema["properties"], content))
 
 
 @lru_cache(maxsize=256)
@@ -79,10 +86,6 @@ def _of_annotation(annotation: Any, name: str) -> Blank:
     if isinstance(cls, type) and (dataclasses.is_dataclass(cls) or typing.is_typeddict(cls)):
         return _of_members(Object(members_of(cls, (cls,)), cls))
     return _of_one(parameter(name, annotation))
-
-
-def _defaulted(default: Any) -> dict[str, Any]:
-    return {} if default is MISSING else {"required": False, "default": to_jsonable(default)}
 
 
 def _of_one(only: Parameter, default: Any = MISSING) -> Blank:
@@ -98,15 +101,17 @@ def _choice(options: Sequence[Any]) -> Choice:
 
 
 def _of_members(members: Object) -> Blank:
-    schema: dict[str, Any] = {"type": "object", "properties": {item.name: _field(item) for item in members.parameters}}
     nullable = {item.name for item in members.parameters if isinstance(item.type, Nullable)}
     required = [item.name for item in members.parameters if item.required and item.name not in nullable]
-    if required:
-        schema["required"] = required
+    schema = object_schema({item.name: _field(item) for item in members.parameters}, required)
     absent = {item.name: None for item in members.parameters if item.required and item.name in nullable}
     known = schema["properties"].keys()
     # Some clients send what was left blank as an empty text.
-    blanks = {item.name for item in members.parameters if item.name not in required and not _is_text(item.type)}
+    blanks = {
+        item.name
+        for item in members.parameters
+        if item.name not in required and not isinstance(_inner(item.type), String)
+    }
 
     def read(content: Mapping[str, Any]) -> Any:
         entered = {name: value for name, value in content.items() if not (value == "" and name in blanks)}
@@ -116,16 +121,15 @@ def _of_members(members: Object) -> Blank:
             # No plain field needs the caller to be read.
             return members.convert(given, typing.cast(Any, None))
         except Invalid as error:
-            raise ValueError(" ".join(_told(schema["properties"], *problem) for problem in error.problems)) from None
+            texts = []
+            for path, cause in error.problems:
+                # The field is named as the form names it, if there is more than one.
+                name = PLACE.split(path)[0]
+                title = schema["properties"].get(name, {}).get("title", name) if len(known) > 1 else ""
+                texts.append(f"{title}: {cause.rstrip('.')}." if title else f"{cause.rstrip('.')}.")
+            raise ValueError(" ".join(texts)) from None
 
     return Blank(schema, read)
-
-
-def _told(properties: Mapping[str, Any], path: str, cause: str) -> str:
-    """Return what is wrong in a sentence; the field is named as the form names it, if there is more than one."""
-    name = PLACE.split(path)[0]
-    title = properties.get(name, {}).get("title", name) if len(properties) > 1 else ""
-    return f"{title}: {cause.rstrip('.')}." if title else f"{cause.rstrip('.')}."
 
 
 # Fields
@@ -133,10 +137,6 @@ def _told(properties: Mapping[str, Any], path: str, cause: str) -> str:
 
 def _inner(kind: Type) -> Type:
     return kind.inner if isinstance(kind, Nullable) else kind
-
-
-def _is_text(kind: Type) -> bool:
-    return isinstance(_inner(kind), String)
 
 
 def _field(parameter: Parameter) -> dict[str, Any]:
@@ -161,25 +161,19 @@ def _primitive(kind: Type, name: str) -> dict[str, Any]:
         case Parsed():
             return {"type": "string", **({"format": kind.format} if kind.format else {})}
         case Choice():
-            titled = _titles(kind)
-            return {"type": "string", **({"oneOf": titled} if kind.labels else {"enum": _values(titled)})}
+            return {"type": "string", **_options(kind, "oneOf")}
         case Array(item=Choice() as item):
-            titled = _titles(item)
-            options = {"anyOf": titled} if item.labels else {"type": "string", "enum": _values(titled)}
+            options = {**({} if item.labels else {"type": "string"}), **_options(item, "anyOf")}
             return {"type": "array", "items": options, **present(minItems=kind.min_items, maxItems=kind.max_items)}
     raise ImproperlyConfigured(f"{name} is {kind.noun}, and a form has plain fields alone")
 
 
-def _titles(kind: Choice) -> list[dict[str, str]]:
-    labels = kind.labels or [""] * len(kind.options)
-    return [
-        {"const": _text(value), "title": label or _text(value)}
-        for (value, _), label in zip(kind.options, labels, strict=True)
-    ]
-
-
-def _values(titled: list[dict[str, str]]) -> list[str]:
-    return [choice["const"] for choice in titled]
+def _options(kind: Choice, titled: str) -> dict[str, Any]:
+    values = [_text(value) for value, _ in kind.options]
+    if not kind.labels:
+        return {"enum": values}
+    labels = zip(values, kind.labels, strict=True)
+    return {titled: [{"const": value, "title": label or value} for value, label in labels]}
 
 
 def _text(value: Any) -> str:

@@ -1,13 +1,13 @@
-"""Django forms as JSON Schema: what a tool takes that fills one in, and the form that a person is shown for it.
+"""Forms: what a tool takes that fills one in, what a person is asked in one, and what they entered.
 
-A form validates what it is given itself. No row of a relation is read for a tool. A person is never asked for files,
-which have no place in a client's form, nor for what is typed into a password field, which must not pass through a
-client (client/elicitation, Form Mode Security).
+A kind of field is one row of a table: the JSON Schema and words for a tool, and the plain field for a person. Fields of
+Django's forms and of REST framework's serializers validate what they are given themselves; no row of a relation is read
+for a tool. Clients show forms of plain fields only (client/elicitation, Requested Schema). A person is never asked for
+files, nor for what is typed into a password field, which must not pass through a client (Form Mode Security).
 """
 
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
@@ -19,134 +19,68 @@ from django.utils import timezone
 from django.utils.datastructures import MultiValueDict
 from django.utils.dateparse import parse_date
 
-from ..sensitive import is_sensitive
-from .fields import Shape, bounds, choice, decimal, lengths, notation, number, plain_number, text, with_default
-from .types import FREE_OBJECT, NULL, PARSED, Invalid, any_of, between, described, key_type, present
+from .types import (
+    FREE_OBJECT,
+    NULL,
+    PARSED,
+    Invalid,
+    any_of,
+    between,
+    described,
+    in_words,
+    key_type,
+    object_schema,
+    present,
+)
+from .values import MAX_SAFE_INTEGER, is_sensitive, to_jsonable
 
 # Beyond that a person is not shown them all, and enters the value.
 MAX_CHOICES: Final = 100
+# Beyond that the values are left to the field's own error message.
+MAX_VALUES: Final = 200
+MAX_LABELS: Final = 50
+# Levels of serializers within serializers.
+MAX_DEPTH: Final = 4
 # An upload's own answer says how a record takes it: there are uploads on some sites only.
 FILE: Final = 'a file, {"name": "a.pdf", "base64": "..."} or {"name": "a.txt", "text": "..."}'
 
+# A schema, and the constraints in words.
+Shape = tuple[dict[str, Any], list[str]]
 Option = tuple[str, str]
 # Gives the choices of a field as pairs of value and label, None where they are not to be shown.
 Choices = Callable[[Any], list[Option] | None]
 
 
-def form_schema(form: forms.BaseForm | type[forms.BaseForm], *, exclude: Collection[str] = ()) -> dict[str, Any]:
-    """Return the JSON Schema of what the form takes; ``exclude`` names fields to leave out.
-
-    Disabled fields are left out.
-    """
-    declared: Mapping[str, forms.Field] = getattr(form, "base_fields", {}) if isinstance(form, type) else form.fields
-    fields = {name: field for name, field in declared.items() if name not in exclude and not field.disabled}
-    schema: dict[str, Any] = {
-        "type": "object",
-        "properties": {name: field_schema(field) for name, field in fields.items()},
-    }
-    # A check box that must be ticked is required; any other that is left out is not ticked.
-    if required := [name for name, field in fields.items() if field.required]:
-        schema["required"] = required
-    schema["additionalProperties"] = False
-    return schema
+# What a tool takes, by the kind of the field
 
 
-def field_schema(field: forms.Field) -> dict[str, Any]:
-    """Return the JSON Schema of one form field, its constraints in its description too."""
-    label = str(field.label or "").strip()
-    texts = [label and f"{label.rstrip('.')}.", str(field.help_text or "").strip()]
-    return with_default(_shape(field), None if isinstance(field.initial, Model) else field.initial, texts)
+def text(field: Any, words: str = "") -> Shape:
+    low, high = _lengths(field)
+    return {"type": "string", **present(minLength=low, maxLength=high)}, [words, between(low, high, "characters")]
 
 
-def _shape(field: forms.Field) -> Shape:
-    postgres = sys.modules.get("django.contrib.postgres.forms")
-    for name, shape in _POSTGRES if postgres is not None else ():
-        if isinstance(field, getattr(postgres, name)):
-            return shape(field)
-    if is_geometry(field):
-        return _geometry(field)
-    return next(shape for kind, shape, _ in _KINDS if isinstance(field, kind))(field)
+def _lengths(field: Any) -> tuple[Any, Any]:
+    return getattr(field, "min_length", None), getattr(field, "max_length", None)
 
 
-def question_schema(form: forms.BaseForm) -> dict[str, Any]:
-    """Return the ``requestedSchema`` of a Django form; what its fields show at first are the defaults.
-
-    Raises:
-        ImproperlyConfigured: a field that must be filled in is none that a client could show.
-    """
-    fields = fields_of(form)
-    lost = [name for name, field in fields.items() if field is None and form.fields[name].required]
-    if lost:
-        raise ImproperlyConfigured(f"{type(form).__name__}.{lost[0]} is no field that a client's user can be asked for")
-    properties = {name: field for name, field in fields.items() if field is not None}
-    schema: dict[str, Any] = {"type": "object", "properties": properties}
-    if required := [name for name in properties if is_required(form.fields[name])]:
-        schema["required"] = required
-    return schema
+def _bounds(field: Any) -> tuple[Any, Any]:
+    low, high = (bound() if callable(bound) else bound for bound in (field.min_value, field.max_value))
+    return low, high
 
 
-def is_required(field: forms.Field) -> bool:
-    """Return whether an answer needs the field: a check box may always be left out, unless it must be ticked."""
-    return field.required and not isinstance(field, forms.NullBooleanField)
+def _number(kind: str, most: float = float("inf")) -> Callable[[Any], Shape]:
+    def shape(field: Any) -> Shape:
+        low, high = (bound if bound is not None and abs(bound) <= most else None for bound in _bounds(field))
+        return {"type": kind, **present(minimum=low, maximum=high)}, [between(low, high)]
+
+    return shape
 
 
-def fields_of(form: forms.BaseForm, choices: Choices | None = None) -> dict[str, dict[str, Any] | None]:
-    """Return the fields of a form that a person fills in, as plain fields; None for one that has no such form.
-
-    ``choices`` gives those of fields that lead to rows.
-    """
-    return {
-        name: _question(form, name, field, choices or options_of)
-        for name, field in form.fields.items()
-        if not field.disabled and not field.widget.is_hidden
-    }
-
-
-def _question(form: forms.BaseForm, name: str, field: Any, choices: Choices) -> dict[str, Any] | None:
-    # What must not pass through the client is never asked for by a form (client/elicitation, Security Considerations).
-    secret = isinstance(field.widget, forms.PasswordInput) or is_sensitive(name)
-    ask = None if secret else next(ask for kind, _, ask in _KINDS if isinstance(field, kind))
-    shape = ask(field, choices) if ask is not None else None
-    if shape is None:
-        return None
-    schema, words = shape
-    schema["title"] = str(field.label or name.replace("_", " ").strip().capitalize())
-    schema = described(schema, [str(field.help_text or "").strip()], words)
-    default = _default(schema, form.get_initial_for_field(field, name))
-    return schema if default is None else {**schema, "default": default}
-
-
-# Kinds of fields
-
-
-def _text(field: Any) -> Shape:
-    return text(field, notation(field, forms)[0])
-
-
-def _ask_text(field: Any, choices: Choices) -> Shape:
-    words, format_name = ("JSON", "") if isinstance(field, forms.JSONField) else notation(field, forms)
-    if format_name:
-        return {"type": "string", "format": format_name}, []
-    low, high = lengths(field)
-    return {"type": "string", **present(minLength=low, maxLength=high)}, [words]
-
-
-def _number(kind: str) -> Callable[[Any], Shape]:
-    return lambda field: number(kind, *bounds(field))
-
-
-def _ask_number(field: Any, choices: Choices) -> Shape:
-    whole = type(field).to_python is forms.IntegerField.to_python
-    low, high = map(plain_number, bounds(field))
-    return {"type": "integer" if whole else "number", **present(minimum=low, maximum=high)}, []
-
-
-def _boolean(field: Any) -> Shape:
-    return {"type": "boolean"}, ["must be true" if field.required else ""]
-
-
-def _ask_boolean(field: Any, choices: Choices) -> Shape:
-    return {"type": "boolean"}, []
+def _decimal(field: Any) -> Shape:
+    # Bounds are in the words, as keywords for numbers say nothing of texts.
+    digits = f"at most {field.max_digits} digits" if field.max_digits is not None else ""
+    places = f"at most {field.decimal_places} decimal places" if field.decimal_places is not None else ""
+    return {"type": "string"}, ["decimal number as text, such as 12.50", digits, places, between(*_bounds(field))]
 
 
 def _choice(field: Any) -> Shape:
@@ -154,25 +88,20 @@ def _choice(field: Any) -> Shape:
     return choice(options) if options else ({"type": "string"}, [])
 
 
-def _ask_choice(field: Any, choices: Choices) -> Shape:
-    if titled := _titled(choices(field)):
-        return {"type": "string", "oneOf": titled}, []
-    return {"type": "string"}, _key_words(field)
+def _choice_of_serializer(field: Any) -> Shape:
+    options = [(value, str(label)) for value, label in field.choices.items() if value not in ("", None)]
+    return choice(options, *([""] if getattr(field, "allow_blank", False) else []))
 
 
-def _ask_choices(field: Any, choices: Choices) -> Shape | None:
-    titled = _titled(choices(field))
-    schema = {"type": "array", "items": {"anyOf": titled}, **({"minItems": 1} if field.required else {})}
-    return (schema, _key_words(field)) if titled else None
-
-
-def _titled(options: list[Option] | None) -> list[dict[str, str]]:
-    return [{"const": value, "title": label} for value, label in options or ()]
-
-
-def _key_words(field: Any) -> list[str]:
-    is_row = isinstance(field, forms.ModelChoiceField)
-    return [f"primary key of {model_of(field)._meta.label_lower}"] if is_row else []
+def choice(options: list[tuple[Any, str]], *more: str) -> Shape:
+    """Return the schema of one of some values, which are given with their labels; ``more`` are texts without one."""
+    if not options or len(options) > MAX_VALUES:
+        return {"type": "string"}, [f"one of {len(options)} values"]
+    # The field compares texts; a number stays one where all are numbers, as clients copy the values.
+    whole = all(type(value) is int for value, _ in options)
+    values = [value if whole else str(value) for value, _ in options]
+    schema = {"type": "integer", "enum": values} if whole else {"type": "string", "enum": [*values, *more]}
+    return schema, [in_words(zip(values, (label for _, label in options), strict=True), MAX_LABELS)]
 
 
 def _options(choices: Iterable[Any]) -> Iterator[tuple[Any, str]]:
@@ -184,25 +113,20 @@ def _options(choices: Iterable[Any]) -> Iterator[tuple[Any, str]]:
             yield getattr(value, "value", value), str(label)
 
 
-def options_of(field: Any) -> list[Option] | None:
-    """Return the choices of a field without the blank one, None when there are more than a person looks through."""
-    found = [(str(value), label) for value, label in islice(_options(field.choices), MAX_CHOICES + 1)]
-    return found if len(found) <= MAX_CHOICES else None
-
-
-def model_of(field: Any) -> type[Model]:
-    """Return the model of the rows that a field leads to."""
-    model: type[Model] = field.queryset.model
-    return model
-
-
 def _row(field: Any) -> Shape:
-    opts = model_of(field)._meta
-    target: Any = opts.get_field(field.to_field_name) if field.to_field_name else opts.pk
+    opts = getattr(getattr(field.queryset, "model", None), "_meta", None)
+    if opts is None:
+        return {"type": "string"}, []
+    name = getattr(field, "to_field_name", None)
+    target: Any = opts.get_field(name) if name else opts.pk
     while target.is_relation:
         target = target.target_field
-    key = target.name if field.to_field_name else "primary key"
-    return {"type": key_type(target)}, [f"{key} of {opts.label_lower}"]
+    return {"type": key_type(target)}, [f"{target.name if name else 'primary key'} of {opts.label_lower}"]
+
+
+def _slug(field: Any) -> Shape:
+    model = getattr(field.queryset, "model", None)
+    return {"type": "string"}, [f"{field.slug_field} of {model._meta.label_lower}" if model else field.slug_field]
 
 
 def _many(shape: Callable[[Any], Shape]) -> Callable[[Any], Shape]:
@@ -224,37 +148,6 @@ def _parts(field: Any) -> Shape:
     return schema, [f"a list of {'; '.join(notes)}"]
 
 
-# What a tool takes and what a person is asked for, None for what has no place in a client's form. A field may be a
-# subclass of another kind: the first that fits is the most special one.
-_KINDS: Final[tuple[tuple[Any, Callable[[Any], Shape], Callable[[Any, Choices], Shape | None] | None], ...]] = (
-    (forms.ModelMultipleChoiceField, _many(_row), _ask_choices),
-    (forms.ModelChoiceField, _row, _ask_choice),
-    (forms.MultipleChoiceField, _many(_choice), _ask_choices),
-    (forms.ChoiceField, _choice, _ask_choice),
-    (forms.NullBooleanField, lambda field: (any_of({"type": "boolean"}, NULL), []), _ask_boolean),
-    (forms.BooleanField, _boolean, _ask_boolean),
-    (forms.DecimalField, decimal, _ask_number),
-    (forms.FloatField, _number("number"), _ask_number),
-    (forms.IntegerField, _number("integer"), _ask_number),
-    (forms.SplitDateTimeField, _text, _ask_text),
-    (forms.DurationField, lambda field: text(field, "duration, such as 1 12:30:00 or PT12H30M"), _ask_text),
-    (forms.JSONField, lambda field: ({}, ["any JSON value"]), _ask_text),
-    (forms.FileField, lambda field: ({**FREE_OBJECT}, [FILE]), None),
-    (forms.MultiValueField, _parts, None),
-    (forms.Field, _text, _ask_text),
-)
-
-
-def is_geometry(field: Any) -> bool:
-    """Return whether the field is one of GeoDjango's, whose libraries not every project has."""
-    return hasattr(field, "geom_type") and hasattr(field, "srid")
-
-
-def _geometry(field: Any) -> Shape:
-    system = f"SRID {field.srid} unless it says another" if field.srid else ""
-    return {"type": "string"}, [f"{field.geom_type.lower()} as WKT, EWKT or GeoJSON", system]
-
-
 def _array(field: Any) -> Shape:
     item, words = _shape(field.base_field)
     each = ", ".join(filter(None, words))
@@ -270,44 +163,320 @@ def _range(field: Any) -> Shape:
     return ends, ["the first value of the range and the first after it, null for no bound", *words]
 
 
-def _mapping(field: Any) -> Shape:
-    return {"type": "object", "additionalProperties": any_of({"type": "string"}, NULL)}, ["texts by name"]
+def is_geometry(field: Any) -> bool:
+    """Return whether the field is one of GeoDjango's, whose libraries not every project has."""
+    return hasattr(field, "geom_type") and hasattr(field, "srid")
 
 
-# By name, as importing the module takes the driver of PostgreSQL.
-_POSTGRES: Final[tuple[tuple[str, Callable[[Any], Shape]], ...]] = (
-    ("SimpleArrayField", _array),
-    ("SplitArrayField", _array),
-    ("BaseRangeField", _range),
-    ("HStoreField", _mapping),
-)
+# What a person is asked for: a plain field, or None for what has no place in a client's form
 
 
-# What a field shows at first, and what a person enters
+def _ask_text(field: Any, choices: Choices) -> Shape:
+    words, format_name = ("JSON", "") if isinstance(field, forms.JSONField) else notation(field)
+    if format_name:
+        return {"type": "string", "format": format_name}, []
+    low, high = _lengths(field)
+    return {"type": "string", **present(minLength=low, maxLength=high)}, [words]
 
 
-def _default(schema: Mapping[str, Any], initial: Any) -> Any:
+def _ask_number(field: Any, choices: Choices) -> Shape:
+    whole = type(field).to_python is forms.IntegerField.to_python
+    low, high = map(plain_number, _bounds(field))
+    return {"type": "integer" if whole else "number", **present(minimum=low, maximum=high)}, []
+
+
+def plain_number(value: Any) -> int | float | None:
+    """Return a bound as a number of a client's form, which has no decimals."""
+    return value if value is None or isinstance(value, int) else float(value)
+
+
+def _ask_boolean(field: Any, choices: Choices) -> Shape:
+    return {"type": "boolean"}, []
+
+
+def _ask_choice(field: Any, choices: Choices) -> Shape:
+    if titled := _titled(choices(field)):
+        return {"type": "string", "oneOf": titled}, []
+    return {"type": "string"}, _key_words(field)
+
+
+def _ask_choices(field: Any, choices: Choices) -> Shape | None:
+    titled = _titled(choices(field))
+    schema = {"type": "array", "items": {"anyOf": titled}, **({"minItems": 1} if field.required else {})}
+    return (schema, _key_words(field)) if titled else None
+
+
+def _ask_nothing(field: Any, choices: Choices) -> None:
+    return None
+
+
+def _titled(options: list[Option] | None) -> list[dict[str, str]]:
+    return [{"const": value, "title": label} for value, label in options or ()]
+
+
+def _key_words(field: Any) -> list[str]:
+    is_row = isinstance(field, forms.ModelChoiceField)
+    return [f"primary key of {model_of(field)._meta.label_lower}"] if is_row else []
+
+
+def options_of(field: Any) -> list[Option] | None:
+    """Return the choices of a field without the blank one, None when there are more than a person looks through."""
+    found = [(str(value), label) for value, label in islice(_options(field.choices), MAX_CHOICES + 1)]
+    return found if len(found) <= MAX_CHOICES else None
+
+
+def model_of(field: Any) -> type[Model]:
+    """Return the model of the rows that a field leads to."""
+    model: type[Model] = field.queryset.model
+    return model
+
+
+# The table: by the names of the fields' classes, as importing some of their modules takes a driver or a library
+
+
+Ask = Callable[[Any, Choices], Shape | None]
+_MOMENT: Final = (PARSED[datetime].words(), PARSED[datetime].format)
+# How the texts of a field are written, and the format that says so in a client's form.
+NOTATIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "DateTimeField": _MOMENT,
+    "SplitDateTimeField": _MOMENT,
+    "DateField": (PARSED[date].words(), PARSED[date].format),
+    "TimeField": (PARSED[time].words(), ""),
+    "DurationField": ("duration, such as 1 12:30:00", ""),
+    "UUIDField": ("UUID", ""),
+    "EmailField": ("email address", "email"),
+    "URLField": ("URL", "uri"),
+    "GenericIPAddressField": ("IP address", ""),
+    "IPAddressField": ("IP address", ""),
+}
+FORM_FIELDS: Final[Mapping[str, tuple[Callable[[Any], Shape], Ask]]] = {
+    "SimpleArrayField": (_array, _ask_text),
+    "SplitArrayField": (_array, _ask_text),
+    "BaseRangeField": (_range, _ask_nothing),
+    "HStoreField": (
+        lambda field: (
+            {"type": "object", "additionalProperties": any_of({"type": "string"}, NULL)},
+            ["texts by name"],
+        ),
+        _ask_text,
+    ),
+    "ModelMultipleChoiceField": (_many(_row), _ask_choices),
+    "ModelChoiceField": (_row, _ask_choice),
+    "MultipleChoiceField": (_many(_choice), _ask_choices),
+    "ChoiceField": (_choice, _ask_choice),
+    "NullBooleanField": (lambda field: (any_of({"type": "boolean"}, NULL), []), _ask_boolean),
+    "BooleanField": (
+        lambda field: ({"type": "boolean"}, ["must be true" if field.required else ""]),
+        _ask_boolean,
+    ),
+    "DecimalField": (_decimal, _ask_number),
+    "FloatField": (_number("number"), _ask_number),
+    "IntegerField": (_number("integer"), _ask_number),
+    "DurationField": (lambda field: text(field, "duration, such as 1 12:30:00 or PT12H30M"), _ask_text),
+    "JSONField": (lambda field: ({}, ["any JSON value"]), _ask_text),
+    "FileField": (lambda field: ({**FREE_OBJECT}, [FILE]), _ask_nothing),
+    "SplitDateTimeField": (lambda field: text(field, notation(field)[0]), _ask_text),
+    "MultiValueField": (_parts, _ask_nothing),
+    "Field": (lambda field: text(field, notation(field)[0]), _ask_text),
+}
+SERIALIZER_FIELDS: Final[Mapping[str, Callable[[Any], Shape]]] = {
+    "PrimaryKeyRelatedField": _row,
+    "SlugRelatedField": _slug,
+    "HyperlinkedRelatedField": lambda field: text(field, "URL of the row, as the API shows it"),
+    "MultipleChoiceField": _many(_choice_of_serializer),
+    # Its choices are files of the server.
+    "FilePathField": text,
+    "ChoiceField": _choice_of_serializer,
+    "BooleanField": lambda field: ({"type": "boolean"}, []),
+    # The widest integers of a database are no limit that a client had to know of.
+    "IntegerField": _number("integer", MAX_SAFE_INTEGER),
+    "FloatField": _number("number", MAX_SAFE_INTEGER),
+    "DecimalField": _decimal,
+    **{name: lambda field: text(field, notation(field)[0]) for name in (*NOTATIONS, "CharField")},
+    "DictField": lambda field: ({**FREE_OBJECT}, []),
+}
+
+
+def _kind_of(field: Any, known: Mapping[str, Any]) -> Any:
+    """Return what is known of the most special kind that the field is of."""
+    kinds = type(field).__mro__
+    names = (kind.__name__ for kind in kinds if kind.__module__.startswith(("django.", "rest_framework.")))
+    return next((known[name] for name in names if name in known), None)
+
+
+def notation(field: Any) -> tuple[str, str]:
+    """Return how the texts of a field are written, and the format that says so, "" for none."""
+    found: tuple[str, str] = _kind_of(field, NOTATIONS) or ("", "")
+    return found
+
+
+# For a tool
+
+
+def form_schema(form: forms.BaseForm | type[forms.BaseForm], *, exclude: Collection[str] = ()) -> dict[str, Any]:
+    """Return the JSON Schema of what the form takes; ``exclude`` names fields to leave out.
+
+    Disabled fields are left out.
+    """
+    declared: Mapping[str, forms.Field] = getattr(form, "base_fields", {}) if isinstance(form, type) else form.fields
+    fields = {name: field for name, field in declared.items() if name not in exclude and not field.disabled}
+    # A check box that must be ticked is required; any other that is left out is not ticked.
+    required = [name for name, field in fields.items() if field.required]
+    return object_schema({name: field_schema(field) for name, field in fields.items()}, required, closed=True)
+
+
+def field_schema(field: forms.Field) -> dict[str, Any]:
+    """Return the JSON Schema of one form field, its constraints in its description too."""
+    label = str(field.label or "").strip()
+    texts = [label and f"{label.rstrip('.')}.", str(field.help_text or "").strip()]
+    return with_default(_shape(field), None if isinstance(field.initial, Model) else field.initial, texts)
+
+
+def _shape(field: forms.Field) -> Shape:
+    if is_geometry(field):
+        kind: Any = field
+        system = f"SRID {kind.srid} unless it says another" if kind.srid else ""
+        return {"type": "string"}, [f"{kind.geom_type.lower()} as WKT, EWKT or GeoJSON", system]
+    shape: Shape = _kind_of(field, FORM_FIELDS)[0](field)
+    return shape
+
+
+def with_default(shape: Shape, default: Any, texts: Iterable[str]) -> dict[str, Any]:
+    """Return the schema of a field with its default, if that is a value, and its description: texts, then words."""
+    schema, words = shape
+    if default is not None and default != "" and not callable(default):
+        schema["default"] = to_jsonable(default)
+        words = [*words, f"default {schema['default']}"]
+    return described(schema, texts, words)
+
+
+def writable_fields(serializer: Any) -> dict[str, Any]:
+    """Return the fields of a serializer that a client may send in JSON, by name: files have no JSON form."""
+    from rest_framework.serializers import FileField, HiddenField
+
+    fields: Mapping[str, Any] = getattr(serializer, "fields", {})
+    return {
+        name: field
+        for name, field in fields.items()
+        if not field.read_only and not isinstance(field, HiddenField | FileField)
+    }
+
+
+def serializer_schema(field: Any, depth: int = MAX_DEPTH) -> dict[str, Any]:
+    """Return the JSON Schema of a serializer or of a field of one, its constraints in its description too."""
+    schema, words = _shape_in_serializer(field, depth)
+    if field.allow_null:
+        schema = any_of(schema, NULL)
+    about = str(field.help_text or "").strip()
+    label = "" if about or field.label is None else str(field.label)
+    label = "" if label.lower().replace(" ", "_") == field.field_name else label
+    return with_default((schema, words), field.default, [label and f"{label.rstrip('.')}.", about])
+
+
+def _shape_in_serializer(field: Any, depth: int) -> Shape:
+    from rest_framework.relations import ManyRelatedField
+    from rest_framework.serializers import ListField, ListSerializer, Serializer
+
+    if shape := _kind_of(field, SERIALIZER_FIELDS):
+        found: Shape = shape(field)
+        return found
+    if isinstance(field, ListSerializer | ListField | ManyRelatedField):
+        item = serializer_schema(field.child_relation if isinstance(field, ManyRelatedField) else field.child, depth)
+        note = item.pop("description", "")
+        words = [f"each: {note.strip('()')}" if note else "", between(*_lengths(field), "items")]
+        return {"type": "array", "items": item}, words
+    if not isinstance(field, Serializer):
+        return {}, []
+    if not depth:
+        return {**FREE_OBJECT}, []
+    fields = writable_fields(field)
+    required = [name for name, member in fields.items() if member.required]
+    return object_schema({name: serializer_schema(fields[name], depth - 1) for name in fields}, required), []
+
+
+# For a person
+
+
+def question_schema(form: forms.BaseForm) -> dict[str, Any]:
+    """Return the ``requestedSchema`` of a Django form; what its fields show at first are the defaults.
+
+    Raises:
+        ImproperlyConfigured: a field that must be filled in is none that a client could show.
+    """
+    fields = fields_of(form)
+    lost = [name for name, field in fields.items() if field is None and form.fields[name].required]
+    if lost:
+        raise ImproperlyConfigured(f"{type(form).__name__}.{lost[0]} is no field that a client's user can be asked for")
+    properties = {name: field for name, field in fields.items() if field is not None}
+    return object_schema(properties, [name for name in properties if is_required(form.fields[name])])
+
+
+def is_required(field: forms.Field) -> bool:
+    """Return whether an answer needs the field: a check box may always be left out, unless it must be ticked."""
+    return field.required and not isinstance(field, forms.NullBooleanField)
+
+
+def fields_of(form: forms.BaseForm, choices: Choices = options_of) -> dict[str, dict[str, Any] | None]:
+    """Return the fields of a form that a person fills in, as plain fields; None for one that has no such form.
+
+    ``choices`` gives those of fields that lead to rows.
+    """
+    return {
+        name: _question(form, name, field, choices)
+        for name, field in form.fields.items()
+        if not field.disabled and not field.widget.is_hidden
+    }
+
+
+def _question(form: forms.BaseForm, name: str, field: Any, choices: Choices) -> dict[str, Any] | None:
+    # What must not pass through the client is never asked for by a form (client/elicitation, Security Considerations).
+    secret = isinstance(field.widget, forms.PasswordInput) or is_sensitive(name)
+    shape = None if secret else _kind_of(field, FORM_FIELDS)[1](field, choices)
+    if shape is None:
+        return None
+    schema, words = shape
+    schema["title"] = str(field.label or name.replace("_", " ").strip().capitalize())
+    schema = described(schema, [str(field.help_text or "").strip()], words)
+    default = _initial(schema, form.get_initial_for_field(field, name))
+    return schema if default is None else {**schema, "default": default}
+
+
+def _initial(schema: Mapping[str, Any], initial: Any) -> Any:
     """Return what the field shows at first, None for nothing that it could show."""
-    kind = schema["type"]
-    if kind == "array":
-        known = {choice["const"] for choice in schema["items"]["anyOf"]}
-        items = initial if isinstance(initial, (list, tuple, set)) else []
-        return [text for text in map(_shown, items) if text in known] or None
-    if kind == "boolean":
-        return initial if isinstance(initial, bool) else None
-    if kind in ("integer", "number"):
-        number = isinstance(initial, (int, float, Decimal)) and not isinstance(initial, bool)
-        return None if not number else initial if isinstance(initial, int) else float(initial)
-    text = _shown(initial)
+
+    def shown(value: Any) -> str:
+        value = value.pk if isinstance(value, Model) else getattr(value, "value", value)
+        if value is None or isinstance(value, (list, tuple, dict, set)):
+            return ""
+        return value.isoformat() if isinstance(value, date) else str(value)
+
+    match schema["type"]:
+        case "array":
+            known = {choice["const"] for choice in schema["items"]["anyOf"]}
+            items = initial if isinstance(initial, (list, tuple, set)) else []
+            return [text for text in map(shown, items) if text in known] or None
+        case "boolean":
+            return initial if isinstance(initial, bool) else None
+        case "integer" | "number":
+            if isinstance(initial, bool) or not isinstance(initial, (int, float, Decimal)):
+                return None
+            return initial if isinstance(initial, int) else float(initial)
+    text = shown(initial)
     known = {choice["const"] for choice in schema.get("oneOf", ())}
     return text if text and (not known or text in known) else None
 
 
-def _shown(value: Any) -> str:
-    value = value.pk if isinstance(value, Model) else getattr(value, "value", value)
-    if value is None or isinstance(value, (list, tuple, dict, set)):
-        return ""
-    return value.isoformat() if isinstance(value, date) else str(value)
+# What a person entered
+
+
+# By the type of the plain field: what its JSON may be, and how to say so.
+PLAIN: Final[Mapping[str, tuple[Any, str]]] = {
+    "string": ((str, int, float), "a text"),
+    "integer": ((str, int, float), "a whole number"),
+    "number": ((str, int, float), "a number"),
+    "boolean": (bool, "yes or no"),
+    "array": (list, "a list"),
+}
 
 
 def read_form(form: Any, asked: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
@@ -325,73 +494,41 @@ def read_form(form: Any, asked: Mapping[str, Any], content: Mapping[str, Any]) -
         elif not isinstance(field, forms.FileField):
             data[form.add_prefix(name)] = form.get_initial_for_field(field, name)
         # The widget would look for what a browser posts; here is the value itself.
-        field.widget.value_from_datadict = _value
+        field.widget.value_from_datadict = lambda data, files, name: data.get(name)
     form.data, form.files, form.is_bound = data, MultiValueDict(), True
     form._errors = None
-    if not form.is_valid():
-        raise ValueError(" ".join(_errors(form)))
-    cleaned: dict[str, Any] = form.cleaned_data
-    return cleaned
-
-
-def _value(data: Mapping[str, Any], files: Any, name: str) -> Any:
-    return data.get(name)
+    if form.is_valid():
+        cleaned: dict[str, Any] = form.cleaned_data
+        return cleaned
+    texts = []
+    for name, errors in form.errors.as_data().items():
+        messages = " ".join(str(message) for error in errors for message in error.messages)
+        texts.append(messages if name == NON_FIELD_ERRORS else f"{form[name].label}: {messages}")
+    raise ValueError(" ".join(texts))
 
 
 def _entered(field: Any, asked: Mapping[str, Any], value: Any) -> Any:
     """Return what the field's ``clean`` takes: of dates the dates themselves, in whatever way the field writes them."""
     if value is None:
         return None
+    kinds, noun = PLAIN[asked["type"]]
     # Django's fields would take any of these for the text of something.
-    if not isinstance(value, PLAIN[asked["type"]]) or (isinstance(value, bool) and asked["type"] != "boolean"):
-        raise ValueError(f"{asked['title']}: expected {NOUNS[asked['type']]}.")
+    if not isinstance(value, kinds) or (isinstance(value, bool) and asked["type"] != "boolean"):
+        raise ValueError(f"{asked['title']}: expected {noun}.")
     value = str(value) if asked["type"] == "string" else value
     if isinstance(field, (forms.DateTimeField, forms.SplitDateTimeField)):
-        moment = _moment(value)
-        return _split(moment) if isinstance(field, forms.SplitDateTimeField) else moment
+        try:
+            moment: Any = PARSED[datetime].convert(value, None)  # type: ignore[arg-type]
+        except Invalid:
+            return [value, value] if isinstance(field, forms.SplitDateTimeField) else value
+        if isinstance(field, forms.DateTimeField):
+            return moment
+        # The two fields are read in the current time zone.
+        moment = timezone.make_naive(moment) if timezone.is_aware(moment) else moment
+        return [moment.date(), moment.time()]
     if isinstance(field, forms.DateField):
         try:
             return parse_date(value) or value
         except ValueError:
             return value
     return value
-
-
-PLAIN: Final[Mapping[str, Any]] = {
-    "string": (str, int, float),
-    "integer": (str, int, float),
-    "number": (str, int, float),
-    "boolean": bool,
-    "array": list,
-}
-NOUNS: Final = {
-    "string": "a text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "yes or no",
-    "array": "a list",
-}
-
-
-def _split(moment: Any) -> Any:
-    """Return date and time as they are in the current time zone, in which the two fields are read."""
-    if not isinstance(moment, datetime):
-        return [moment, moment]
-    moment = timezone.make_naive(moment) if timezone.is_aware(moment) else moment
-    return [moment.date(), moment.time()]
-
-
-def _moment(text: str) -> Any:
-    try:
-        return PARSED[datetime].convert(text, None)  # type: ignore[arg-type]
-    except Invalid:
-        return text
-
-
-def _errors(form: forms.BaseForm) -> Iterator[str]:
-    for name, errors in form.errors.as_data().items():
-        messages = " ".join(str(message) for error in errors for message in error.messages)
-        if name == NON_FIELD_ERRORS:
-            yield messages
-        else:
-            yield f"{form[name].label}: {messages}"

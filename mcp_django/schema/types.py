@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from django.conf import settings
@@ -18,7 +18,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
 
-from .jsonable import MAX_SAFE_INTEGER
+from .values import MAX_SAFE_INTEGER
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
@@ -33,6 +33,7 @@ MAX_TEXT: Final = 64
 MAX_SHOWN: Final = 40
 # What databases hold in their widest integer column.
 MAX_INTEGER: Final = 2**63 - 1
+LIMITS: Final = frozenset({"minimum", "maximum", "min_length", "max_length", "min_items", "max_items"})
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
@@ -98,6 +99,14 @@ def present(**keywords: Any) -> dict[str, Any]:
     return {keyword: value for keyword, value in keywords.items() if value is not None}
 
 
+def object_schema(properties: Mapping[str, Any], required: Iterable[str], *, closed: bool = False) -> dict[str, Any]:
+    """Return the schema of an object with these members; a ``closed`` one has no others."""
+    schema: dict[str, Any] = {"type": "object", "properties": dict(properties)}
+    if names := list(required):
+        schema["required"] = names
+    return {**schema, "additionalProperties": False} if closed else schema
+
+
 def described(schema: dict[str, Any], texts: Iterable[str], words: Iterable[str]) -> dict[str, Any]:
     """Return the schema with a description: the texts, and then its constraints in words."""
     note = ", ".join(filter(None, words))
@@ -135,9 +144,26 @@ def key_type(field: Any) -> str:
     return "integer" if isinstance(field, models.IntegerField) else "string"
 
 
+def between(low: Any, high: Any, unit: str = "") -> str:
+    """Return a range in words: "1 to 100", "at least 1 item", "" for none."""
+    unit = f" {unit}" if unit else ""
+    if low is not None and high is not None:
+        return f"{low} to {high}{unit}"
+    if low is not None:
+        return f"at least {low}{unit}"
+    return f"at most {high}{unit}" if high is not None else ""
+
+
+def in_words(options: Iterable[tuple[Any, str]], most: int | None = None) -> str:
+    """Return the labels of values that do not say the same themselves, "" where there are over ``most`` of them."""
+    named = [f"{value} = {label}" for value, label in options if str(value).replace("_", " ").lower() != label.lower()]
+    return ", ".join(named) if most is None or len(named) <= most else ""
+
+
 # Types
 
 
+@dataclass(frozen=True)
 class Type:
     """What a parameter may be."""
 
@@ -149,12 +175,17 @@ class Type:
     @property
     def json_types(self) -> tuple[str, ...]:
         """The JSON types that its schema admits."""
+        raise NotImplementedError
+
+    @property
+    def parts(self) -> tuple[Type, ...]:
+        """The types that it is made of."""
         return ()
 
     @property
     def needs_database(self) -> bool:
         """Whether :meth:`convert` may run queries."""
-        return False
+        return any(part.needs_database for part in self.parts)
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema, a new dict."""
@@ -178,42 +209,27 @@ class Type:
         Raises:
             ImproperlyConfigured: the type has no such limit.
         """
-        known = {field.name for field in fields(self)} & LIMITS  # type: ignore[arg-type]
+        known = {field.name for field in fields(self)} & LIMITS
         if unknown := sorted(limits.keys() - known):
             raise ImproperlyConfigured(f"{unknown[0]} does not go with {self.noun}")
-        return replace(self, **limits)  # type: ignore[type-var]
+        return replace(self, **limits)
 
     def refuse(self, value: Any) -> Invalid:
         """Return the error for a value that is something else."""
         return Invalid(f"expected {self.noun}, got {show(value)}")
 
 
-LIMITS: Final = frozenset({"minimum", "maximum", "min_length", "max_length", "min_items", "max_items"})
-
-
-def between(low: Any, high: Any, unit: str = "") -> str:
-    """Return a range in words: "1 to 100", "at least 1 item", "" for none."""
-    unit = f" {unit}" if unit else ""
-    if low is not None and high is not None:
-        return f"{low} to {high}{unit}"
-    if low is not None:
-        return f"at least {low}{unit}"
-    return f"at most {high}{unit}" if high is not None else ""
-
-
 @dataclass(frozen=True)
 class Anything(Type):
     """Any JSON value, handed on as it is."""
 
-    noun: ClassVar[str] = "a JSON value"
-    json_types: ClassVar[tuple[str, ...]] = ("null", "boolean", "integer", "number", "string", "array", "object")
+    noun = "a JSON value"
+    json_types = ("null", "boolean", "integer", "number", "string", "array", "object")
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema that admits everything."""
         return {}
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Return the value."""
         return value
 
 
@@ -223,21 +239,19 @@ class String(Type):
 
     min_length: int | None = None
     max_length: int | None = None
-    noun: ClassVar[str] = "a string"
-    json_types: ClassVar[tuple[str, ...]] = ("string",)
+    noun = "a string"
+    json_types = ("string",)
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema with its lengths."""
         return {"type": "string", **present(minLength=self.min_length, maxLength=self.max_length)}
 
     def words(self) -> str:
-        """Return the lengths in words."""
         return between(self.min_length, self.max_length, "characters")
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Return the text. NUL is refused, because PostgreSQL cannot hold it."""
         if not isinstance(value, str):
             raise self.refuse(value)
+        # PostgreSQL cannot hold it.
         if "\0" in value:
             raise Invalid("must not contain the character NUL")
         if len(value) < (self.min_length or 0) or (self.max_length is not None and len(value) > self.max_length):
@@ -256,22 +270,21 @@ class _Ranged(Type):
     def words(self) -> str:
         return between(self.minimum, self.maximum)
 
-    def checked(self, value: Any) -> Any:
+    def checked(self, number: Any, given: Any) -> Any:
         low, high = self.minimum, self.maximum
-        if (low is not None and value < low) or (high is not None and value > high):
-            raise Invalid(f"must be {self.words()}, got {show(value)}")
-        return value
+        if (low is not None and number < low) or (high is not None and number > high):
+            raise Invalid(f"must be {between(low, high)}, got {show(given)}")
+        return number
 
 
 @dataclass(frozen=True)
 class Integer(_Ranged):
-    """A whole number of at most 64 bits; text of digits is one too."""
+    """A whole number of at most 64 bits; text of digits is one too, booleans and fractions are none."""
 
-    noun: ClassVar[str] = "an integer"
-    json_types: ClassVar[tuple[str, ...]] = ("integer",)
+    noun = "an integer"
+    json_types = ("integer",)
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Return the integer; booleans and fractions are none."""
         if isinstance(value, str) and _INTEGER.fullmatch(value.strip(" ")):
             value = int(value)
         if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_SAFE_INTEGER:
@@ -280,18 +293,17 @@ class Integer(_Ranged):
             raise self.refuse(value)
         if not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
             raise Invalid("is out of range: integers have at most 64 bits")
-        return self.checked(value)
+        return self.checked(value, value)
 
 
 @dataclass(frozen=True)
 class Number(_Ranged):
     """A finite number."""
 
-    noun: ClassVar[str] = "a number"
-    json_types: ClassVar[tuple[str, ...]] = ("number",)
+    noun = "a number"
+    json_types = ("number",)
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Return the number as a float; infinity and NaN are none."""
         if isinstance(value, str) and _DECIMAL.fullmatch(value):
             value = float(value)
         if not isinstance(value, (int, float)) or isinstance(value, bool):
@@ -302,56 +314,44 @@ class Number(_Ranged):
             raise Invalid("is out of range") from None
         if not math.isfinite(number):
             raise Invalid(f"expected a finite number, got {number}")
-        return self.checked(number)
+        return self.checked(number, number)
 
 
 @dataclass(frozen=True)
 class DecimalNumber(_Ranged):
-    """An exact decimal, as text on the wire; a number is read as it was written."""
+    """An exact decimal, as text on the wire; a number is read as it was written, and no digit is lost or made up."""
 
-    noun: ClassVar[str] = "a decimal number"
-    json_types: ClassVar[tuple[str, ...]] = ("string",)
+    noun = "a decimal number"
+    json_types = ("string",)
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema of the text: ranges are in the words, as keywords for numbers say nothing of strings."""
+        # Ranges are in the words, as keywords for numbers say nothing of strings.
         return {"type": "string"}
 
     def words(self) -> str:
-        """Return what the text holds, and its range."""
-        return ", ".join(filter(None, ["decimal number as text, such as 12.50", self.range()]))
-
-    def range(self) -> str:
-        """Return the range in words."""
-        return between(self.minimum, self.maximum)
+        return ", ".join(filter(None, ["decimal number as text, such as 12.50", super().words()]))
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Return the decimal; no digit is lost or made up."""
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise self.refuse(value)
-        text = value.strip(" ") if isinstance(value, str) else _digits(value)
+        if isinstance(value, str):
+            text = value.strip(" ")
+        else:
+            # A huge integer is not written out before its size is known.
+            text = repr(value) if isinstance(value, float) or abs(value) < 10**MAX_SHOWN else ""
         if not _DECIMAL.fullmatch(text):
             raise self.refuse(value)
-        number = Decimal(text)
-        low, high = self.minimum, self.maximum
-        if (low is not None and number < low) or (high is not None and number > high):
-            raise Invalid(f"must be {self.range()}, got {show(text)}")
-        return number
-
-
-def _digits(value: int | float) -> str:
-    # A huge integer is not written out before its size is known.
-    return repr(value) if isinstance(value, float) or abs(value) < 10**MAX_SHOWN else ""
+        return self.checked(Decimal(text), text)
 
 
 @dataclass(frozen=True)
 class Boolean(Type):
-    """True or false; the words "true" and "false" too, which models write."""
+    """True or false, and the words "true" and "false", which models write; 0 and 1 are none."""
 
-    noun: ClassVar[str] = "true or false"
-    json_types: ClassVar[tuple[str, ...]] = ("boolean",)
+    noun = "true or false"
+    json_types = ("boolean",)
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Return the truth value; 0 and 1 are none."""
         if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
         if not isinstance(value, bool):
@@ -370,19 +370,16 @@ class Parsed(Type):
     example: str
     parse: Callable[[str], Any]
     format: str = ""
-    json_types: ClassVar[tuple[str, ...]] = ("string",)
+    json_types = ("string",)
 
     @property
     def noun(self) -> str:
-        """Name the notation."""
         return self.notation
 
     def words(self) -> str:
-        """Return the notation."""
         return f"{self.notation.partition(' ')[2]}, such as {self.example}"
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Return what the text stands for."""
         # The parsers run regular expressions: over short ASCII text alone.
         if isinstance(value, str) and value.isascii() and len(value) <= MAX_TEXT:
             try:
@@ -402,16 +399,16 @@ def _datetime(text: str) -> datetime | None:
     return timezone.make_aware(found) if settings.USE_TZ else timezone.make_naive(found)
 
 
-def _uuid(text: str) -> UUID | None:
-    return UUID(text) if _UUID.fullmatch(text) else None
-
-
 PARSED: Final[Mapping[type, Parsed]] = {
     date: Parsed("an ISO 8601 date", "2026-07-28", parse_date, "date"),
     datetime: Parsed("an ISO 8601 date and time", "2026-07-28T14:30:00Z", _datetime, "date-time"),
     time: Parsed("a time of day", "14:30:00", parse_time),
     timedelta: Parsed("a duration", "1 12:30:00 (days, hours, minutes, seconds) or PT12H30M", parse_duration),
-    UUID: Parsed("a UUID", "123e4567-e89b-12d3-a456-426614174000", _uuid),
+    UUID: Parsed(
+        "a UUID",
+        "123e4567-e89b-12d3-a456-426614174000",
+        lambda text: UUID(text) if _UUID.fullmatch(text) else None,
+    ),
 }
 
 
@@ -427,32 +424,22 @@ class Choice(Type):
 
     @property
     def noun(self) -> str:
-        """Name the values."""
         shown = [show(value) for value, _ in self.options[:20]]
         return f"one of {', '.join(shown)}{' …' if len(self.options) > 20 else ''}"
 
     @property
     def json_types(self) -> tuple[str, ...]:
-        """The JSON types of the values."""
         return tuple(dict.fromkeys(json_type(value) for value, _ in self.options))
 
     def schema(self) -> dict[str, Any]:
-        """Return the enumeration."""
         values = [value for value, _ in self.options]
         kinds = {kind: [value for value in values if json_type(value) == kind] for kind in self.json_types}
         return any_of(*({"type": kind, "enum": found} for kind, found in kinds.items()))
 
     def words(self) -> str:
-        """Return the labels of the values."""
-        named = [
-            f"{value} = {label}"
-            for (value, _), label in zip(self.options, self.labels, strict=False)
-            if str(value).replace("_", " ").lower() != label.lower()
-        ]
-        return ", ".join(named)
+        return in_words((value, label) for (value, _), label in zip(self.options, self.labels, strict=False))
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Return the Python value of the option."""
         for option, python in self.options:
             if option == value and isinstance(option, bool) is isinstance(value, bool):
                 return python

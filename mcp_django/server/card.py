@@ -22,11 +22,7 @@ MAX_TITLE: Final = 100
 
 
 def card(request: HttpRequest | None, path: str) -> dict[str, Any]:
-    """Return the card of the endpoint at ``path``.
-
-    Raises:
-        ImproperlyConfigured: see :func:`~mcp_django.oauth.resource.origin`.
-    """
+    """Return the card of the endpoint at ``path``."""
     remote = {
         "type": "streamable-http",
         "url": resource_url(request, path),

@@ -1,36 +1,47 @@
-"""The kernel: one call in, one reply out; the one error mapping.
+"""The kernel: one call in, one reply out; the steps around a call, and the one error mapping.
 
-:func:`serve` runs a method in the calling thread. A method whose work belongs elsewhere gives back a :class:`Later`: a
-function tool or an admin action runs in the pool for the project's own code, so that no read waits behind it, and an
-async tool runs on the event loop. A call that has to ask its client ends there, and runs again with the answers.
+A method whose work belongs elsewhere gives back a :class:`Later`: a function tool or an admin action runs in the pool
+for the project's own code, so that no read waits behind it, and an async tool runs on the event loop. A call that has
+to ask its client ends there, and runs again with the answers.
 """
 
 from asyncio import CancelledError
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Final
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
 
 from ..conf import settings
-from ..context.languages import in_own_context, own_locale
+from ..context.confirmation import open_state, seal_state
 from ..context.middleware import through, through_async
-from ..context.places import own_place
-from ..context.questions import untangled
+from ..context.page import activate_language, own_locale, own_place
+from ..context.questions import Answers, Question, untangled
 from ..context.request import MCPRequest
 from ..context.results import error_result
-from ..exceptions import CallRefused, InputRequired, InsufficientScope, NotFound, ToolError
-from ..operating.calls import begin, underway, watched
-from ..orm.access import visible_exposures
-from ..protocol.eras import Call
-from ..protocol.errors import InternalError, InvalidParams, InvalidRequest, MethodNotFound, ProtocolError
-from ..protocol.inbound import Rejected
+from ..exceptions import CallRefused, Cancelled, InputRequired, InsufficientScope, NotFound, ToolError
+from ..operating.calls import begin, counted, finish, span, underway
+from ..orm.access import access_of
+from ..protocol.client_requests import limits_of, required_capability
+from ..protocol.eras import Call, Rejected
+from ..protocol.errors import (
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    MissingClientCapability,
+    ProtocolError,
+)
 from ..protocol.messages import encode, error_response, result_response
 from .methods import METHODS
-from .methods.asking import ASKING, pause, take_answers
 from .methods.base import Asked, Later, Listen, log_failure
 from .methods.lifecycle import cache_ttl, identity
+
+# The methods that may be answered with a question (basic/patterns/mrtr, Supported Requests).
+ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,59 +53,41 @@ class Reply:
     ends: ClassVar[str] = "ok"
 
 
+# What comes of a call, or of a part of it: ``ends`` says as what the call ends, "" where something follows.
 Outcome = Reply | Later | Asked | Listen
 
 
-def serve(request: MCPRequest, call: Call) -> Outcome:
-    """Answer a call, or say what has to run elsewhere first, what the client is asked, or what it wants to hear of.
+class Kernel:
+    """One call: what is done of it, within which steps, and what its client is answered.
 
-    Raises:
-        InsufficientScope: the token lacks scopes; the transport makes the challenge.
-        Cancelled: the client has gone; there is nobody to answer.
+    Around each part of a call that runs by itself are its steps: log messages, queries and spans belong to it, its
+    language is spoken, its queries are counted, its page is its own; the project's ``CALL_MIDDLEWARE`` is within.
     """
 
-    def produce() -> Any:
-        begin(request, call)
-        handler = METHODS.get(call.method)
-        if handler is None:
-            raise MethodNotFound(f"Method not found: {call.method}")
-        narrowing = request.mcp.narrowing
-        if narrowing is not None and narrowing.named and call.method != "ping":
-            _require(request, narrowing.named)
-        if call.method in ASKING:
-            take_answers(request, call)
-        else:
-            request.mcp.live = False
-        return handler(request, call.params)
+    def __init__(self, request: MCPRequest, call: Call) -> None:
+        self.request, self.call = request, call
 
-    return watched(request, call, lambda: _in_place(request, call, produce))
+    def serve(self) -> Outcome:
+        """Answer the call, or say what has to run elsewhere first, what is asked, or what the client wants to hear of.
 
+        Raises:
+            InsufficientScope: the token lacks scopes; the transport makes the challenge.
+            Cancelled: the client has gone; there is nobody to answer.
+        """
+        return self._run(self._in_middleware(self._begin))
 
-def _require(request: MCPRequest, named: Sequence[str]) -> None:
-    """Require that the caller sees something of all that the address names: a slip of the pen would go unnoticed.
+    def resume(self, later: Later) -> Reply | Asked:
+        """Do the work of a ``Later`` in this thread and answer the call, or say what the client is asked."""
+        return self._finished(self._run(self._in_middleware(later.work)))
 
-    Raises:
-        InvalidRequest: they do not.
-    """
-    labels = {exposure.label for exposure in visible_exposures(request)}
-    known = labels | {label.partition(".")[0] for label in labels}
-    unknown = [name for name in named if name not in known]
-    if unknown:
-        raise InvalidRequest(f"models in the URL: there is no app or model {unknown[0]!r} here.")
-
-
-def resume(request: MCPRequest, call: Call, later: Later) -> Reply | Asked:
-    """Do the work of a ``Later`` in this thread and answer the call, or say what the client is asked."""
-    return _finished(watched(request, call, lambda: _in_place(request, call, later.work)))
-
-
-async def resume_async(request: MCPRequest, call: Call, later: Later) -> Reply | Asked:
-    """Do the work of a ``Later`` that is a coroutine function and answer the call, or say what the client is asked."""
-    with own_locale(request), underway(request, call):
-        try:
-            result, error = await through_async(request, later.work), None
-        except BaseException as raised:
-            result, error = None, untangled(raised)
+    async def resume_async(self, later: Later) -> Reply | Asked:
+        """Do the same with work that is a coroutine function, which runs on this event loop."""
+        result, error = None, None
+        with underway(self.request.mcp.record), span(self.request, self.call), own_locale(self.request):
+            try:
+                result = await through_async(self.request, later.work)
+            except BaseException as raised:
+                error = untangled(raised)
         if isinstance(error, CancelledError):
             raise error
 
@@ -103,74 +96,164 @@ async def resume_async(request: MCPRequest, call: Call, later: Later) -> Reply |
                 raise error
             return result
 
-        return _finished(await sync_to_async(watched)(request, call, lambda: _guarded(request, call, produce)))
+        return self._finished(await sync_to_async(self._run)(produce))
 
+    def _begin(self) -> Mapping[str, Any] | Later | Listen:
+        request, call = self.request, self.call
+        begin(request, call)
+        handler = METHODS.get(call.method)
+        if handler is None:
+            raise MethodNotFound(f"Method not found: {call.method}")
+        narrowing = request.mcp.narrowing
+        if narrowing is not None and narrowing.named and call.method != "ping":
+            # A slip of the pen in the address would go unnoticed.
+            labels = {exposure.label for exposure in access_of(request).exposures}
+            known = labels | {label.partition(".")[0] for label in labels}
+            if unknown := [name for name in narrowing.named if name not in known]:
+                raise InvalidRequest(f"models in the URL: there is no app or model {unknown[0]!r} here.")
+        self._take_answers()
+        return handler(request, call.params)
 
-def _in_place(request: MCPRequest, call: Call, work: Callable[[], Any]) -> Outcome:
-    def placed() -> Any:
-        # Others of a batch have the same request.
-        with own_place(request):
-            return through(request, work) if settings.CALL_MIDDLEWARE else work()
+    def _take_answers(self) -> None:
+        """Give the call the answers that came with it; a transport of the older era has given it those it has."""
+        call, mcp = self.call, self.request.mcp
+        if call.method not in ASKING:
+            mcp.live = False
+        elif not call.era.modern:
+            # Progress must increase from one run to the next, as it is told on the same stream.
+            mcp.last_progress = mcp.answers.progress
+        else:
+            mcp.live = True
+            state = None
+            if call.request_state is not None:
+                state = open_state(self.request, call.method, call.params, call.request_state)
+            if state is not None or call.input_responses is not None:
+                mcp.answers = Answers(call.input_responses, state)
 
-    return in_own_context(request, lambda: _guarded(request, call, placed))
+    def pause(self, questions: Sequence[Question]) -> Mapping[str, Any] | Asked:
+        """Return the input-required result (2026-07-28, basic/patterns/mrtr), which the client answers by another call.
 
+        In the older era it is the transport that puts the questions to the client.
 
-def _guarded(request: MCPRequest, call: Call, produce: Callable[[], Any]) -> Outcome:
-    try:
-        result = produce()
-        return result if isinstance(result, (Later, Asked, Listen)) else _reply(request, call, result)
-    except InputRequired as asked:
-        questions = asked.questions
-    except InsufficientScope:
-        raise
-    except Exception as error:
-        return _failed(request, call, error)
-    return _guarded(request, call, lambda: pause(request, call, questions))
+        Raises:
+            MissingClientCapability, InvalidParams: the client cannot be asked that.
+        """
+        call, mcp = self.call, self.request.mcp
+        if call.method not in ASKING:
+            raise TypeError(f"{call.method} cannot ask")
+        required: dict[str, Any] = {}
+        for question in questions:
+            if not mcp.takes(question.method, question.params):
+                for name, needed in required_capability(question.method, question.params).items():
+                    required[name] = {**required.get(name, {}), **needed}
+        if required:
+            if call.era.modern:
+                raise MissingClientCapability(required)
+            raise InvalidParams(f"This needs a session with a client that supports {', '.join(required)}")
+        try:
+            state = mcp.answers.state(questions)
+        except ToolError as error:
+            if call.method != "tools/call":
+                raise
+            return error_result(error).to_wire()
+        as_text = not limits_of(mcp.client.name).shows_numbers
+        questions = [replace(question, as_text=as_text) for question in questions]
+        if not call.era.modern:
+            mcp.answers.progress = mcp.last_progress
+            return Asked(tuple(questions))
+        return {
+            "resultType": "input_required",
+            "inputRequests": {question.key: question.to_wire(call.version) for question in questions},
+            "requestState": seal_state(self.request, call.method, call.params, state),
+        }
 
+    def _in_middleware(self, work: Callable[[], Any]) -> Callable[[], Any]:
+        return partial(through, self.request, work) if settings.CALL_MIDDLEWARE else work
 
-def _finished(outcome: Outcome) -> Reply | Asked:
-    assert isinstance(outcome, (Reply, Asked))
-    return outcome
+    def _run(self, work: Callable[[], Any]) -> Outcome:
+        """Do a part of the call within its steps, and end its record where nothing follows."""
+        record = self.request.mcp.record
+        try:
+            # What is left behind in context variables ends with the part.
+            outcome = copy_context().run(self._within_steps, work)
+        except InsufficientScope:
+            record.code = InvalidRequest.code
+            finish(self.request, "refused:scope")
+            raise
+        except Cancelled:
+            finish(self.request, "cancelled")
+            raise
+        if outcome.ends:
+            body = getattr(outcome, "body", b"")
+            if record.arguments is not None:
+                record.result = body
+            finish(self.request, outcome.ends, len(body))
+        return outcome
 
+    def _within_steps(self, work: Callable[[], Any]) -> Outcome:
+        request, record = self.request, self.request.mcp.record
+        with underway(record), span(request, self.call):
+            if self.call.method == "ping":
+                # It has no words, no rows and no page.
+                return self._answer(work)
+            activate_language(request)
+            # Others of a batch have the same request.
+            with counted(record), own_place(request):
+                return self._answer(work)
 
-def _reply(request: MCPRequest, call: Call, result: Mapping[str, Any]) -> Reply:
-    assert call.id is not None
-    if result.get("isError"):
-        request.mcp.record.settle("tool_error")
-    elif result.get("resultType") == "input_required":
-        request.mcp.record.settle("asked")
-    # Results of the older era tell neither.
-    server, ttl_ms = (identity(), cache_ttl(call.method)) if call.era.modern else ({}, 0)
-    wire = call.era.shape(call, result, server=server, ttl_ms=ttl_ms)
-    return Reply(encode(result_response(call.id, wire)))
+    def _answer(self, work: Callable[[], Any]) -> Outcome:
+        try:
+            try:
+                result = work()
+            except InputRequired as asked:
+                result = self.pause(asked.questions)
+            return result if isinstance(result, (Later, Asked, Listen)) else self._reply(result)
+        except InsufficientScope:
+            raise
+        except Exception as error:
+            return self._failed(error)
 
+    def _finished(self, outcome: Outcome) -> Reply | Asked:
+        assert isinstance(outcome, (Reply, Asked))
+        return outcome
 
-def _failed(request: MCPRequest, call: Call, error: Exception) -> Reply:
-    """Map an exception to the client's error; what is not the client's fault is logged under an opaque id."""
-    record = request.mcp.record
-    mapped: ProtocolError
-    match error:
-        case CallRefused():
-            record.settle(f"refused:{error.reason}", error.message)
-            if call.method == "tools/call":
-                return _reply(request, call, error_result(ToolError(error.message)).to_wire())
-            mapped = InvalidRequest(error.message)
-        case ProtocolError():
-            mapped = error
-        case ToolError():
-            if error.outcome != ToolError.outcome:
-                record.settle(error.outcome)
-            mapped = InvalidParams(error.message)
-        case NotFound() | PermissionDenied():
-            if isinstance(error, PermissionDenied):
-                record.settle("refused:permission")
-            mapped = InvalidParams("Not found")
-        case _:
-            record.error_id = log_failure(call.method, error, record.id)
-            mapped = InternalError(data={"errorId": record.error_id})
-    record.code = mapped.code
-    record.settle(f"error:{mapped.code}")
-    return Reply(encode(error_response(call.id, mapped, modern=call.era.modern)), call.era.status(mapped))
+    def _reply(self, result: Mapping[str, Any]) -> Reply:
+        call, record = self.call, self.request.mcp.record
+        assert call.id is not None
+        if result.get("isError"):
+            record.settle("tool_error")
+        elif result.get("resultType") == "input_required":
+            record.settle("asked")
+        # Results of the older era tell neither.
+        server, ttl_ms = (identity(), cache_ttl(call.method)) if call.era.modern else ({}, 0)
+        wire = call.era.shape(call, result, server=server, ttl_ms=ttl_ms)
+        return Reply(encode(result_response(call.id, wire)))
+
+    def _failed(self, error: Exception) -> Reply:
+        """Map an exception to the client's error; what is not the client's fault is logged under an opaque id."""
+        call, record = self.call, self.request.mcp.record
+        mapped: ProtocolError
+        match error:
+            case CallRefused():
+                record.settle(f"refused:{error.reason}", error.message)
+                if call.method == "tools/call":
+                    return self._reply(error_result(ToolError(error.message)).to_wire())
+                mapped = InvalidRequest(error.message)
+            case ProtocolError():
+                mapped = error
+            case ToolError():
+                if error.outcome != ToolError.outcome:
+                    record.settle(error.outcome)
+                mapped = InvalidParams(error.message)
+            case NotFound() | PermissionDenied():
+                if isinstance(error, PermissionDenied):
+                    record.settle("refused:permission")
+                mapped = InvalidParams("Not found")
+            case _:
+                mapped = InternalError(data={"errorId": log_failure(call.method, error, record)})
+        record.code = mapped.code
+        record.settle(f"error:{mapped.code}")
+        return Reply(encode(error_response(call.id, mapped, modern=call.era.modern)), call.era.status(mapped))
 
 
 def rejection(rejected: Rejected) -> Reply:

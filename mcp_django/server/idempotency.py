@@ -11,8 +11,7 @@ half-way, or its worker dies, nobody knows what it has done: the key is then ref
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -57,11 +56,7 @@ UNKNOWN: Final = (
 
 
 def take_key(tool: Tool, arguments: dict[str, Any]) -> str:
-    """Return the key, "" for none, which is taken out of the arguments.
-
-    Raises:
-        ToolError: it cannot be one.
-    """
+    """Return the key, "" for none, which is taken out of the arguments."""
     if not tool.takes_key:
         return ""
     key = arguments.pop(ARGUMENT, None)
@@ -96,11 +91,7 @@ class Once:
         self.using = router.db_for_write(KeyedCall)
 
     def run(self, work: Callable[[], ToolResult]) -> dict[str, Any]:
-        """Return the result of the call, which ``work`` does if it has not been done before.
-
-        Raises:
-            ToolError: the key belongs to another call, or to one whose outcome is not known; or what ``work`` raises.
-        """
+        """Return the result of the call, which ``work`` does if it has not been done before."""
         if self.atomic:
             # A database may refuse as late as when the outermost transaction ends.
             with refusals(), write_transaction(self.using):
@@ -112,12 +103,18 @@ class Once:
             known = self._claim()
         if known is not None:
             return known
-        with self._releasing():
+        try:
             result = work()
-            return self._keep(result)
+            if self.atomic and self.request.mcp.cancelled:
+                raise Cancelled
+        except (ToolError, InputRequired):
+            # Nothing has been done; within a transaction the key goes with all the rest.
+            if not self.atomic:
+                self._release()
+            raise
+        return self._keep(result)
 
     async def run_async(self, work: Callable[[], Any]) -> dict[str, Any]:
-        """As :meth:`run`, for work that gives an awaitable."""
         with refusals():
             known = await sync_to_async(self._claim)()
         if known is not None:
@@ -159,18 +156,6 @@ class Once:
             raise ToolError(CHANGED)
         result: dict[str, Any] = orjson.loads(call.result)
         return result
-
-    @contextmanager
-    def _releasing(self) -> Iterator[None]:
-        """Forget the key where nothing has been done; within a transaction the key goes with all the rest."""
-        try:
-            yield
-            if self.atomic and self.request.mcp.cancelled:
-                raise Cancelled
-        except (ToolError, InputRequired):
-            if not self.atomic:
-                self._release()
-            raise
 
     def _release(self) -> None:
         KeyedCall.objects.using(self.using).filter(pk=self.id).delete()

@@ -11,12 +11,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
 from django.conf import settings as django_settings
-from django.db import transaction
-from django.db.models import F
+from django.core.signals import setting_changed
+from django.db import router, transaction
+from django.db.models import F, Q
+from django.db.models.lookups import Exact
 from django.utils import timezone
 
 from ..conf import settings
@@ -24,6 +27,7 @@ from ..context.request import MCPRequest
 from ..context.signing import SEPARATOR, seal, unseal
 from ..exceptions import NotFound
 from ..models import Session, Stream
+from ..orm.plans import Bind, Plan, Slot, compile_plan
 from ..protocol.eras import Call
 from ..protocol.errors import InvalidParams
 from ..protocol.versions import LEGACY, negotiate
@@ -62,7 +66,6 @@ class ClientSession:
     has_row: bool = False
 
     def set_log_level(self, level: str) -> None:
-        """Remember the least level of log messages that the client wants."""
         self.log_level = level
         self.remember(log_level=level)
 
@@ -72,15 +75,10 @@ class ClientSession:
         self.remember(facts=[self.version, self.client, self.capabilities])
 
     def subscribe(self, uri: str) -> None:
-        """Remember a resource that the client wants to hear of, and tell the session's stream, wherever it is.
-
-        Raises:
-            InvalidParams: the session has ``MAX_SUBSCRIPTIONS`` already.
-        """
+        """Remember a resource that the client wants to hear of, and tell the session's stream, wherever it is."""
         self._change(lambda uris: add_uri(uris, uri))
 
     def unsubscribe(self, uri: str) -> None:
-        """Forget a resource, and tell the session's stream."""
         self._change(lambda uris: [item for item in uris if item != uri])
 
     def _change(self, change: Callable[[Sequence[str]], Sequence[str]]) -> None:
@@ -104,7 +102,12 @@ class ClientSession:
         unsubscribe = hub.subscribe(topic(self.id), heard)
         try:
             hub.publish(topic(self.id), {"uris": list(self.uris), "token": token})
-            if _is_listening(self.id):
+            try:
+                is_listening = cache.get(lease_key(self.id)) is not None
+            except Exception as error:
+                logger.warning("Streams are not waited for, as the cache does not answer: %s", type(error).__name__)
+                is_listening = False
+            if is_listening:
                 known.wait(KNOWN_WITHIN)
         finally:
             unsubscribe()
@@ -123,7 +126,10 @@ class ClientSession:
             Session.objects.update_or_create(pk=self.id, defaults={"seen": now, **values}, create_defaults=fresh)
         if not self.has_row:
             self.has_row = True
-            _end_least_used(self.user_pk)
+            live = Session.objects.filter(user_id=self.user_pk, ended=False).order_by("-seen", "pk")
+            if surplus := list(live.values_list("pk", flat=True)[settings.MAX_SESSIONS :]):
+                Session.objects.filter(pk__in=surplus).update(ended=True, uris=[])
+                _forget(surplus)
 
     def end(self) -> None:
         """End the session: its id is refused from now on, its streams are gone."""
@@ -144,24 +150,11 @@ def end_session(session_id: str) -> bool:
 
 
 def lease_key(session_id: str) -> str:
-    """Return the key in the cache that says which stream of the session has its messages."""
     return f"mcp_django:lease:{session_id}"
 
 
-def _is_listening(session_id: str) -> bool:
-    try:
-        return cache.get(lease_key(session_id)) is not None
-    except Exception as error:
-        logger.warning("Streams are not waited for, as the cache does not answer: %s", type(error).__name__)
-        return False
-
-
 def add_uri(uris: Sequence[str], uri: str) -> Sequence[str]:
-    """Return what a session is subscribed to with one more resource.
-
-    Raises:
-        InvalidParams: it has ``MAX_SUBSCRIPTIONS`` already.
-    """
+    """Return what a session is subscribed to with one more resource."""
     if uri in uris:
         return uris
     if len(uris) >= settings.MAX_SUBSCRIPTIONS:
@@ -170,7 +163,6 @@ def add_uri(uris: Sequence[str], uri: str) -> Sequence[str]:
 
 
 def topic(session_id: str) -> str:
-    """Return the hub's topic for news of the session."""
     return f"session:{session_id}"
 
 
@@ -185,15 +177,13 @@ def open_session(request: MCPRequest, call: Call | None = None) -> str:
 def _agreed(call: Call) -> tuple[str, dict[str, str], dict[str, Any]]:
     """Return version, client and capabilities of a client that sent this ``initialize``."""
     client = {name: str(call.client.get(name, ""))[:MAX_NAME_CHARS] for name in ("name", "version")}
-    return negotiate(call.params.get("protocolVersion")), client, _used(call.params.get("capabilities") or {})
-
-
-def _used(declared: Mapping[str, Any]) -> dict[str, Any]:
-    return {
+    declared = call.params.get("capabilities") or {}
+    used: dict[str, Any] = {
         name: {part: {} for part in parts if isinstance(declared[name].get(part), dict)}
         for name, parts in USED.items()
         if isinstance(declared.get(name), dict)
     }
+    return negotiate(call.params.get("protocolVersion")), client, used
 
 
 def _salt(request: MCPRequest) -> str:
@@ -219,14 +209,8 @@ def find_session(request: MCPRequest, text: str) -> ClientSession:
         client=client,
         capabilities=capabilities,
     )
-    _recall(session)
-    return session
-
-
-def _recall(session: ClientSession) -> None:
-    rows = Session.objects.filter(pk=session.id)
-    row = rows.values_list("seen", "ended", "log_level", "uris", "facts").first()
-    seen = session.issued
+    using, seen = router.db_for_read(Session), session.issued
+    row = next(iter(_row_plan(using).run(using, [session.id])), None)
     if row is not None:
         session.has_row = True
         seen, ended, level, session.uris, facts = row
@@ -242,14 +226,22 @@ def _recall(session: ClientSession) -> None:
     # A row for each session, or a write for each call, is more than this is worth.
     if unused > idle / (10 if row is not None else 2):
         session.remember()
+    return session
 
 
-def _end_least_used(user_pk: Any) -> None:
-    live = Session.objects.filter(user_id=user_pk, ended=False).order_by("-seen", "pk")
-    surplus = list(live.values_list("pk", flat=True)[settings.MAX_SESSIONS :])
-    if surplus:
-        Session.objects.filter(pk__in=surplus).update(ended=True, uris=[])
-        _forget(surplus)
+@lru_cache(maxsize=8)
+def _row_plan(using: str) -> Plan:
+    """Return the query of what is remembered of a session, compiled once: each request makes it."""
+    rows = Session.objects.using(using).filter(Q(Exact(F("id"), Bind(Slot(0))))).order_by()
+    return compile_plan(rows.values_list("seen", "ended", "log_level", "uris", "facts"), using)
+
+
+def _forget_plans(**kwargs: Any) -> None:
+    _row_plan.cache_clear()
+
+
+# Time zone and databases bear on it.
+setting_changed.connect(_forget_plans)
 
 
 def _forget(session_ids: Sequence[str]) -> None:

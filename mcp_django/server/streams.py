@@ -1,8 +1,20 @@
 """Event streams of calls, as a log in the database (2025-11-25, basic/transports, Resumability and Redelivery).
 
 A call of a session writes what it has to tell here, and whichever worker the client is connected to reads it: the
-connection may break, and the worker may change, without a message being lost. A question to the client is kept with the
-call, which is run again when the answers are there, by the worker that got the last of them; nobody waits meanwhile.
+connection may break, and the worker may change, without a message being lost. The life of a stream:
+
+=========  ==================================================  =====================================================
+state      who is at it                                        what comes next
+=========  ==================================================  =====================================================
+RUNNING    a worker, with a sign of life every two seconds     ASKING (:func:`ask`), DONE (:func:`finish`), or DONE
+                                                               with an error when the worker is silent
+ASKING     nobody: the client has questions to answer          RUNNING, in the worker that gets the last answer
+                                                               (:func:`answer_question`), DONE (:func:`cancel`), or
+                                                               DONE with an error after ``QUESTION_TIMEOUT``
+DONE       nobody                                              deleted after ``STREAM_MAX_AGE``, or for want of room
+=========  ==================================================  =====================================================
+
+Who reads a stream ends it when its time is over (``read_events(..., bury=True)``): nobody else looks at it.
 """
 
 import secrets
@@ -12,7 +24,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from django.db import connections, router, transaction
-from django.db.models import F, Sum
+from django.db.models import F, QuerySet, Sum
 from django.db.models.functions import Length
 from django.utils import timezone
 
@@ -61,12 +73,10 @@ class Resumption:
 
 
 def topic(stream_id: str) -> str:
-    """Return the hub's topic for news of the stream."""
     return f"stream:{stream_id}"
 
 
 def new_id() -> str:
-    """Return the id of a stream that is to be opened."""
     return secrets.token_hex(16)
 
 
@@ -119,57 +129,49 @@ def _make_room(session: ClientSession, newest: str) -> None:
 
 
 def discard(stream_id: str) -> None:
-    """Delete a stream that was not needed."""
     Stream.objects.filter(pk=stream_id).delete()
 
 
 def shared_stream(session: ClientSession) -> str | None:
     """Return the id of the session's stream of many calls, if it has one open (2024-11-05, HTTP with SSE)."""
-    found: str | None = (
-        Stream.objects.filter(session_id=session.id, request_id__isnull=True).values_list("pk", flat=True).first()
-    )
-    return found
+    shared = Stream.objects.filter(session_id=session.id, request_id__isnull=True)
+    return shared.values_list("pk", flat=True).first()
 
 
 def owns(session: ClientSession, stream_id: str) -> bool:
-    """Return whether the stream is one of the session's."""
     return Stream.objects.filter(pk=stream_id, session_id=session.id).exists()
 
 
 # Writing
 
 
-def append(stream_id: str, messages: Sequence[bytes], first: int | None = None) -> bool:
-    """Add messages to the stream; the oldest go when it keeps more than ``STREAM_EVENTS`` or ``STREAM_BYTES``.
+def append(stream_id: str, messages: Sequence[bytes], first: int | None = None, **values: Any) -> bool:
+    """Add messages to the stream, and set ``values`` of its row; the oldest messages go when it keeps too much.
 
     ``first`` is the number of the first message, where the only one who writes counts them; otherwise they are counted
-    here. Returns False, and adds nothing, when the stream is over.
+    here. Returns False, and does nothing, when the stream is over.
     """
-    with transaction.atomic(using=router.db_for_write(Stream)):
-        is_open = _write(stream_id, messages, first)
-    hub.publish(topic(stream_id), None)
-    return is_open
-
-
-def _write(stream_id: str, messages: Sequence[bytes], first: int | None = None, **values: Any) -> bool:
-    """Number and store messages. The update comes first: it locks the row, so that numbers are given once."""
     size = sum(map(len, messages))
     last: Any = F("events") + len(messages) if first is None else first + len(messages) - 1
     counted = {"events": last, "size": F("size") + size}
     rows = Stream.objects.filter(pk=stream_id).exclude(state=Stream.State.DONE)
-    alive = timezone.now() if "state" in values else _sign_of_life()
-    if not rows.update(alive=alive, **counted, **values):
-        return False
-    last, kept = Stream.objects.values_list("events", "size").get(pk=stream_id)
-    StreamEvent.objects.bulk_create(
-        StreamEvent(stream_id=stream_id, number=last - len(messages) + offset, data=message.decode())
-        for offset, message in enumerate(messages, 1)
-    )
-    if kept > settings.STREAM_BYTES:
-        _drop_oldest(stream_id, last)
-    elif last > settings.STREAM_EVENTS:
-        StreamEvent.objects.filter(stream_id=stream_id, number__lte=last - settings.STREAM_EVENTS).delete()
-    return True
+    with transaction.atomic(using=router.db_for_write(Stream)):
+        # The update comes first: it locks the row, so that numbers are given once.
+        alive = timezone.now() if "state" in values else _sign_of_life()
+        is_open = bool(rows.update(alive=alive, **counted, **values))
+        if is_open:
+            last, kept = Stream.objects.values_list("events", "size").get(pk=stream_id)
+            StreamEvent.objects.bulk_create(
+                StreamEvent(stream_id=stream_id, number=last - len(messages) + offset, data=message.decode())
+                for offset, message in enumerate(messages, 1)
+            )
+            if kept > settings.STREAM_BYTES:
+                _drop_oldest(stream_id, last)
+            elif last > settings.STREAM_EVENTS:
+                too_many = StreamEvent.objects.filter(stream_id=stream_id, number__lte=last - settings.STREAM_EVENTS)
+                too_many.delete()
+    hub.publish(topic(stream_id), None)
+    return is_open
 
 
 def _drop_oldest(stream_id: str, last: int) -> None:
@@ -193,10 +195,7 @@ def keep_alive(stream_ids: Collection[str]) -> None:
 
 def finish(stream_id: str, *messages: bytes, first: int | None = None) -> bool:
     """End the stream, with its last messages if there are any; see :func:`append`."""
-    with transaction.atomic(using=router.db_for_write(Stream)):
-        is_open = _write(stream_id, messages, first, state=Stream.State.DONE, call="", questions=[])
-    hub.publish(topic(stream_id), None)
-    return is_open
+    return append(stream_id, messages, first, state=Stream.State.DONE, call="", questions=[])
 
 
 def ask(stream_id: str, questions: Sequence[Question], answers: Answers, version: str) -> list[bytes]:
@@ -210,10 +209,8 @@ def ask(stream_id: str, questions: Sequence[Question], answers: Answers, version
         wire = question.to_wire(version)
         messages.append(encode(request(identifier, wire["method"], wire.get("params", {}))))
         asked.append({"id": identifier, "key": question.key, "method": question.method})
-    with transaction.atomic(using=router.db_for_write(Stream)):
-        state = answers.state(questions)
-        is_open = _write(stream_id, messages, state=Stream.State.ASKING, questions=asked, answers=state)
-    hub.publish(topic(stream_id), None)
+    state = answers.state(questions)
+    is_open = append(stream_id, messages, state=Stream.State.ASKING, questions=asked, answers=state)
     return messages if is_open else []
 
 
@@ -285,8 +282,11 @@ def _is_alive(state: str, alive: Any) -> bool:
 
 def interrupted(request_id: Id) -> bytes:
     """Return the answer to a call of which nobody knows how far it came."""
-    error = InternalError("The call was interrupted; see what it has done before you repeat it")
-    return encode(error_response(request_id, error, modern=False))
+    return _error(request_id, "The call was interrupted; see what it has done before you repeat it")
+
+
+def _error(request_id: Id, text: str) -> bytes:
+    return encode(error_response(request_id, InternalError(text), modern=False))
 
 
 def _bury(stream_id: str, state: str, request_id: Id | None, after: int) -> None:
@@ -302,29 +302,22 @@ def _bury(stream_id: str, state: str, request_id: Id | None, after: int) -> None
         # Who no longer waits for an answer says so (basic/utilities/cancellation).
         unanswered = [item["id"] for item in stream.questions if "result" not in item]
         messages = [encode(notification(CANCELLED, {"requestId": identifier})) for identifier in unanswered]
-        if request_id is not None:
-            messages.append(_epitaph(state, request_id))
+        if request_id is not None and state == Stream.State.ASKING:
+            messages.append(_error(request_id, "The question was not answered in time; nothing was changed"))
+        elif request_id is not None:
+            messages.append(interrupted(request_id))
         first = max(stream.events, min(after, MOST_UNSTORED + stream.events)) + 1
-        _write(stream_id, messages, first, state=Stream.State.DONE, call="", questions=[])
-
-
-def _epitaph(state: str, request_id: Id) -> bytes:
-    if state != Stream.State.ASKING:
-        return interrupted(request_id)
-    error = InternalError("The question was not answered in time; nothing was changed")
-    return encode(error_response(request_id, error, modern=False))
+        finish(stream_id, *messages, first=first)
 
 
 # Cleaning
 
 
-def _clear(streams: Any) -> int:
+def _clear(streams: QuerySet[Stream]) -> int:
     horizon = timezone.now() - timedelta(seconds=settings.STREAM_MAX_AGE)
     patience = timedelta(seconds=max(settings.QUESTION_TIMEOUT, DEAD_AFTER))
     old = streams.filter(state=Stream.State.DONE, alive__lt=horizon) | streams.filter(alive__lt=horizon - patience)
-    _, by_model = old.delete()
-    found: int = by_model.get(Stream._meta.label, 0)
-    return found
+    return old.delete()[1].get(Stream._meta.label, 0)
 
 
 def clear_streams() -> int:

@@ -1,48 +1,47 @@
-"""Find the callers in this process whom a change concerns, and tell those who can know of it.
+"""Who is told: open subscriptions, the callers that they belong to, and the users behind these, read anew.
 
 Subscriptions of one user with one authority are one caller: what they may see is worked out once for all of them, and
-anew each time, from the user's row and permissions as they are by then. All of it happens in one thread of the process,
-at most ten times a second.
+anew each time, from the user's row and permissions as they are by then.
 """
 
 import logging
+import re
 import threading
-import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from copy import copy
-from typing import Any, Final, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final
 
 import orjson
-from django.db import InterfaceError, OperationalError
-from django.utils import timezone
+from django.conf import settings as django_settings
+from django.contrib.auth.models import AnonymousUser
+from django.db import router
+from django.db.models import Model
 
 from ..conf import settings
 from ..context.middleware import through
 from ..context.request import MCPContext, MCPRequest
+from ..exceptions import NotFound
 from ..operating.switches import board
+from ..orm.permissions import STOCK
+from ..orm.queries import chunks
+from ..protocol.errors import InvalidParams
 from ..runtime.threads import take_over
+from ..scopes import READ
 from ..signin import is_current, restore
 from .changes import Changes
-from .hub import RESYNC
-from .users import Person, identity, reload
-from .watches import Look, Rows, Watch, is_readable, list_digests
-from .workers import Worker
+from .watches import Watch, content_digest, find_watches, needs_digest
 
 logger = logging.getLogger("mcp_django")
 
-T = TypeVar("T")
-
 UPDATED: Final = "notifications/resources/updated"
-# Seconds between two rounds, and between two in which everybody is told everything.
-PACE: Final = 0.1
-RESYNC_PACE: Final = 1.0
-# Rounds that are tried while the database does not answer, with longer and longer pauses of at most so many seconds.
-ATTEMPTS: Final = 6
-LONGEST_PAUSE: Final = 10.0
-# What it takes to look at a page, compared with a row, where both may have changed.
-WEIGHT_OF_PAGE: Final = 20
+# Characters of a URI.
+MAX_URI: Final = 8192
+# Pages that one user watches in one worker: each may be read again with each change of its model.
+MAX_PAGES: Final = 400
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x20\x7f]+")
 # Headers that differ between requests of one client and say nothing of its authority.
 NOISE: Final = frozenset(
     {
@@ -67,20 +66,7 @@ NOISE: Final = frozenset(
 )
 OWN: Final = frozenset({"user", "mcp", "auth"})
 
-
-class Watcher(Hashable, Protocol):
-    """Who is told: an open :class:`~mcp_django.subscriptions.subscriptions.Subscription`."""
-
-    auth: Any
-    lists: frozenset[str]
-    watches: tuple[Watch, ...]
-
-    def tell(self, method: str, params: Mapping[str, Any]) -> None: ...
-    def end(self, reason: str) -> None: ...
-
-
-# What one of them watches, as keys in order.
-Entries = dict[tuple[Watcher, Watch], None]
+Deliver = Callable[[str, Mapping[str, Any]], Any]
 
 
 class Caller:
@@ -98,7 +84,7 @@ class Caller:
         self.lists: Mapping[str, int] | None = None
         self.seen: set[tuple[str, str]] = set()
         self.pages: dict[str, int] = {}
-        self.subscriptions: dict[Watcher, None] = {}
+        self.subscriptions: dict[Subscription, None] = {}
         self._kind = type(request)
         # What middleware left there, such as a tenant: hooks are asked about rows in other threads.
         self._variables = copy_context()
@@ -119,17 +105,18 @@ class Caller:
             facts=request.mcp.facts,
         )
 
-    def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Return what ``work`` gives with the context variables of the request that the caller came by."""
+    def act(self, person: "Person", work: Callable[[MCPRequest], Any]) -> None:
+        """Do work by a new request of the caller, as the user is by now, where middleware would have it done."""
         variables = self._variables.copy()
 
-        def moved() -> T:
+        def moved() -> None:
             take_over(variables)
-            return work(*arguments)
+            request = self.request(person.user)
+            through(request, lambda: work(request))
 
-        return variables.run(moved)
+        variables.run(moved)
 
-    def lost(self, person: Person | None) -> str:
+    def lost(self, person: "Person | None") -> str:
         """Return why the user, as the database has them now, may hear of nothing any more; "" while they may."""
         if person is None or not person.is_active:
             return "the account is not active any more"
@@ -143,6 +130,10 @@ class Caller:
         self._context.off = board.off
         restore(made)
         return made
+
+    def end(self, reason: str) -> None:
+        for subscription in tuple(self.subscriptions):
+            subscription.end(reason)
 
 
 def caller_key(request: MCPRequest) -> Hashable:
@@ -159,10 +150,9 @@ def caller_key(request: MCPRequest) -> Hashable:
     own = () if auth is None or hasattr(auth, "scopes") else (id(auth),)
     # What middleware left in context variables cannot be compared: such a request is like no other.
     apart = (object(),) if context.site.needs_middleware else ()
-    person = identity(request.user)
     facts = orjson.dumps(context.facts, option=orjson.OPT_SORT_KEYS, default=repr)
     known = context.scopes, context.client_id, context.resource, facts
-    return person, id(context.site), known, meta, added, own, apart
+    return identity(request.user), id(context.site), known, meta, added, own, apart
 
 
 def _hashable(value: Any) -> Hashable:
@@ -170,8 +160,87 @@ def _hashable(value: Any) -> Hashable:
         hash(value)
     except TypeError:
         return id(value)
-    found: Hashable = value
-    return found
+    return value
+
+
+def check_uris(uris: Sequence[str]) -> None:
+    """Pass if a client may ask for so many, and all of them are URIs."""
+    if len(uris) > settings.MAX_SUBSCRIPTIONS:
+        raise InvalidParams(f"At most {settings.MAX_SUBSCRIPTIONS} resources can be subscribed to")
+    for uri in uris:
+        if not isinstance(uri, str) or len(uri) > MAX_URI or not _URI.fullmatch(uri):
+            raise InvalidParams(f"A resource is named by a URI of at most {MAX_URI} characters")
+
+
+@dataclass(eq=False, slots=True)
+class Subscription:
+    """An open subscription; ``watches`` and ``lists`` are what is honoured of what was asked for.
+
+    ``auth`` is what the authentication gave: it ends with its ``expires``, and when the class has a static method
+    ``still_good`` that, asked for a list of such objects, does not return it.
+    """
+
+    caller: Caller
+    auth: Any
+    lists: frozenset[str]
+    deliver: Deliver
+    on_end: Callable[[str], Any]
+    audience: "Audience"
+    watches: tuple[Watch, ...] = ()
+    is_open: bool = True
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        return tuple(watch.uri for watch in self.watches)
+
+    def set_uris(self, uris: Sequence[str]) -> None:
+        """Watch these resources instead; to be called in a thread, as the database is asked."""
+        check_uris(uris)
+        person = reload([self.caller.user])[identity(self.caller.user)]
+        if person is not None and self.is_open and not self.caller.lost(person):
+            self.watch(self.caller.request(person.user), uris)
+
+    def watch(self, request: MCPRequest, uris: Sequence[str]) -> None:
+        """Watch what the caller of the request may see of it, and of pages no more than the user has places for."""
+        may_read = settings.EVENTS and READ in request.mcp.scopes
+        known, honoured = self.caller.pages, []
+        pages = self.audience.pages_of(self.caller.user, self)
+        for watch in find_watches(request, uris) if may_read else ():
+            if needs_digest(request, watch) and watch.uri not in known:
+                # Only what is there by now tells of a change.
+                try:
+                    known[watch.uri] = content_digest(request, watch)
+                except NotFound:
+                    continue
+            if watch.is_page:
+                pages.add(watch.uri)
+            if not (watch.is_page and len(pages) > MAX_PAGES):
+                honoured.append(watch)
+        self.audience.watch(self, tuple(honoured))
+
+    def tell(self, method: str, params: Mapping[str, Any]) -> None:
+        if self.is_open:
+            try:
+                self.deliver(method, params)
+            except Exception as error:
+                logger.error("The delivery of a notification failed", exc_info=error)
+
+    def end(self, reason: str) -> None:
+        """Close it and say why; the second time nothing happens."""
+        if self.is_open:
+            self.close()
+            try:
+                self.on_end(reason)
+            except Exception as error:
+                logger.error("The end of a subscription failed", exc_info=error)
+
+    def close(self) -> None:
+        self.is_open = False
+        self.audience.remove(self)
+
+
+# What one of them watches, as keys in order.
+Entries = dict[tuple[Subscription, Watch], None]
 
 
 class Audience:
@@ -190,29 +259,30 @@ class Audience:
         with self._lock:
             return self._callers.get(key)
 
-    def add(self, subscription: Watcher, caller: Caller) -> Caller:
-        """Enter a subscription and return the caller that it belongs to: this one, or the one that came before."""
+    def add(self, subscription: Subscription) -> None:
+        """Enter a subscription, whose caller becomes the one that is like it and came before."""
         with self._lock:
-            caller = self._callers.setdefault(caller.key, caller)
+            caller = self._callers.setdefault(subscription.caller.key, subscription.caller)
             caller.subscriptions[subscription] = None
-            return caller
+            subscription.caller = caller
 
-    def remove(self, subscription: Watcher, caller: Caller) -> None:
-        """Strike out a subscription and all that it watches."""
+    def remove(self, subscription: Subscription) -> None:
+        caller = subscription.caller
         with self._lock:
-            self.watch(subscription, caller, ())
+            self.watch(subscription, ())
             caller.subscriptions.pop(subscription, None)
             if not caller.subscriptions:
                 self._callers.pop(caller.key, None)
 
-    def watch(self, subscription: Watcher, caller: Caller, watches: tuple[Watch, ...]) -> None:
+    def watch(self, subscription: Subscription, watches: tuple[Watch, ...]) -> None:
         """Have a subscription watch this and nothing else; it is visible to the caller now."""
+        caller = subscription.caller
         with self._lock:
             if subscription not in caller.subscriptions:
                 return
             for watch in set(subscription.watches).difference(watches):
                 for target in _targets(watch):
-                    self._unlink(target, subscription, caller, watch)
+                    self._unlink(target, subscription, watch)
             subscription.watches = watches
             for watch in watches:
                 for target in _targets(watch):
@@ -222,8 +292,8 @@ class Audience:
                 if watch.pk is not None:
                     caller.seen.add((watch.label, watch.pk))
 
-    def _unlink(self, target: Hashable, subscription: Watcher, caller: Caller, watch: Watch) -> None:
-        callers = self._index.get(target, {})
+    def _unlink(self, target: Hashable, subscription: Subscription, watch: Watch) -> None:
+        caller, callers = subscription.caller, self._index.get(target, {})
         entries = callers.get(caller, {})
         entries.pop((subscription, watch), None)
         if not entries:
@@ -240,23 +310,21 @@ class Audience:
                     del self._pks[watch.label]
 
     def callers(self) -> list[Caller]:
-        """Return everyone with an open subscription."""
         with self._lock:
             return list(self._callers.values())
 
-    def subscriptions(self) -> list[Watcher]:
-        """Return every open subscription."""
+    def subscriptions(self) -> list[Subscription]:
         with self._lock:
             return [subscription for caller in self._callers.values() for subscription in caller.subscriptions]
 
-    def pages_of(self, user: Any, apart_from: Watcher) -> set[str]:
+    def pages_of(self, user: Any, apart_from: Subscription) -> set[str]:
         """Return the URIs of the pages that a user watches by other subscriptions."""
         wanted = identity(user)
         with self._lock:
-            callers = [caller for caller in self._callers.values() if identity(caller.user) == wanted]
             return {
                 watch.uri
-                for caller in callers
+                for caller in self._callers.values()
+                if identity(caller.user) == wanted
                 for subscription in caller.subscriptions
                 if subscription is not apart_from
                 for watch in subscription.watches
@@ -288,154 +356,98 @@ def _targets(watch: Watch) -> list[Hashable]:
     return [watch.uri, (watch.label, watch.pk)] if watch.label else [watch.uri]
 
 
-def check_tokens(subscriptions: Iterable[Watcher]) -> None:
-    """End the subscriptions whose tokens have ended; one query for 500 of them."""
-    checked: dict[type[Any], dict[Any, list[Watcher]]] = defaultdict(lambda: defaultdict(list))
-    for subscription in subscriptions:
-        auth = subscription.auth
-        if _has_expired(auth):
-            subscription.end("the token has expired")
-        elif hasattr(type(auth), "still_good"):
-            checked[type(auth)][auth].append(subscription)
-    for kind, found in checked.items():
-        good = kind.still_good(list(found))
-        for auth, bearers in found.items():
-            if auth not in good:
-                for subscription in bearers:
-                    subscription.end("the token is not good any more")
+# Users
 
 
-def _has_expired(auth: Any) -> bool:
-    expires = getattr(auth, "expires", None)
+@dataclass(frozen=True, slots=True)
+class Person:
+    """A fresh user, and a number that is another one when the row, the groups or the permissions are."""
+
+    user: Any
+    digest: int
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the user may sign in; one that is no row, as an anonymous one, is what the project lets in."""
+        return not isinstance(self.user, Model) or bool(getattr(self.user, "is_active", True))
+
+
+def identity(user: Any) -> Hashable:
+    """Return what tells one user from another."""
+    kind = user.__class__
+    pk = getattr(user, "pk", None)
+    return (kind, pk) if pk is not None or kind is AnonymousUser else (kind, id(user))
+
+
+def reload(users: Iterable[Any]) -> dict[Hashable, Person | None]:
+    """Return the users by :func:`identity`, read anew with their permissions; None for those that were deleted.
+
+    That takes four queries for 500 users, and with other backends than ``ModelBackend`` what these ask for each of
+    them. Users that are no rows of a database stay as they are.
+    """
+    found: dict[Hashable, Person | None] = {}
+    tables: dict[tuple[type[Model], str], dict[Any, Hashable]] = defaultdict(dict)
+    for user in users:
+        key = identity(user)
+        if isinstance(user, Model):
+            model = user.__class__
+            tables[model, user._state.db or router.db_for_read(model)][user.pk] = key
+        else:
+            found[key] = Person(user, 0)
+    for (model, using), keys in tables.items():
+        for pks in chunks(list(keys)):
+            fresh = {user.pk: user for user in model._base_manager.using(using).filter(pk__in=pks)}
+            digests = _load(model, using, fresh)
+            for pk in pks:
+                found[keys[pk]] = Person(fresh[pk], digests[pk]) if pk in fresh else None
+    return found
+
+
+def _load(model: Any, using: str, users: dict[Any, Any]) -> dict[Any, int]:
+    """Leave the permissions where users look first, and return the digests."""
+    own = _permissions(model, "user_permissions", using, users)
+    groups: dict[Any, set[Any]] = defaultdict(set)
+    inherited: dict[Any, set[str]] = {}
+    if hasattr(model, "groups"):
+        field = model._meta.get_field("groups")
+        for pk, group in _through(field, using, users, "pk"):
+            groups[pk].add(group)
+        if used := {group for found in groups.values() for group in found}:
+            # Which many users share.
+            inherited = _permissions(field.related_model, "permissions", using, used)
+    is_stock = django_settings.AUTHENTICATION_BACKENDS == STOCK and hasattr(model, "user_permissions")
+    digests = {}
+    for pk, user in users.items():
+        permissions = own[pk].union(*(inherited[group] for group in groups[pk]))
+        if not is_stock:
+            permissions = _ask(user)
+        elif user.is_active and not getattr(user, "is_superuser", True):
+            user._perm_cache = permissions
+        row = [getattr(user, field.attname) for field in model._meta.concrete_fields if field.name != "last_login"]
+        digests[pk] = hash((repr(row), frozenset(permissions), frozenset(groups[pk])))
+    return digests
+
+
+def _ask(user: Any) -> set[str]:
     try:
-        return expires is not None and bool(timezone.now() >= expires)
-    except TypeError:
-        return False
+        return set(user.get_all_permissions()) if hasattr(user, "get_all_permissions") else set()
+    except Exception:
+        logger.exception("The permissions of a user cannot be read")
+        return set()
 
 
-class Fanout:
-    """The thread that tells subscribers."""
-
-    def __init__(self, audience: Audience) -> None:
-        self.audience = audience
-        self.worker = Worker("mcp-events", self.run)
-        self._lock = threading.Lock()
-        self._changes = Changes()
-        self._resync_at = 0.0
-        self._failures = 0
-
-    def heard(self, news: Any) -> None:
-        """Take changes from the hub, or :data:`RESYNC`; called in the hub's thread."""
-        self.put(self.audience.relevant(Changes(everything=True) if news is RESYNC else news))
-
-    def put(self, changes: Changes) -> None:
-        """Have changes told."""
-        if changes:
-            with self._lock:
-                self._changes.merge(changes)
-            self.worker.wake()
-
-    def _take(self) -> tuple[Changes, float | None]:
-        """Return the changes that are to be told now, and the seconds until the rest is."""
-        with self._lock:
-            taken, self._changes = self._changes, Changes()
-            wait = self._resync_at - time.monotonic()
-            if taken.everything and wait > 0:
-                taken.everything, self._changes.everything = False, True
-                return taken, wait
-            if taken.everything:
-                self._resync_at = time.monotonic() + RESYNC_PACE
-            return taken, None
-
-    def run(self) -> float | None:
-        """Tell what has changed; return the seconds until the next round, None when nothing is left to tell."""
-        changes, wait = self._take()
-        if not changes:
-            return wait
-        failed = self._tell(changes)
-        if not failed:
-            self._failures = 0
-            return PACE
-        self._failures += 1
-        if self._failures < ATTEMPTS:
-            self.put(changes)
-            return min(2.0**self._failures, LONGEST_PAUSE)
-        # What they missed is not known: they have to come back and read.
-        self._failures = 0
-        for caller in failed:
-            for subscription in tuple(caller.subscriptions):
-                subscription.end("changes cannot be checked")
-        return PACE
-
-    def _tell(self, changes: Changes) -> list[Caller]:
-        """Tell all whom the changes concern; return those for whom the database did not answer."""
-        concerned = self.audience.concerned(changes)
-        callers = dict.fromkeys(concerned)
-        if changes.lists or changes.everything:
-            callers.update(dict.fromkeys(self.audience.callers()))
-        try:
-            check_tokens([subscription for caller in callers for subscription in tuple(caller.subscriptions)])
-            people = reload([caller.user for caller in callers])
-        except Exception as error:
-            logger.error("The check of subscribers failed", exc_info=error)
-            return list(callers)
-        users = {caller: identity(caller.user) for caller in callers}
-        rows = Rows(_wanted(concerned))
-        # Nobody waits for a user who watches much more.
-        weights: Counter[Hashable] = Counter()
-        for caller, entries in concerned.items():
-            weights[users[caller]] += sum(WEIGHT_OF_PAGE if watch.is_page else 1 for _, watch in entries)
-        failed = []
-        for caller in sorted(callers, key=lambda caller: weights[users[caller]]):
-            entries = concerned.get(caller, {})
-            # What middleware decides, such as a tenant's database, is not known to be the same for two callers.
-            is_apart = caller.site.needs_middleware or settings.CALL_MIDDLEWARE
-            mine = Rows(_wanted({caller: entries})) if is_apart else rows
-            try:
-                caller.run(self._tell_caller, caller, people[users[caller]], entries, changes, mine)
-            except (OperationalError, InterfaceError) as error:
-                logger.error("The check of a subscriber failed", exc_info=error)
-                failed.append(caller)
-            except Exception as error:
-                logger.error("The check of a subscriber failed", exc_info=error)
-        return failed
-
-    def _tell_caller(
-        self, caller: Caller, person: Person | None, entries: Entries, changes: Changes, rows: Rows
-    ) -> None:
-        if person is None or caller.lost(person):
-            return
-        request = caller.request(person.user)
-        through(request, lambda: self._tell_as(request, caller, entries, changes, rows))
-
-    def _tell_as(self, request: MCPRequest, caller: Caller, entries: Entries, changes: Changes, rows: Rows) -> None:
-        by_label: dict[str, Entries] = defaultdict(dict)
-        for subscription, watch in entries:
-            by_label[watch.label][subscription, watch] = None
-        for label, some in by_label.items():
-            if label:
-                changed = None if changes.everything else changes.rows.get(label)
-                told = Look(request, caller, label, changed, rows).told(some)
-            else:
-                told = [entry for entry in some if is_readable(request, entry[1])]
-            for subscription, watch in told:
-                subscription.tell(UPDATED, {"uri": watch.uri})
-        self._tell_lists(request, caller, changes)
-
-    def _tell_lists(self, request: MCPRequest, caller: Caller, changes: Changes) -> None:
-        kinds = {kind for kind, site in changes.lists if site is None or site == caller.site.name}
-        for subscription in tuple(caller.subscriptions):
-            for kind in sorted(subscription.lists):
-                if kind in kinds or changes.everything:
-                    subscription.tell(f"notifications/{kind}/list_changed", {})
-        if kinds and caller.lists is not None:
-            caller.lists = list_digests(request)
+def _permissions(model: Any, name: str, using: str, pks: Iterable[Any]) -> dict[Any, set[str]]:
+    found: dict[Any, set[str]] = defaultdict(set)
+    if hasattr(model, name):
+        rows = _through(model._meta.get_field(name), using, pks, "content_type__app_label", "codename")
+        for pk, app_label, codename in rows:
+            found[pk].add(f"{app_label}.{codename}")
+    return found
 
 
-def _wanted(concerned: dict[Caller, Entries]) -> dict[str, set[str]]:
-    wanted: dict[str, set[str]] = defaultdict(set)
-    for entries in concerned.values():
-        for _, watch in entries:
-            if watch.pk is not None:
-                wanted[watch.label].add(watch.pk)
-    return wanted
+def _through(field: Any, using: str, pks: Iterable[Any], *paths: str) -> Iterable[tuple[Any, ...]]:
+    """Return rows of a many-to-many relation: the key of what has it, and columns of what it relates to."""
+    source, target = field.m2m_field_name(), field.m2m_reverse_field_name()
+    rows = field.remote_field.through._default_manager.using(using).filter(**{f"{source}__in": list(pks)})
+    found: Iterable[tuple[Any, ...]] = rows.values_list(source, *(f"{target}__{path}" for path in paths))
+    return found

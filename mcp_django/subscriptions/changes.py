@@ -47,14 +47,12 @@ class Changes:
                 self.rows[label] = None
 
     def add_uris(self, uris: Iterable[str]) -> None:
-        """Add resources."""
         self.uris.update(uris)
         if len(self.uris) > MAX_URIS:
             self.uris.clear()
             self.everything = True
 
     def merge(self, other: "Changes") -> None:
-        """Add all that another set holds."""
         for label, pks in other.rows.items():
             self.add_rows(label, pks)
         self.add_uris(other.uris)

@@ -22,9 +22,10 @@ from typing import Any, Final
 from channels.layers import InMemoryChannelLayer, channel_layers
 from django.conf import settings as django_settings
 from django.core.signals import setting_changed
+from django.db import close_old_connections, connections
 
 from ..conf import settings
-from ..operating.gauges import gauge
+from ..operating.telemetry import gauge
 from .changes import CHANGES, LISTS, Changes
 from .relay import Relay
 
@@ -38,23 +39,11 @@ MAX_QUEUE: Final = 10_000
 SOON: Final = 0.05
 FLUSH_TIMEOUT: Final = 2.0
 
+# Seconds of rest during which a worker keeps its connections to databases, and after a failure that it did not expect.
+SHORT_REST: Final = 1.0
+AFTER_FAILURE: Final = 5.0
+
 Deliver = Callable[[Any], None]
-
-
-class _Resolver(ThreadPoolExecutor):
-    """Threads for what an event loop cannot do itself; when the interpreter ends and has no more, the calling one."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """See ``Executor.submit``."""
-        try:
-            return super().submit(fn, *args, **kwargs)
-        except RuntimeError:
-            future: Future[Any] = Future()
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except Exception as error:
-                future.set_exception(error)
-            return future
 
 
 def shared_layer() -> tuple[str, Any] | None:
@@ -76,7 +65,7 @@ def group_name() -> str:
 
 
 class Hub:
-    """The news of this process; ``road`` is what they reach others by."""
+    """The news of this process, and of the others as far as there is a road to them."""
 
     def __init__(self) -> None:
         self.reset()
@@ -97,6 +86,7 @@ class Hub:
         self._stop: asyncio.Event | None = None
         self._relay: Relay | None = None
         self._heard = threading.Event()
+        # The shared layer and the group by which the thread reaches other processes.
         self.road: Any = None
 
     # Any thread
@@ -142,11 +132,9 @@ class Hub:
 
         def unsubscribe() -> None:
             with self._lock:
-                rest = tuple(item for item in self._subscribers.get(topic, ()) if item is not deliver)
+                rest = tuple(item for item in self._subscribers.pop(topic, ()) if item is not deliver)
                 if rest:
                     self._subscribers[topic] = rest
-                else:
-                    self._subscribers.pop(topic, None)
 
         return unsubscribe
 
@@ -157,24 +145,26 @@ class Hub:
     def _call(self, function: Callable[[], Any]) -> bool:
         """Have a function called in the hub's thread, which is started if need be; return whether there is one."""
         try:
-            self._started().call_soon_threadsafe(function)
+            with self._lock:
+                loop = self._loop
+                if loop is None or self._thread is None or not self._thread.is_alive():
+                    loop = self._start()
+            loop.call_soon_threadsafe(function)
         except RuntimeError:  # no thread can be started, or the interpreter is ending
             return False
         return True
 
-    def _started(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None or self._thread is None or not self._thread.is_alive():
-                self._is_serving = False
-                loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
-                thread = threading.Thread(target=self._run, args=(loop, self._stop), name="mcp-hub", daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:
-                    loop.close()
-                    raise
-                self._loop, self._thread = loop, thread
-            return self._loop
+    def _start(self) -> asyncio.AbstractEventLoop:
+        self._is_serving = False
+        loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
+        thread = threading.Thread(target=self._run, args=(loop, self._stop), name="mcp-hub", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            loop.close()
+            raise
+        self._loop, self._thread = loop, thread
+        return loop
 
     def close(self) -> None:
         """Send what waits, for 2 s at most, and end the thread; the next use starts it again."""
@@ -203,7 +193,13 @@ class Hub:
         except Exception:
             logger.exception("The hub has stopped")
         finally:
-            _finish(loop)
+            # What was cancelled comes to its end.
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                loop.run_until_complete(asyncio.wait(tasks, timeout=FLUSH_TIMEOUT))
+            loop.close()
 
     async def _serve(self, stop: asyncio.Event) -> None:
         self._relay = relay = self._make_relay()
@@ -277,36 +273,95 @@ class Hub:
                 self._relay.send(topic, payload)
 
     def _take(self, topic: str, payload: Any) -> None:
-        """Deliver what another process tells."""
         if topic in (CHANGES, LISTS):
             topic, payload = CHANGES, Changes.read(topic, payload)
         self._deliver(topic, payload)
 
-    def _deliver(self, topic: str, payload: Any) -> None:
-        for deliver in self._subscribers.get(topic, ()):
-            self._guarded(deliver, payload)
-
     def _resync(self) -> None:
         with self._lock:
-            listening = [deliver for found in self._subscribers.values() for deliver in found]
-        for deliver in listening:
-            self._guarded(deliver, RESYNC)
+            topics = list(self._subscribers)
+        for topic in topics:
+            self._deliver(topic, RESYNC)
 
-    def _guarded(self, function: Callable[..., None], *args: Any) -> None:
+    def _deliver(self, topic: str, payload: Any) -> None:
+        for deliver in self._subscribers.get(topic, ()):
+            try:
+                deliver(payload)
+            except Exception:
+                logger.exception("A listener of the hub failed")
+
+
+class _Resolver(ThreadPoolExecutor):
+    """Threads for what an event loop cannot do itself; when the interpreter ends and has no more, the calling one."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         try:
-            function(*args)
-        except Exception:
-            logger.exception("A listener of the hub failed")
+            return super().submit(fn, *args, **kwargs)
+        except RuntimeError:
+            future: Future[Any] = Future()
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except Exception as error:
+                future.set_exception(error)
+            return future
 
 
-def _finish(loop: asyncio.AbstractEventLoop) -> None:
-    """Let what was cancelled come to its end, and close the loop."""
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        loop.run_until_complete(asyncio.wait(tasks, timeout=FLUSH_TIMEOUT))
-    loop.close()
+class Worker:
+    """A daemon thread around ``work``, which returns after how many seconds it wants to run again.
+
+    None stands for "when woken". The thread is started by the first :meth:`wake` and ends with the process.
+    """
+
+    def __init__(self, name: str, work: Callable[[], float | None]) -> None:
+        self.name, self.work = name, work
+        self._wake, self._stop, self._hurry = threading.Event(), threading.Event(), threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """Have the work run soon; during a rest that it asked for, after the rest."""
+        self._wake.set()
+        with self._lock:
+            if self._thread is None:
+                stop, hurry = threading.Event(), threading.Event()
+                thread = threading.Thread(target=self._run, args=[stop, hurry], name=self.name, daemon=True)
+                thread.start()
+                self._thread, self._stop, self._hurry = thread, stop, hurry
+
+    def hurry(self) -> None:
+        """End a rest that the work asked for; where there is none, nothing happens or the next one is left out."""
+        self._hurry.set()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """End the thread, within ``timeout`` seconds or when its work is done; the next :meth:`wake` starts another."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._stop.set()
+        self._hurry.set()
+        self._wake.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout)
+
+    def _run(self, stop: threading.Event, hurry: threading.Event) -> None:
+        while not stop.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            while not stop.is_set() and (rest := self._once()) is not None:
+                if rest >= SHORT_REST:
+                    connections.close_all()
+                hurry.wait(rest)
+                if not stop.is_set():
+                    hurry.clear()
+            connections.close_all()
+
+    def _once(self) -> float | None:
+        close_old_connections()
+        try:
+            return self.work()
+        except BaseException:
+            # Whatever a hook of the project raises, such as an exit: nobody would start the thread again.
+            logger.exception("The thread %s failed", self.name)
+            return AFTER_FAILURE
 
 
 hub: Final = Hub()

@@ -6,10 +6,11 @@ look at everything again. Nothing is sent twice on purpose, and no message says 
 """
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 import orjson
@@ -68,12 +69,11 @@ class Ledger:
         return True, gap
 
     def clear(self) -> None:
-        """Forget all publishers."""
         self._last.clear()
 
 
 class Relay:
-    """The hub's side of a channel layer; all of it runs in the hub's event loop.
+    """One subscription of this process to a channel layer, and one sender; all of it runs in the hub's event loop.
 
     ``deliver(topic, payload)`` is called for what other processes publish, ``resync()`` when something may have been
     missed, ``joined(bool)`` when this process begins or ceases to hear the others.
@@ -97,7 +97,7 @@ class Relay:
         self._queue: deque[bytes] = deque()
         self._waiting = 0
         self._number = 0
-        self._sent_at: float | None = None
+        self._sent_at = 0.0
         self._ticks: list[float] = []
         self._wake, self._closing = asyncio.Event(), asyncio.Event()
         self._ledger = Ledger()
@@ -120,15 +120,14 @@ class Relay:
             return
         if len(event) > MAX_EVENT:
             self.skip()
-            return
-        if self._waiting + len(event) > MAX_WAITING:
+        elif self._waiting + len(event) > MAX_WAITING:
             self._queue.clear()
             self._waiting = 0
             self.skip()
-            return
-        self._queue.append(event)
-        self._waiting += len(event)
-        self._wake.set()
+        else:
+            self._queue.append(event)
+            self._waiting += len(event)
+            self._wake.set()
 
     def skip(self) -> None:
         """Leave out a number: other processes notice, and look at everything."""
@@ -138,9 +137,8 @@ class Relay:
     def _count(self) -> float | None:
         """Take the next number and return the seconds since the one before was taken."""
         now = self._loop.time()
-        since = None if self._sent_at is None else now - self._sent_at
-        self._number += 1
-        self._sent_at = now
+        since = now - self._sent_at if self._number else None
+        self._number, self._sent_at = self._number + 1, now
         self._ticks = [now + seconds for seconds in TICKS]
         return since
 
@@ -161,7 +159,6 @@ class Relay:
             rest = max(self._ticks[0] - self._loop.time(), 0) if self._ticks else None
             if not await _wait(self._wake, rest):
                 self._ticks.pop(0)
-                assert self._sent_at is not None
                 return self._message([], self._loop.time() - self._sent_at)
             self._wake.clear()
         events = [self._queue.popleft()]
@@ -173,16 +170,12 @@ class Relay:
         return self._message(events, self._count())
 
     def _message(self, events: list[bytes], since: float | None) -> dict[str, Any]:
-        head = {"from": self.id, "number": self._number, "since": since}
-        return self._wrap({**head, "events": [orjson.Fragment(event) for event in events]})
-
-    def _wrap(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        return {"type": MESSAGE_TYPE, "body": orjson.dumps(body).decode()}
+        news = [orjson.Fragment(event) for event in events]
+        return _wrap({"from": self.id, "number": self._number, "since": since, "events": news})
 
     # Listening
 
     def listen(self) -> None:
-        """Begin to hear other processes."""
         if self._listener is None:
             self._listener = self._loop.create_task(self._listen())
 
@@ -227,14 +220,14 @@ class Relay:
                 logger.warning("A message in the group %s is not of this app", self.group)
 
     def _handle(self, body: Mapping[str, Any]) -> None:
-        if body["from"] == self.id:
+        publisher = body["from"]
+        if publisher == self.id:
             if body.get("pulse") == self._pulse:
                 self._answered.set()
             return
-        heard_for = self._loop.time() - self._heard_since
-        events = body["events"]
+        events, heard_for = body["events"], self._loop.time() - self._heard_since
         is_new, gap = self._ledger.enter(
-            body["from"], body["number"], has_events=bool(events), since=body["since"], heard_for=heard_for
+            publisher, body["number"], has_events=bool(events), since=body["since"], heard_for=heard_for
         )
         if gap:
             self._resync()
@@ -243,23 +236,19 @@ class Relay:
                 self._deliver(topic, payload)
 
     async def _prove(self) -> None:
-        """Stay in the group, and see by messages to this process itself that what is sent to it arrives.
-
-        Raises:
-            TimeoutError: it does not.
-        """
+        """Stay in the group, and fail unless what is sent to this process itself arrives."""
         while True:
             await asyncio.sleep(PULSE_EVERY)
             self._pulse += 1
             self._answered.clear()
             async with asyncio.timeout(PULSE_TIMEOUT):
                 await self.layer.group_add(self.group, self._channel)
-                await self.layer.send(self._channel, self._wrap({"from": self.id, "pulse": self._pulse}))
+                await self.layer.send(self._channel, _wrap({"from": self.id, "pulse": self._pulse}))
                 await self._answered.wait()
 
     # Trouble
 
-    async def _attempt(self, part: str, operation: Any) -> bool:
+    async def _attempt(self, part: str, operation: Coroutine[Any, Any, Any]) -> bool:
         """Return whether the layer did it."""
         try:
             async with asyncio.timeout(OPERATION_TIMEOUT):
@@ -295,11 +284,12 @@ class Relay:
                 task.cancel()
 
 
+def _wrap(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": MESSAGE_TYPE, "body": orjson.dumps(body).decode()}
+
+
 async def _wait(event: asyncio.Event, timeout: float | None) -> bool:
-    """Return whether the event came within ``timeout`` seconds."""
-    try:
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout):
             await event.wait()
-    except TimeoutError:
-        return False
-    return True
+    return event.is_set()

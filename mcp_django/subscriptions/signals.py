@@ -9,6 +9,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from django.db.transaction import TransactionManagementError
 
 from ..conf import settings
 from ..exceptions import NotFound
-from ..signals import rows_changed, switches_changed
+from ..signals import models_registered, rows_changed, switches_changed
 from ..sites import MCPSite, _sites, is_open
 from .changes import MAX_ROWS, SWITCHES, Changes
 
@@ -42,25 +43,19 @@ def same_rows(model: type[Model]) -> Models:
     tables = {concrete, *(parent._meta.concrete_model or parent for parent in concrete._meta.get_parent_list())}
     found: list[tuple[type[Model], str | None]] = []
     for other in apps.get_models():
-        table = other._meta.concrete_model or other
+        table: Any = other._meta.concrete_model or other
         if table is concrete:
             found.append((other, "pk"))
         elif table in tables:
             found.append((other, table._meta.pk.attname))
         elif not tables.isdisjoint(table._meta.get_parent_list()):
-            found.append((other, _key_of_parent(table, tables)))
+            # The attribute of the parent among the tables whose primary key is the child's.
+            while table is not None and table not in tables:
+                relation = table._meta.pk.remote_field
+                is_parent = relation is not None and relation.parent_link
+                table = relation.model._meta.concrete_model if is_parent else None
+            found.append((other, None if table is None else table._meta.pk.attname))
     return tuple(found)
-
-
-def _key_of_parent(child: Any, tables: set[type[Model]]) -> str | None:
-    """Return the attribute of the parent among the tables whose primary key is the child's."""
-    while child not in tables:
-        relation = child._meta.pk.remote_field
-        if relation is None or not relation.parent_link:
-            return None
-        child = relation.model._meta.concrete_model
-    name: str = child._meta.pk.attname
-    return name
 
 
 def relations_of(model: type[Model]) -> Iterator[type[Model]]:
@@ -100,8 +95,12 @@ _closed: set[type[Model]] = set()
 
 
 def connect() -> None:
-    """Listen to the models that are registered by now, and, when a database is first used, to those that follow."""
-    connection_created.connect(_connected, dispatch_uid="mcp_django")
+    """Listen to the models that are registered by now, and to those that follow.
+
+    The admin's registry is looked at again when a database is first used once every app is ready.
+    """
+    models_registered.connect(_registered, dispatch_uid="mcp_django")
+    connection_created.connect(_first_used, dispatch_uid="mcp_django")
     rows_changed.connect(_changed_by_a_tool, dispatch_uid="mcp_django")
     switches_changed.connect(_switched, dispatch_uid="mcp_django")
     connect_models()
@@ -113,19 +112,26 @@ def _switched(**kwargs: Any) -> None:
     hub.publish(SWITCHES, None)
 
 
-def _connected(**kwargs: Any) -> None:
+def _registered(**kwargs: Any) -> None:
     try:
         connect_models()
     except Exception:
         logger.exception("Some models are not listened to")
 
 
+def _first_used(**kwargs: Any) -> None:
+    _registered()
+    if apps.ready:
+        connection_created.disconnect(dispatch_uid="mcp_django")
+
+
 def connect_models() -> None:
     """Listen to the models that some site may expose by now; each is looked at once, and no registry is built."""
     for site in tuple(_sites):
+        admin_site = site.admin_site if settings.AUTO_REGISTER else None
         new = site._registry.keys() - _exposed
-        if site.admin_site is not None and settings.AUTO_REGISTER:
-            for model in site.admin_site._registry.keys() - _exposed - _closed:
+        if admin_site is not None:
+            for model in admin_site._registry.keys() - _exposed - _closed:
                 (new if is_open(model) else _closed).add(model)
         for model in new:
             _exposed.add(model)
@@ -135,12 +141,12 @@ def connect_models() -> None:
 def _connect(model: type[Model]) -> None:
     for other, _ in same_rows(model):
         post_save.connect(_saved, sender=other, dispatch_uid="mcp_django")
-        post_delete.connect(_deleted, sender=other, dispatch_uid="mcp_django")
+        post_delete.connect(_saved, sender=other, dispatch_uid="mcp_django")
         for through in relations_of(other):
             m2m_changed.connect(_related, sender=through, dispatch_uid="mcp_django")
             if not through._meta.auto_created:
                 post_save.connect(_saved, sender=through, dispatch_uid="mcp_django")
-                post_delete.connect(_deleted, sender=through, dispatch_uid="mcp_django")
+                post_delete.connect(_saved, sender=through, dispatch_uid="mcp_django")
 
 
 # Transactions
@@ -215,11 +221,7 @@ def _recorded(read: Callable[..., Changes]) -> Callable[..., None]:
 
 @_recorded
 def _saved(*, instance: Model, **kwargs: Any) -> Changes:
-    return _changes(_rows_of(instance))
-
-
-@_recorded
-def _deleted(*, instance: Model, **kwargs: Any) -> Changes:
+    """Read what a row that was saved or deleted changes."""
     return _changes(_rows_of(instance))
 
 
@@ -270,20 +272,18 @@ def _rows_by_keys(model: type[Model], pks: Iterable[Any] | None) -> Rows:
 
 
 def _texts(model: type[Model], pks: Iterable[Any]) -> list[str]:
-    return [_text(model, pk) for pk in pks if pk is not None]
-
-
-def _text(model: type[Model], pk: Any) -> str:
-    """Return the one spelling of a primary key, whatever the project's code put into the attribute."""
+    """Return the one spelling of each primary key, whatever the project's code put into the attribute."""
     from ..orm.columns import pk_text
 
     fields: Any = model._meta.pk_fields
-    parts = pk if isinstance(pk, tuple) else (pk,)
-    try:
-        parts = tuple(field.to_python(part) for field, part in zip(fields, parts, strict=True))
-    except Exception:
-        return pk_text(pk)
-    return pk_text(parts if isinstance(pk, tuple) else parts[0])
+    texts = []
+    for pk in pks:
+        if pk is not None:
+            parts = pk if isinstance(pk, tuple) else (pk,)
+            with suppress(Exception):
+                parts = tuple(field.to_python(part) for field, part in zip(fields, parts, strict=True))
+            texts.append(pk_text(parts if isinstance(pk, tuple) else parts[0]))
+    return texts
 
 
 # What the project tells
@@ -313,7 +313,13 @@ def _read(target: Any) -> tuple[str | None, Changes]:
     """Return the database of a target, None where it has none, and the changes that it stands for."""
     match target:
         case str():
-            return None, _of_uri(target)
+            from ..orm.uris import parse_uri
+
+            with suppress(NotFound):
+                address = parse_uri(target)
+                if address.pk is not None:
+                    return None, Changes(rows={address.label: {address.pk}})
+            return None, Changes(uris={target})
         case type() if issubclass(target, Model):
             return router.db_for_write(target), _changes(_rows_by_keys(target, None))
         case QuerySet():
@@ -324,18 +330,6 @@ def _read(target: Any) -> tuple[str | None, Changes]:
         raise TypeError(f"{type(target).__name__} is no row, queryset, model or URI")
     alias = next((row._state.db or router.db_for_write(type(row), instance=row) for row in rows), None)
     return alias, _changes([found for row in rows for found in _rows_of(row)])
-
-
-def _of_uri(uri: str) -> Changes:
-    from ..orm.uris import parse_uri
-
-    try:
-        address = parse_uri(uri)
-    except NotFound:
-        return Changes(uris={uri})
-    if address.pk is None:
-        return Changes(uris={uri})
-    return Changes(rows={address.label: {address.pk}})
 
 
 def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:

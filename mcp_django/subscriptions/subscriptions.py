@@ -1,38 +1,277 @@
-"""Subscriptions: the resources and lists of a stream, for as long as its caller can know of them."""
+"""Subscriptions: the resources and lists of a stream, for as long as its caller can know of them.
+
+Two threads serve all that are open in this process, and hold no connection to the database meanwhile. :class:`Fanout`
+tells those whom a change concerns, at most ten times a second. :class:`Sweep` looks at tokens, users and permissions
+every few seconds: a stream has no requests of its own, so nothing else would notice that they have ended.
+"""
 
 import logging
 import os
-import re
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
+from django.db import Error as DatabaseUnavailable
+from django.db import InterfaceError, OperationalError
+from django.utils import timezone
+
 from ..conf import settings
+from ..context.record import CallRecord
 from ..context.request import MCPRequest
-from ..exceptions import NotFound
-from ..operating.switches import board
-from ..protocol.errors import InvalidParams
-from ..scopes import READ
-from .audience import Audience, Caller, Fanout
-from .authority import Sweep
-from .changes import CHANGES, SWITCHES
-from .hub import hub
+from ..exceptions import CallRefused, NotFound
+from ..operating.calls import describe_caller
+from ..operating.switches import CALLERS, LOOK, Off, board
+from ..orm.access import access_of
+from .audience import UPDATED, Audience, Caller, Deliver, Entries, Person, Subscription, check_uris, identity, reload
+from .changes import CHANGES, SWITCHES, Changes
+from .hub import RESYNC, Worker, hub
 from .signals import KINDS, connect_models
-from .users import identity, reload
-from .watches import Watch, content_digest, find_watches, list_digests, needs_digest
+from .watches import Look, Rows, Watch, content_digest, is_readable, list_digests
 
 logger = logging.getLogger("mcp_django")
 
-# Characters of a URI.
-MAX_URI: Final = 8192
-# Pages that one user watches in one worker: each may be read again with each change of its model.
-MAX_PAGES: Final = 400
-_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s\x00-\x20\x7f]+")
 # Seconds that the first subscription of a process waits until other processes are heard.
 HEARING: Final = 1.0
+# Seconds between two rounds that tell, and between two in which everybody is told everything.
+PACE: Final = 0.1
+RESYNC_PACE: Final = 1.0
+# Rounds that are tried while the database does not answer, with longer and longer pauses of at most so many seconds.
+ATTEMPTS: Final = 6
+LONGEST_PAUSE: Final = 10.0
+# What it takes to look at a page, compared with a row, where both may have changed.
+WEIGHT_OF_PAGE: Final = 20
+# Seconds between two rounds that check: what has ended is noticed within five.
+EVERY: Final = 3.0
+PERMISSION_LOST: Final = "a permission was lost"
 
-Deliver = Callable[[str, Mapping[str, Any]], Any]
+
+def check_tokens(subscriptions: Iterable[Subscription]) -> None:
+    """End the subscriptions whose tokens have ended; one query for 500 of them."""
+    checked: dict[type[Any], dict[Any, list[Subscription]]] = defaultdict(lambda: defaultdict(list))
+    for subscription in subscriptions:
+        auth = subscription.auth
+        expires = getattr(auth, "expires", None)
+        try:
+            has_expired = expires is not None and bool(timezone.now() >= expires)
+        except TypeError:
+            has_expired = False
+        if has_expired:
+            subscription.end("the token has expired")
+        elif hasattr(type(auth), "still_good"):
+            checked[type(auth)][auth].append(subscription)
+    for kind, found in checked.items():
+        good = kind.still_good(list(found))
+        for auth, bearers in found.items():
+            if auth not in good:
+                for subscription in bearers:
+                    subscription.end("the token is not good any more")
+
+
+class Fanout:
+    """The thread that tells subscribers of changes."""
+
+    def __init__(self, audience: Audience) -> None:
+        self.audience = audience
+        self.worker = Worker("mcp-events", self.run)
+        self._lock = threading.Lock()
+        self._changes = Changes()
+        self._resync_at = 0.0
+        self._failures = 0
+
+    def heard(self, news: Any) -> None:
+        """Take changes from the hub, or :data:`RESYNC`; called in the hub's thread."""
+        self.put(self.audience.relevant(Changes(everything=True) if news is RESYNC else news))
+
+    def put(self, changes: Changes) -> None:
+        if changes:
+            with self._lock:
+                self._changes.merge(changes)
+            self.worker.wake()
+
+    def run(self) -> float | None:
+        """Tell what has changed; return the seconds until the next round, None when nothing is left to tell."""
+        rest = None
+        with self._lock:
+            changes, self._changes = self._changes, Changes()
+            if changes.everything:
+                wait = self._resync_at - time.monotonic()
+                if wait > 0:
+                    changes.everything, self._changes.everything, rest = False, True, wait
+                else:
+                    self._resync_at = time.monotonic() + RESYNC_PACE
+        if not changes:
+            return rest
+        failed = self._tell(changes)
+        if not failed:
+            self._failures = 0
+            return PACE
+        self._failures += 1
+        if self._failures < ATTEMPTS:
+            self.put(changes)
+            return min(2.0**self._failures, LONGEST_PAUSE)
+        # What they missed is not known: they have to come back and read.
+        self._failures = 0
+        for caller in failed:
+            caller.end("changes cannot be checked")
+        return PACE
+
+    def _tell(self, changes: Changes) -> list[Caller]:
+        """Tell all whom the changes concern; return those for whom the database did not answer."""
+        concerned = self.audience.concerned(changes)
+        callers = dict.fromkeys(concerned)
+        if changes.lists or changes.everything:
+            callers.update(dict.fromkeys(self.audience.callers()))
+        try:
+            check_tokens([subscription for caller in callers for subscription in tuple(caller.subscriptions)])
+            people = reload([caller.user for caller in callers])
+        except Exception as error:
+            logger.error("The check of subscribers failed", exc_info=error)
+            return list(callers)
+        rows = Rows(_wanted(concerned))
+        # Nobody waits for a user who watches much more.
+        weights: Counter[Hashable] = Counter()
+        for caller, entries in concerned.items():
+            weights[identity(caller.user)] += sum(WEIGHT_OF_PAGE if watch.is_page else 1 for _, watch in entries)
+        failed = []
+        for caller in sorted(callers, key=lambda caller: weights[identity(caller.user)]):
+            entries = concerned.get(caller, {})
+            # What middleware decides, such as a tenant's database, is not known to be the same for two callers.
+            is_apart = caller.site.needs_middleware or settings.CALL_MIDDLEWARE
+            mine = Rows(_wanted({caller: entries})) if is_apart else rows
+            person = people[identity(caller.user)]
+            try:
+                if person is not None and not caller.lost(person):
+                    caller.act(person, partial(self._tell_as, caller, entries, changes, mine))
+            except Exception as error:
+                logger.error("The check of a subscriber failed", exc_info=error)
+                if isinstance(error, (OperationalError, InterfaceError)):
+                    failed.append(caller)
+        return failed
+
+    def _tell_as(self, caller: Caller, entries: Entries, changes: Changes, rows: Rows, request: MCPRequest) -> None:
+        by_label: dict[str, Entries] = defaultdict(dict)
+        for subscription, watch in entries:
+            by_label[watch.label][subscription, watch] = None
+        for label, some in by_label.items():
+            if label:
+                changed = None if changes.everything else changes.rows.get(label)
+                told = Look(request, label, changed, rows, caller.seen, caller.pages).told(some)
+            else:
+                told = [entry for entry in some if is_readable(request, entry[1])]
+            for subscription, watch in told:
+                subscription.tell(UPDATED, {"uri": watch.uri})
+        kinds = {kind for kind, site in changes.lists if site is None or site == caller.site.name}
+        _tell_lists(caller, sorted(KINDS if changes.everything else kinds))
+        if kinds and caller.lists is not None:
+            caller.lists = list_digests(request)
+
+
+def _wanted(concerned: dict[Caller, Entries]) -> dict[str, set[str]]:
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for entries in concerned.values():
+        for _, watch in entries:
+            if watch.pk is not None:
+                wanted[watch.label].add(watch.pk)
+    return wanted
+
+
+def _tell_lists(caller: Caller, kinds: Iterable[str]) -> None:
+    for kind in kinds:
+        for subscription in tuple(caller.subscriptions):
+            if kind in subscription.lists:
+                subscription.tell(f"notifications/{kind}/list_changed", {})
+
+
+class Sweep:
+    """The thread that ends subscriptions, and tells of what else a user's permissions change."""
+
+    def __init__(self, audience: Audience) -> None:
+        self.audience = audience
+        self.worker = Worker("mcp-sweep", self.run)
+        self._is_down = False
+        # The picture of the switches at the last round.
+        self._version = ""
+
+    def run(self) -> float | None:
+        """Look at all of them once; return the seconds until the next round, None when there are none."""
+        subscriptions = self.audience.subscriptions()
+        if not subscriptions:
+            return None
+        try:
+            check_tokens(subscriptions)
+            self._check_people()
+        except DatabaseUnavailable as error:
+            if not self._is_down:
+                logger.warning("Open streams cannot be checked: %s", type(error).__name__)
+            self._is_down = True
+        else:
+            self._is_down = False
+        return EVERY
+
+    def _check_people(self) -> None:
+        board.renew(LOOK)
+        off = board.off
+        version = "" if off is None else off.version
+        callers = self.audience.callers()
+        people = reload([caller.user for caller in callers])
+        for caller in callers:
+            person = people[identity(caller.user)]
+            reason = caller.lost(person) or (_switched(off, caller, person) if person and off else "")
+            if person is None or reason:
+                caller.end(reason)
+            elif person.digest != caller.digest or version != self._version:
+                caller.digest = person.digest
+                try:
+                    caller.act(person, partial(self._check_as, caller))
+                except Exception as error:
+                    logger.error("The check of a subscriber failed", exc_info=error)
+        self._version = version
+
+    def _check_as(self, caller: Caller, request: MCPRequest) -> None:
+        """End what the caller may not watch any more, and tell which schemas and lists are others now."""
+        for subscription in tuple(caller.subscriptions):
+            reasons = (_lost(request, watch) for watch in subscription.watches)
+            if reason := next(filter(None, reasons), ""):
+                subscription.end(reason)
+        changed: dict[str, bool] = {}
+        for subscription in tuple(caller.subscriptions):
+            for watch in subscription.watches:
+                if watch.is_schema:
+                    if watch.uri not in changed:
+                        digest = content_digest(request, watch)
+                        changed[watch.uri] = caller.pages.get(watch.uri) != digest
+                        caller.pages[watch.uri] = digest
+                    if changed[watch.uri]:
+                        subscription.tell(UPDATED, {"uri": watch.uri})
+        if caller.lists is not None:
+            before, caller.lists = caller.lists, list_digests(request)
+            _tell_lists(caller, [kind for kind, digest in caller.lists.items() if digest != before[kind]])
+
+
+def _switched(off: Off, caller: Caller, person: Person) -> str:
+    """Return what is told to a caller who is switched off, "" to others."""
+    if off.kinds.isdisjoint(CALLERS):
+        return ""
+    record = CallRecord()
+    describe_caller(caller.request(person.user), record)
+    found = off.caller(record)
+    return "" if found is None else found.text
+
+
+def _lost(request: MCPRequest, watch: Watch) -> str:
+    """Return why the caller may not watch this any more, "" while they may."""
+    try:
+        if not watch.label:
+            return "" if is_readable(request, watch) else PERMISSION_LOST
+        access_of(request).get_exposure(watch.label)
+    except NotFound:
+        return PERMISSION_LOST
+    except CallRefused as refused:
+        return refused.message
+    return ""
 
 
 class _Process:
@@ -46,7 +285,6 @@ class _Process:
         self._unsubscribe: Callable[[], Any] | None = None
 
     def listen(self) -> None:
-        """Hear of changes, from now on."""
         with self._lock:
             if self._unsubscribe is not None:
                 return
@@ -84,100 +322,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-@dataclass(eq=False, slots=True)
-class Subscription:
-    """An open subscription; ``watches`` and ``lists`` are what is honoured of what was asked for.
-
-    ``auth`` is what the authentication gave: it ends with its ``expires``, and when the class has a static method
-    ``still_good`` that, asked for a list of such objects, does not return it.
-    """
-
-    caller: Caller
-    auth: Any
-    lists: frozenset[str]
-    deliver: Deliver
-    on_end: Callable[[str], Any]
-    process: _Process
-    watches: tuple[Watch, ...] = ()
-    is_open: bool = True
-
-    @property
-    def uris(self) -> tuple[str, ...]:
-        """The URIs that are honoured, in the order in which they were asked for."""
-        return tuple(watch.uri for watch in self.watches)
-
-    def set_uris(self, uris: Sequence[str]) -> None:
-        """Watch these resources instead; to be called in a thread, as the database is asked.
-
-        Raises:
-            InvalidParams: there are too many, or one is no URI.
-        """
-        check_uris(uris)
-        person = reload([self.caller.user])[identity(self.caller.user)]
-        if person is not None and self.is_open and not self.caller.lost(person):
-            self.watch(self.caller.request(person.user), uris)
-
-    def watch(self, request: MCPRequest, uris: Sequence[str]) -> None:
-        """Watch what the caller of the request may see of it."""
-        may_read = settings.EVENTS and READ in request.mcp.scopes
-        found = [watch for watch in find_watches(request, uris) if self._prepare(request, watch)] if may_read else []
-        self.process.audience.watch(self, self.caller, tuple(self._within_reach(found)))
-
-    def _within_reach(self, found: Sequence[Watch]) -> Iterator[Watch]:
-        """Yield what the user has places for: pages are looked at again with each change, and are few for each user."""
-        pages = self.process.audience.pages_of(self.caller.user, self)
-        for watch in found:
-            if watch.is_page:
-                pages.add(watch.uri)
-                if len(pages) > MAX_PAGES:
-                    continue
-            yield watch
-
-    def _prepare(self, request: MCPRequest, watch: Watch) -> bool:
-        """Note what is there, where only that will tell of a change; return whether it can be read."""
-        if needs_digest(request, watch) and watch.uri not in self.caller.pages:
-            try:
-                self.caller.pages[watch.uri] = content_digest(request, watch)
-            except NotFound:
-                return False
-        return True
-
-    def tell(self, method: str, params: Mapping[str, Any]) -> None:
-        """Deliver a notification."""
-        if self.is_open:
-            try:
-                self.deliver(method, params)
-            except Exception as error:
-                logger.error("The delivery of a notification failed", exc_info=error)
-
-    def end(self, reason: str) -> None:
-        """Close it and say why; the second time nothing happens."""
-        if self.is_open:
-            self.close()
-            try:
-                self.on_end(reason)
-            except Exception as error:
-                logger.error("The end of a subscription failed", exc_info=error)
-
-    def close(self) -> None:
-        """Deliver nothing from now on."""
-        self.is_open = False
-        self.process.audience.remove(self, self.caller)
-
-
-def check_uris(uris: Sequence[str]) -> None:
-    """Pass if a client may ask for so many, and all of them are URIs.
-
-    Raises:
-        InvalidParams: it may not, or one is none.
-    """
-    if len(uris) > settings.MAX_SUBSCRIPTIONS:
-        raise InvalidParams(f"At most {settings.MAX_SUBSCRIPTIONS} resources can be subscribed to")
-    for uri in uris:
-        if not isinstance(uri, str) or len(uri) > MAX_URI or not _URI.fullmatch(uri):
-            raise InvalidParams(f"A resource is named by a URI of at most {MAX_URI} characters")
-
-
 def open_subscription(
     request: MCPRequest, *, uris: Sequence[str], lists: Collection[str], deliver: Deliver, end: Callable[[str], Any]
 ) -> Subscription:
@@ -197,8 +341,8 @@ def open_subscription(
     if lists and caller.lists is None:
         caller.lists = list_digests(request)
     auth = getattr(request, "auth", None)
-    subscription = Subscription(caller, auth, frozenset(lists).intersection(KINDS), deliver, end, process)
-    subscription.caller = process.audience.add(subscription, caller)
+    subscription = Subscription(caller, auth, frozenset(lists).intersection(KINDS), deliver, end, process.audience)
+    process.audience.add(subscription)
     subscription.caller.lists = subscription.caller.lists or caller.lists
     try:
         subscription.watch(request, uris)

@@ -8,19 +8,21 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import orjson
 from django.db import router
 from django.db.models import Model
 
-from ..context.request import Exposure, MCPRequest
+from ..context.request import MCPRequest
 from ..exceptions import CallRefused, NotFound, ToolError
-from ..orm.access import get_exposure, has_every_row, may_view, parse_pk, visible_exposures, visible_fields
+from ..exposures.base import ModelExposure
+from ..orm.access import access_of, has_every_row, parse_pk
 from ..orm.columns import is_file, pk_text
-from ..orm.queries import chunks, rows_of
+from ..orm.queries import chunks
 from ..orm.uris import SCHEME, Address, parse_uri
 from ..protocol.errors import InvalidParams
+from ..resources.models import Resources
 from ..tools.models import describe
 from ..tools.query import read_query
 
@@ -46,12 +48,10 @@ class Watch:
 
     @property
     def is_page(self) -> bool:
-        """Whether it shows rows of a model."""
         return bool(self.label) and self.pk is None
 
     @property
     def is_schema(self) -> bool:
-        """Whether it describes a model."""
         return not self.label and self.uri.startswith(SCHEME)
 
 
@@ -63,19 +63,21 @@ class Rows:
 
     def __init__(self, wanted: Mapping[str, Iterable[str]]) -> None:
         self._wanted = {label: set(pks) for label, pks in wanted.items()}
-        self._shared: dict[Exposure, dict[str, Model | None]] = defaultdict(dict)
+        self._shared: dict[ModelExposure, dict[str, Model | None]] = defaultdict(dict)
         self._existing: dict[tuple[str, str], bool] = {}
 
-    def visible(self, request: MCPRequest, exposure: Exposure, pks: Collection[str]) -> dict[str, Model]:
+    def visible(self, request: MCPRequest, exposure: ModelExposure, pks: Collection[str]) -> dict[str, Model]:
         """Return those of the rows that the caller may view; the exposure is one that the caller may."""
         if has_every_row(exposure):
             shared = self._shared_rows(request, exposure, pks)
             found = {pk: row for pk in pks if (row := shared[pk]) is not None}
         else:
             found = _read(request, exposure, pks)
-        return {pk: row for pk, row in found.items() if exposure.has_view_permission(request, row)}
+        return {pk: row for pk, row in found.items() if access_of(request)[exposure].may_row("view", row)}
 
-    def _shared_rows(self, request: MCPRequest, exposure: Exposure, pks: Collection[str]) -> Mapping[str, Model | None]:
+    def _shared_rows(
+        self, request: MCPRequest, exposure: ModelExposure, pks: Collection[str]
+    ) -> Mapping[str, Model | None]:
         shared = self._shared[exposure]
         if not shared.keys() >= set(pks):
             missing = self._wanted.get(exposure.label, set()).union(pks) - shared.keys()
@@ -83,8 +85,7 @@ class Rows:
             shared.update(_read(request, exposure, missing))
         return shared
 
-    def gone(self, request: MCPRequest, exposure: Exposure, pks: Collection[str]) -> set[str]:
-        """Return those of the keys that no row of the table has."""
+    def gone(self, request: MCPRequest, exposure: ModelExposure, pks: Collection[str]) -> set[str]:
         if has_every_row(exposure):
             shared = self._shared_rows(request, exposure, pks)
             return {pk for pk in pks if shared[pk] is None}
@@ -97,7 +98,7 @@ class Rows:
         return {pk for pk in pks if not self._existing.setdefault((exposure.label, pk), False)}
 
 
-def _values(exposure: Exposure, pks: Iterable[str]) -> dict[str, Any]:
+def _values(exposure: ModelExposure, pks: Iterable[str]) -> dict[str, Any]:
     found = {}
     for pk in pks:
         try:
@@ -107,17 +108,17 @@ def _values(exposure: Exposure, pks: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def _read(request: MCPRequest, exposure: Exposure, pks: Iterable[str]) -> dict[str, Model]:
+def _read(request: MCPRequest, exposure: ModelExposure, pks: Iterable[str]) -> dict[str, Model]:
     found: dict[str, Model] = {}
     for some in chunks(list(_values(exposure, pks).values())):
         found.update((pk_text(row.pk), row) for row in exposure.get_queryset(request).filter(pk__in=some))
     return found
 
 
-def any_visible(request: MCPRequest, exposure: Exposure) -> bool:
+def any_visible(request: MCPRequest, exposure: ModelExposure) -> bool:
     """Return whether the caller may view a row of the model, as far as a look at the first ones tells."""
     rows = exposure.get_queryset(request)[:SAMPLE]
-    return any(exposure.has_view_permission(request, row) for row in rows)
+    return any(access_of(request)[exposure].may_row("view", row) for row in rows)
 
 
 def content_digest(request: MCPRequest, watch: Watch) -> int:
@@ -127,12 +128,12 @@ def content_digest(request: MCPRequest, watch: Watch) -> int:
         NotFound: the caller may not read it.
     """
     address = parse_uri(watch.uri)
-    exposure = get_exposure(request, address.label)
+    exposure = access_of(request).get_exposure(address.label)
     if address.is_schema:
         return hash(orjson.dumps(describe(request, exposure), default=str))
     try:
         query = read_query(request, exposure, address.query)
-        found = rows_of(request, query, exposure.get_queryset(request))
+        found = query.rows(exposure.get_queryset(request))
         pks = (pk for rows in found for pk in rows.values_list("pk", flat=True))
         return hash(tuple(islice(pks, query.limit + 1)))
     except (CallRefused, ToolError, InvalidParams):
@@ -142,9 +143,10 @@ def content_digest(request: MCPRequest, watch: Watch) -> int:
 def list_digests(request: MCPRequest) -> dict[str, int]:
     """Return by kind a number that is another one when the caller's list has other members."""
     site = request.mcp.site
-    resources = [*site.list_resources(request, None)[0], *site.list_resource_templates(request)]
-    names = [item.get("uri") or item["uriTemplate"] for item in resources]
-    names += [exposure.label for exposure in visible_exposures(request)]
+    resources = Resources(request)
+    shown = [*resources.list(None)[0], *resources.templates()]
+    names = [item.get("uri") or item["uriTemplate"] for item in shown]
+    names += [exposure.label for exposure in access_of(request).exposures]
     return {
         "tools": hash(tuple(tool.name for tool in site.get_tools(request))),
         "prompts": hash(tuple(prompt.name for prompt in site.get_prompts(request))),
@@ -158,7 +160,7 @@ def is_readable(request: MCPRequest, watch: Watch) -> bool:
     if function is not None:
         return function.has_scopes(request)
     try:
-        get_exposure(request, parse_uri(watch.uri).label)
+        access_of(request).get_exposure(parse_uri(watch.uri).label)
     except (NotFound, CallRefused):
         return False
     return True
@@ -171,43 +173,45 @@ def needs_digest(request: MCPRequest, watch: Watch) -> bool:
     return watch.is_page and not has_every_row(request.mcp.site.exposures_by_label[watch.label])
 
 
-def shows(request: MCPRequest, exposure: Exposure, watch: Watch, row: Model) -> bool:
-    """Return whether the row has what is watched of it."""
+def shows(request: MCPRequest, exposure: ModelExposure, watch: Watch, row: Model) -> bool:
     if watch.field is None:
         return True
-    return watch.field in visible_fields(request, exposure, row) and is_file(exposure, watch.field)
+    return watch.field in access_of(request)[exposure].fields_of(row) and is_file(exposure, watch.field)
 
 
 # Telling
 
 
-class Viewer(Protocol):
-    """What is remembered of a caller: rows that it could view when they last changed, and digests of contents."""
-
-    seen: set[tuple[str, str]]
-    pages: dict[str, int]
-
-
 class Look:
     """One caller's look at the changed rows of one model.
 
-    ``changed`` are the keys of changed rows, None when they are not known.
+    ``changed`` are the keys of changed rows, None when they are not known. ``seen`` are the rows that the caller could
+    view when they last changed, ``pages`` the digests of contents; both are brought up to date.
     """
 
-    def __init__(self, request: MCPRequest, caller: Viewer, label: str, changed: set[str] | None, rows: Rows) -> None:
-        self.request, self.caller, self.label, self.changed, self.rows = request, caller, label, changed, rows
-        self.exposure: Exposure | None = request.mcp.site.exposures_by_label.get(label)
+    def __init__(
+        self,
+        request: MCPRequest,
+        label: str,
+        changed: set[str] | None,
+        rows: Rows,
+        seen: set[tuple[str, str]],
+        pages: dict[str, int],
+    ) -> None:
+        self.request, self.label, self.changed, self.rows = request, label, changed, rows
+        self.seen, self.pages = seen, pages
+        self.exposure: ModelExposure | None = request.mcp.site.exposures_by_label.get(label)
 
     def told(self, entries: Collection[tuple[T, Watch]]) -> list[tuple[T, Watch]]:
         """Return those of the entries that the caller is to be told of."""
-        if self.exposure is None or not may_view(self.request, self.exposure):
+        if self.exposure is None or not access_of(self.request)[self.exposure].is_there:
             return []
         pks = {watch.pk for _, watch in entries if watch.pk is not None}
         visible = self.rows.visible(self.request, self.exposure, pks) if pks else {}
-        missed = {pk for pk in pks if pk not in visible and (self.label, pk) in self.caller.seen}
+        missed = {pk for pk in pks if pk not in visible and (self.label, pk) in self.seen}
         gone = self.rows.gone(self.request, self.exposure, missed) if missed else set()
-        self.caller.seen.update((self.label, pk) for pk in visible)
-        self.caller.seen.difference_update((self.label, pk) for pk in missed)
+        self.seen.update((self.label, pk) for pk in visible)
+        self.seen.difference_update((self.label, pk) for pk in missed)
         pages = {watch for _, watch in entries if watch.is_page}
         changed_pages = self._changed_pages(self.exposure, pages, bool(visible)) if pages else set()
         told = []
@@ -221,7 +225,7 @@ class Look:
                 told.append((subscription, watch))
         return told
 
-    def _changed_pages(self, exposure: Exposure, pages: set[Watch], row_changed: bool) -> set[Watch]:
+    def _changed_pages(self, exposure: ModelExposure, pages: set[Watch], row_changed: bool) -> set[Watch]:
         """Return the pages that have lost a row, all of them when a visible one changed."""
         row_changed = row_changed or self._row_changed(exposure)
         if has_every_row(exposure):
@@ -232,19 +236,19 @@ class Look:
                 digest = content_digest(self.request, watch)
             except NotFound:
                 continue
-            before, self.caller.pages[watch.uri] = self.caller.pages.get(watch.uri), digest
+            before, self.pages[watch.uri] = self.pages.get(watch.uri), digest
             if row_changed or digest != before:
                 changed.add(watch)
         return changed
 
-    def _row_changed(self, exposure: Exposure) -> bool:
+    def _row_changed(self, exposure: ModelExposure) -> bool:
         if self.changed is None:
             return any_visible(self.request, exposure)
         pks = sorted(self.changed)
         steps = (pks[start : start + STEP] for start in range(0, len(pks), STEP))
         return any(self.rows.visible(self.request, exposure, step) for step in steps)
 
-    def _row_gone(self, exposure: Exposure) -> bool:
+    def _row_gone(self, exposure: ModelExposure) -> bool:
         if self.changed is None:
             return not exposure.get_queryset(self.request).exists()
         return bool(self.rows.gone(self.request, exposure, self.changed))
@@ -283,13 +287,13 @@ def _asked(request: MCPRequest, uri: str) -> Watch | None:
         address = parse_uri(uri)
         if address.label != address.label.lower():
             return None
-        exposure = get_exposure(request, address.label)
+        exposure = access_of(request).get_exposure(address.label)
         return _named(request, exposure, uri, address)
     except (NotFound, CallRefused, ToolError, InvalidParams):
         return None
 
 
-def _named(request: MCPRequest, exposure: Exposure, uri: str, address: Address) -> Watch:
+def _named(request: MCPRequest, exposure: ModelExposure, uri: str, address: Address) -> Watch:
     if address.is_schema:
         return Watch(uri)
     if address.pk is None:

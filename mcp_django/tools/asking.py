@@ -2,11 +2,11 @@
 
 from typing import Any, Final, TypeGuard
 
-from ..actions.attachments import SCHEME as KEPT
-from ..actions.attachments import kept
 from ..context.request import MCPRequest
+from ..emulation.responses import SCHEME as KEPT
+from ..emulation.responses import kept
 from ..exceptions import NotFound
-from ..orm.access import sees_any
+from ..orm.access import access_of
 from ..protocol.content import EmbeddedResource
 
 # No model has a URI of one part.
@@ -76,6 +76,6 @@ def text_of(request: MCPRequest, uri: str) -> EmbeddedResource:
     """
     if uri != URI:
         return kept(request, uri)
-    if not sees_any(request):
+    if not access_of(request).sees_any:
         raise NotFound
     return EmbeddedResource(URI, TEXT, TYPE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -62,11 +62,7 @@ class Tool:
         return self
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult | Awaitable[ToolResult]:
-        """Run the tool with the client's arguments, which :meth:`call` itself validates.
-
-        Raises:
-            ToolError: the model can mend it.
-        """
+        """Run the tool with the client's arguments, which it validates; a ``ToolError`` is what the model can mend."""
         raise NotImplementedError
 
     def definition(self) -> dict[str, Any]:
@@ -125,19 +121,10 @@ class RecordTool(Tool):
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller may view the rows of some model."""
-        return _access().sees_any(request)
+        # A process that only declares tools does without.
+        from ..orm.access import access_of
+
+        return access_of(request).sees_any
 
     def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
-        """Pass if the arguments are such as :meth:`call` takes, as far as that can be said without asking for rows.
-
-        Raises:
-            ToolError: they are not.
-        """
-
-
-@cache
-def _access() -> Any:
-    # A process that only declares tools does without.
-    from ..orm import access
-
-    return access
+        """Pass if the arguments are such as :meth:`call` takes, as far as that can be said without asking for rows."""

@@ -11,22 +11,22 @@ import orjson
 from django.db.models import Model
 
 from ..conf import settings
-from ..context.places import go_to
-from ..context.request import Exposure, MCPRequest
+from ..context.page import go_to
+from ..context.request import MCPRequest
 from ..context.results import ToolResult
 from ..exceptions import NotFound, ToolError
-from ..orm.access import get_exposure, visible_exposures
+from ..exposures.base import ModelExposure
+from ..orm.access import access_of
 from ..orm.arguments import MAX_SEARCH, MAX_SEARCH_WORDS, RECORD_NOT_FOUND, check_names
+from ..orm.pages import find_row
 from ..orm.queries import narrowed
 from ..orm.relations import label_of
-from ..orm.rows import find_row
 from ..orm.unreadable import all_readable
 from ..orm.uris import admin_url, parse_uri, row_uri
 from ..orm.wording import is_short_text
 from .base import RecordTool
-from .finding import found_models
-from .record import full_record
-from .words import stem, telling_words
+from .finding import found_models, stem, telling_words
+from .record import Record
 
 # Models that one call searches, rows of one model, and rows of a result.
 MAX_MODELS: Final = 20
@@ -66,16 +66,12 @@ class Search(_ChatGPTTool):
     }
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """Return the rows that are found, those first of models that the query names.
-
-        Raises:
-            ToolError: the query is not a short text.
-        """
+        """Return the rows that are found, those first of models that the query names."""
         query = check_names(arguments, self.input_schema["properties"]).get("query")
         if not is_short_text(query, MAX_SEARCH) or not str(query).strip():
             raise ToolError(f"query must be a text of at most {MAX_SEARCH} characters.")
         text = str(query).strip()
-        exposures = [exposure for exposure in visible_exposures(request) if exposure.has_search(request)]
+        exposures = [exposure for exposure in access_of(request).exposures if exposure.has_search(request)]
         best = found_models(request, exposures, text)
         found: list[dict[str, str]] = []
         for exposure in [*best, *(exposure for exposure in exposures if exposure not in best)][:MAX_MODELS]:
@@ -86,7 +82,7 @@ class Search(_ChatGPTTool):
         return ToolResult(structured={"results": found[:MAX_RESULTS]})
 
 
-def _rows(request: MCPRequest, exposure: Exposure, text: str) -> list[Model]:
+def _rows(request: MCPRequest, exposure: ModelExposure, text: str) -> list[Model]:
     """Return the first rows that have all words, or else all that say something and do not name the model."""
     go_to(request, exposure, "changelist")
     for term in _terms(exposure, text):
@@ -96,12 +92,12 @@ def _rows(request: MCPRequest, exposure: Exposure, text: str) -> list[Model]:
         except ToolError:
             # The search of this model does not take the words.
             continue
-        if seen := [row for row in rows if exposure.has_view_permission(request, row)]:
+        if seen := [row for row in rows if access_of(request)[exposure].may_row("view", row)]:
             return seen
     return []
 
 
-def _terms(exposure: Exposure, text: str) -> Iterator[str]:
+def _terms(exposure: ModelExposure, text: str) -> Iterator[str]:
     words = text.split()
     if len(words) <= MAX_SEARCH_WORDS:
         yield text
@@ -112,7 +108,7 @@ def _terms(exposure: Exposure, text: str) -> Iterator[str]:
         yield " ".join(telling)
 
 
-def _result(request: MCPRequest, exposure: Exposure, row: Model) -> dict[str, str]:
+def _result(request: MCPRequest, exposure: ModelExposure, row: Model) -> dict[str, str]:
     uri = row_uri(exposure, row.pk)
     title = f"{exposure.opts.verbose_name}: {label_of(exposure, row) or row.pk}"
     return {"id": uri, "title": title, "url": admin_url(request, exposure, row) or uri}
@@ -132,15 +128,11 @@ class Fetch(_ChatGPTTool):
     }
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """Return the row.
-
-        Raises:
-            ToolError: the caller may not know of such a row.
-        """
+        """Return the row."""
         uri = check_names(arguments, self.input_schema["properties"]).get("id")
         try:
             address = parse_uri(uri)
-            exposure = get_exposure(request, address.label)
+            exposure = access_of(request).get_exposure(address.label)
             if address.pk is None or address.field_name is not None:
                 raise NotFound
             go_to(request, exposure, "change", address.pk)
@@ -148,15 +140,15 @@ class Fetch(_ChatGPTTool):
             request.mcp.record.model = exposure.label
         except NotFound:
             raise ToolError(f"{RECORD_NOT_FOUND} id is one that search gave.") from None
-        payload = full_record(request, exposure, found.row, None, found.labels)
+        payload = Record(request, exposure, found.row, found.labels).full()
         members = {**payload["fields"], **payload.get("inlines", {})}
-        text = "\n".join(f"{name}: {_written(value)}" for name, value in members.items() if value not in (None, "", []))
+        shown = {name: value for name, value in members.items() if value not in (None, "", [])}
+        text = "\n".join(
+            f"{name}: {value if isinstance(value, str) else orjson.dumps(value, default=str).decode()}"
+            for name, value in shown.items()
+        )
         metadata = {name: payload[name] for name in ("model", "pk", "hint") if name in payload}
         return ToolResult(structured={**_result(request, exposure, found.row), "text": text, "metadata": metadata})
-
-
-def _written(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
 
 
 CHATGPT_TOOLS: Final = (Search, Fetch)

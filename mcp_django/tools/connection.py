@@ -9,9 +9,10 @@ from typing import Any
 from ..conf import settings
 from ..context.request import MCPRequest
 from ..context.results import ToolResult
-from ..context.switched import ACTION, CALLERS, MODEL, TOOL, Switched
+from ..models import Switch
 from ..operating.budgets import left, resets_in
-from ..orm.access import permits_view, permitted_actions
+from ..operating.switches import ACTION, CALLERS, MODEL, TOOL
+from ..orm.access import access_of
 from ..orm.arguments import check_names
 from .base import Tool
 from .overviews import may_write
@@ -53,13 +54,13 @@ class ConnectionInfo(Tool):
             found["left_today"], found["resets_in"] = budgets, resets_in()
         return ToolResult(structured=found)
 
-    def _switched(self, request: MCPRequest) -> Iterator[Switched]:
+    def _switched(self, request: MCPRequest) -> Iterator[Switch]:
         """Yield what is off of all that the caller may know of."""
         off = request.mcp.off
         if off is None:
             return
         exposures = request.mcp.site.exposures_by_label.values()
-        known = [exposure for exposure in exposures if permits_view(request, exposure)]
+        known = [exposure for exposure in exposures if access_of(request)[exposure].may("view")]
         for item in off.switched:
             if item.kind == TOOL:
                 is_known = request.mcp.site.get_tool(request, item.target) is not None
@@ -69,7 +70,7 @@ class ConnectionInfo(Tool):
                 is_known = any(
                     off.action(exposure.label, name) is item
                     for exposure in known
-                    for name in permitted_actions(request, exposure)
+                    for name in access_of(request)[exposure].permitted_actions
                 )
             else:
                 is_known = item.kind not in CALLERS

@@ -32,11 +32,7 @@ NEXT: Final = (
 
 
 def take_direct_answers(request: MCPRequest, tool: "FunctionTool", arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments without the reserved ones, whose answers the call then has.
-
-    Raises:
-        ToolError: there are answers without a token, or the token does not fit, is too old or was used.
-    """
+    """Return the arguments without the reserved ones, whose answers the call then has."""
     if not tool.takes_answers:
         return dict(arguments)
     own = {name: value for name, value in arguments.items() if name not in RESERVED}
@@ -57,11 +53,7 @@ def take_direct_answers(request: MCPRequest, tool: "FunctionTool", arguments: Ma
 
 
 def ask_by_result(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], asked: InputRequired) -> ToolResult:
-    """Return the result that asks.
-
-    Raises:
-        InputRequired: the client can be asked in its own way, or not be asked this at all.
-    """
+    """Return the result that asks; ``asked`` is raised where the client is asked in its own way, or not at all."""
     takes_answers = getattr(tool, "takes_answers", False)
     if not takes_answers or not can_be_direct(request, asked.questions):
         raise asked

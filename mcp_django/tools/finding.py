@@ -4,8 +4,11 @@ Only words that the caller could read elsewhere count: names of models, fields, 
 ``describe_model`` gives them. How rare a word is, is counted over the same models.
 """
 
+import re
+import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import lru_cache
 from math import log, sqrt
 from typing import Any, Final
@@ -14,13 +17,13 @@ from django.conf import settings as django_settings
 from django.utils import translation
 from django.utils.choices import CallableChoiceIterator
 
-from ..context.request import Exposure, MCPRequest
-from ..orm.access import caller_actions, columns_of, visible_fields
+from ..context.request import MCPRequest
+from ..exposures.base import ModelExposure
+from ..orm.access import access_of, columns_of
 from ..orm.columns import Column
 from ..orm.kinds import choices_of
 from ..runtime.hooks import asked
-from .overviews import may_write, related_words
-from .words import matches, question_stems, stems_of
+from .overviews import Overview, may_write
 
 # What a word counts for, by where it stands; a title is divided among its words.
 TITLE: Final = 10.0
@@ -45,7 +48,7 @@ MAX_PROSE: Final = 500
 Part = tuple[str, float]
 
 
-def found_models(request: MCPRequest, exposures: Sequence[Exposure], query: str) -> list[Exposure]:
+def found_models(request: MCPRequest, exposures: Sequence[ModelExposure], query: str) -> list[ModelExposure]:
     """Return the exposures that a question is about, the best first; none where no word of it fits."""
     weights = [_weights(*_seen(request, exposure)) for exposure in exposures]
     spread: dict[str, float] = defaultdict(float)
@@ -57,8 +60,11 @@ def found_models(request: MCPRequest, exposures: Sequence[Exposure], query: str)
     for asked_for in question_stems(query, names):
         means = matches(asked_for, spread)
         for position, words in enumerate(weights):
+            # What a word adds to a model: by where it stands, and by how many of the models have it.
             told = (
-                sure * _score(words[word], spread[word] / len(weights)) for word, sure in means.items() if word in words
+                sure * (log(1 + 1 / (spread[word] / len(weights))) * words[word] / (words[word] + SATURATION))
+                for word, sure in means.items()
+                if word in words
             )
             scores[position] += max(told, default=0.0)
     order = sorted((-score, position) for position, score in enumerate(scores) if score > 0)
@@ -66,19 +72,14 @@ def found_models(request: MCPRequest, exposures: Sequence[Exposure], query: str)
     return [exposures[order[at][1]] for at in kept]
 
 
-def _score(weight: float, share: float) -> float:
-    """Return what a word adds to a model: by where it stands, and by how many of the models have it."""
-    return log(1 + 1 / share) * weight / (weight + SATURATION)
-
-
-def _seen(request: MCPRequest, exposure: Exposure) -> tuple[Any, ...]:
+def _seen(request: MCPRequest, exposure: ModelExposure) -> tuple[Any, ...]:
     """Return what the words of a model depend on for this caller."""
-    actions: Mapping[str, Any] = caller_actions(request, exposure) if may_write(request) else {}
+    actions: Mapping[str, Any] = access_of(request)[exposure].actions if may_write(request) else {}
     terms = asked(exposure.label, "get_search_terms", exposure.get_search_terms, request, default=())
     return (
         exposure,
-        visible_fields(request, exposure),
-        tuple(related_words(request, exposure)),
+        access_of(request)[exposure].fields,
+        tuple(Overview(request, exposure).related()),
         tuple((name, str(action.description)) for name, action in actions.items()),
         tuple(map(str, terms)),
         translation.get_language(),
@@ -87,7 +88,7 @@ def _seen(request: MCPRequest, exposure: Exposure) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=1024)
 def _weights(
-    exposure: Exposure,
+    exposure: ModelExposure,
     names: tuple[str, ...],
     related: tuple[str, ...],
     actions: tuple[tuple[str, str], ...],
@@ -100,7 +101,10 @@ def _weights(
     others: dict[str, float] = {}
     for spoken in dict.fromkeys([language, django_settings.LANGUAGE_CODE]):
         with translation.override(spoken):
-            for text, weight in _titles(exposure, terms):
+            opts = exposure.opts
+            # The model's name is as it is written in a label.
+            own = [str(opts.verbose_name), str(opts.verbose_name_plural), opts.object_name, opts.model_name]
+            for text, weight in [*((name or "", TITLE) for name in own), *((term, TERM) for term in terms)]:
                 stems = stems_of(text, all_words=True)
                 for word in stems:
                     titles[word] = max(titles.get(word, 0.0), weight / sqrt(len(stems)))
@@ -113,17 +117,7 @@ def _weights(
     return {word: titles.get(word, 0.0) + min(others.get(word, 0.0), MOST_OTHERS) for word in titles | others}
 
 
-def _titles(exposure: Exposure, terms: Iterable[str]) -> Iterator[Part]:
-    opts = exposure.opts
-    yield str(opts.verbose_name), TITLE
-    yield str(opts.verbose_name_plural), TITLE
-    yield opts.object_name or "", TITLE
-    # As it is written in a label.
-    yield opts.model_name or "", TITLE
-    yield from ((term, TERM) for term in terms)
-
-
-def _said(exposure: Exposure, columns: Iterable[Column]) -> Iterator[Part]:
+def _said(exposure: ModelExposure, columns: Iterable[Column]) -> Iterator[Part]:
     """Yield what is said of the model and of the columns."""
     yield exposure.opts.app_label, APP
     yield str(getattr(exposure.opts.app_config, "verbose_name", "")), APP
@@ -136,3 +130,199 @@ def _said(exposure: Exposure, columns: Iterable[Column]) -> Iterator[Part]:
             # What code makes anew for each call is not kept for others.
             for stored, label in choices_of(field)[:MAX_CHOICES]:
                 yield f"{stored} {label}", NAME
+
+
+# Words of one question; what comes after them is not read.
+MAX_WORDS: Final = 24
+MAX_WORD: Final = 40
+# How near a misspelt word is to the right one (of difflib), and what it counts for.
+LEAST_LIKE: Final = 0.78
+MISSPELT: Final = 0.7
+# What another word for the same thing counts for.
+OTHER_WORD: Final = 0.6
+UNSURE: Final = 0.4
+# Characters that two words have in common at their beginning, and the share of the longer one.
+COMMON: Final = 4
+COMMON_SHARE: Final = 0.55
+
+_CAMEL: Final = re.compile(r"(?<=[a-z\d])(?=[A-Z])")
+_WORD: Final = re.compile(r"[^\W_]+")
+# Scripts that put no spaces between words.
+_UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]+")
+_ENDINGS: Final = (
+    *("ations", "ation", "ments", "ment", "ings", "ing", "ied", "ies", "ers"),
+    *("ed", "es", "en", "er", "s", "y", "e", "i"),
+)
+LEAST_STEM: Final = 3
+
+# Words of questions that say nothing of what is asked about: English, German, French, Spanish, Italian, Portuguese.
+_EMPTY: Final = """
+    a about above across after again all also am an and any are as ask at be been before being below between both but by
+    can could count counts did do does doing down during each ever every few find for from further get give had has have
+    having he her here him his how i if in into is it its itself just know latest least less let list look made make
+    many may me might more most much must my need never no nor not now number of off on once only or other our out over
+    own per please called named
+    same see shall she should show so some such tell than that the their them then there these they this those through
+    time to too under until up us very want was we were what when where which while who whom whose why will with would
+    yet you your
+    day days week weeks month months quarter year years today yesterday ago last next since recent currently january
+    february march april june july august september october november december first top best highest lowest average
+    aber alle als am an auch auf aus bei bin bis das dass dem den der des die dies diese dieser doch du ein eine einem
+    einen einer es für gibt haben hat ich ihr im in ist ja jede jeder kann kein keine man mehr mein mit nach nicht noch
+    nur ob oder ohne seit sich sie sind so über um und uns von vor war waren was welche welchen welcher welches wenn
+    wer werden wie wieviel wieviele wir wird wo wurde wurden zu zum zur zwischen
+    au aux avec ce ces cette combien comme dans de depuis des dont du elle en est et il ils je la le les leur lui mais
+    mes moi mon même ne nos notre nous ont ou où par pas plus pour quand que quel quelle quelles quels qui sa sans se
+    ses son sont sur ta tes ton tous tout toutes très tu un une vos votre vous était été
+    al algo con cual cuales cuando cuanto cuantos cuanta cuantas cómo como del desde donde el ella ellos entre era
+    esta este estos fue ha hace hasta hay la las lo los más mi muy nada ni otro para pero por porque qué quien quién
+    sin sobre son su sus también tiene todo todos una uno y ya yo
+    che chi cosa come dai dal dalla degli dei del della delle di dove e gli ha hanno il io le loro ma nei nel nella non
+    per perché più quale quali quando quanti quante quanto questo sono tra tutti un uno
+    ao aos as até com da das dos e ela ele em entre essa esse foi isso já mais mas me na nas não no nos num o os ou
+    para pela pelo qual quais quando quantos quantas que quem se sem ser seu sua são também tem um uma à é
+"""
+# Words that businesses use for the same things, each line one thing.
+_FAMILIES: Final = """
+    customer client buyer consumer purchaser shopper patron
+    order purchase checkout buy buying bought sale sold sell selling
+    line item position entry row
+    product article item goods merchandise sku
+    supplier vendor manufacturer
+    shipment parcel package delivery dispatch consignment freight shipping
+    carrier courier
+    invoice bill billing
+    payment charge transaction paid pay money
+    refund reimbursement chargeback
+    review rating feedback opinion star comment
+    stock inventory warehouse
+    category kind type group class
+    document file manual attachment pdf
+    employee staff colleague worker personnel
+    user account login member
+    country nation
+    city town
+    sale sold sell selling seller revenue turnover earn earning income
+    amount total sum price cost value worth spent spend spending spender revenue turnover earn earning income
+    message mail email
+    ticket case incident
+    appointment booking reservation
+    company organisation organization firm business
+    person people contact customer client
+    author writer
+    return returned
+"""
+
+
+def words_of(text: str) -> Iterator[str]:
+    """Yield the words of a text: folded in case and accents, names of the code in their parts."""
+    plain = unicodedata.normalize("NFKD", _CAMEL.sub(" ", text).replace("ß", "ss"))
+    plain = "".join(char for char in plain if not unicodedata.combining(char)).casefold()
+    for word in _WORD.findall(unicodedata.normalize("NFC", plain)):
+        if _UNSPACED.fullmatch(word):
+            yield from (word[at : at + 2] for at in range(max(len(word) - 1, 1)))
+        elif not word.isdecimal() and len(word) <= MAX_WORD:
+            yield word
+
+
+_STOPS: Final = frozenset(words_of(_EMPTY))
+
+
+def telling_words(text: str) -> list[str]:
+    """Return the words of a text that mean something."""
+    return [word for word in words_of(text) if word not in _STOPS]
+
+
+def stems_of(text: str, *, all_words: bool = False) -> set[str]:
+    """Return the stems of the words of a text: of those that mean something, or of all of them."""
+    return {stem(word) for word in words_of(text) if all_words or word not in _STOPS}
+
+
+def question_stems(text: str, names: Collection[str]) -> list[str]:
+    """Return the stems of a question, each once.
+
+    Words that say little count where their stem is one of ``names``, and where the question has no others.
+    """
+    words = list(dict.fromkeys(words_of(text)))[: 4 * MAX_WORDS]
+    telling = [word for word in words if word not in _STOPS or stem(word) in names] or words
+    return list(dict.fromkeys(map(stem, telling)))[:MAX_WORDS]
+
+
+@lru_cache(maxsize=8192)
+def stem(word: str) -> str:
+    """Return the word without its ending: "deliveries", "delivered" and "delivery" have one stem."""
+    if not word.isascii():
+        return word
+    # "cities" ends in "es" and then in "i".
+    for _ in range(2):
+        ends = (end for end in _ENDINGS if word.endswith(end))
+        # A longer ending leaves a longer stem: "order" is no "ord".
+        found = next((end for end in ends if len(word) - len(end) >= LEAST_STEM + (len(end) > 1)), None)
+        if found is None or (found == "s" and word.endswith("ss")):
+            break
+        word = word.removesuffix(found)
+    doubled = len(word) > LEAST_STEM and word[-1] == word[-2] and word[-1] not in "sl"
+    return word[:-1] if doubled else word
+
+
+@lru_cache(maxsize=1)
+def _families() -> Mapping[str, frozenset[str]]:
+    """Return the stems that mean the same as each stem."""
+    found: dict[str, frozenset[str]] = {}
+    for line in _FAMILIES.strip().splitlines():
+        family = frozenset(map(stem, line.split()))
+        found |= {member: found.get(member, frozenset()) | family for member in family}
+    return found
+
+
+def matches(word: str, known: Collection[str]) -> dict[str, float]:
+    """Return the known stems that a stem of a question means, and how sure that is, from 0 to 1.
+
+    A stem that is known means itself, and less so other words for it. Of another one, those count that share their
+    beginning or contain one another, and those that it could be a misspelling of.
+    """
+    found = _other_words(word, known, OTHER_WORD)
+    if word in known:
+        # Names of models are often written as one word.
+        parts = {other: OTHER_WORD * len(word) / len(other) for other in known if _is_part(word, other)}
+        return parts | found | {word: 1.0}
+    if found:
+        return found
+    alike = _alike(word, known)
+    for other in _near(word, known):
+        alike[other] = max(alike.get(other, 0.0), MISSPELT)
+    if alike:
+        return alike
+    return {o: sure for near in _near(word, _families()) for o, sure in _other_words(near, known, UNSURE).items()}
+
+
+def _other_words(word: str, known: Collection[str], sure: float) -> dict[str, float]:
+    return {other: sure for other in _families().get(word, ()) if other in known}
+
+
+def _is_part(word: str, other: str) -> bool:
+    return len(word) >= LEAST_STEM and (other.startswith(word) or other.endswith(word))
+
+
+def _alike(word: str, known: Iterable[str]) -> dict[str, float]:
+    found = {}
+    for other in known:
+        shorter, longer = sorted((word, other), key=len)
+        share = len(shorter) / len(longer)
+        if other.startswith(word) and len(word) >= LEAST_STEM:
+            found[other] = max(share, OTHER_WORD)
+        elif len(shorter) >= COMMON and shorter in longer:
+            found[other] = share
+        else:
+            differ = (at for at, (one, two) in enumerate(zip(word, other, strict=False)) if one != two)
+            begins = next(differ, len(shorter))
+            if begins >= COMMON and begins / len(longer) >= COMMON_SHARE:
+                found[other] = begins / len(longer)
+    return found
+
+
+def _near(word: str, known: Iterable[str]) -> list[str]:
+    """Return what the word could be a misspelling of."""
+    if len(word) < COMMON:
+        return []
+    return get_close_matches(word, [other for other in known if abs(len(other) - len(word)) <= 2], 3, LEAST_LIKE)

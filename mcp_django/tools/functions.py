@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import orjson
@@ -12,13 +13,12 @@ from django.core.exceptions import ImproperlyConfigured
 from ..conf import settings
 from ..context.results import ToolResult
 from ..exceptions import ToolError
-from ..functions.asking import RESERVED, Ask
+from ..functions.asking import RESERVED, Ask, finished, result_annotation
 from ..functions.declarations import check_tool_name, signature_of
-from ..functions.progress import finished, result_annotation
-from ..functions.project import ProjectFunction
+from ..functions.signatures import ProjectFunction
 from ..protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from ..schema.annotations import RESULT, is_wrapped, output_schema, resolve_hint, unwrap
-from ..schema.jsonable import clean_text, to_jsonable
+from ..schema.values import clean_text, to_jsonable
 from ..scopes import READ, WRITE
 from .base import Tool
 
@@ -95,45 +95,31 @@ class FunctionTool(Tool):
         return {**schema, "properties": {**schema.get("properties", {}), **RESERVED}}
 
     def _read_result(self, function: Callable[..., Any], structured: bool | None) -> None:
-        annotation = self._return_annotation(function)
+        annotation, signature = None, signature_of(function)
+        if signature.return_annotation is not signature.empty:
+            # What cannot be read promises nothing.
+            with suppress(ImproperlyConfigured):
+                scope = getattr(inspect.unwrap(function), "__globals__", {})
+                annotation = result_annotation(resolve_hint(signature.return_annotation, scope))
+        annotation = None if annotation is type(None) else annotation
         plain = annotation is None or unwrap(annotation).annotation in (str, bytes) or _holds_blocks(annotation)
         self.structured = structured
         self.wraps = is_wrapped(annotation)
         if structured is not False and not (plain and not structured):
             self.output_schema = output_schema(annotation)
 
-    def _return_annotation(self, function: Callable[..., Any]) -> Any:
-        signature = signature_of(function)
-        if signature.return_annotation is signature.empty:
-            return None
-        try:
-            hint = resolve_hint(signature.return_annotation, getattr(inspect.unwrap(function), "__globals__", {}))
-        except ImproperlyConfigured:
-            # What cannot be read promises nothing.
-            return None
-        hint = result_annotation(hint)
-        return None if hint is type(None) else hint
-
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller has the permissions and the tool's own condition holds."""
         return self.function.has_permission(request)
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult | Awaitable[ToolResult]:
-        """Validate the arguments and call the function; an awaitable for an async one.
-
-        Raises:
-            ToolError: the model can mend it.
-        """
+        """Validate the arguments and call the function; an awaitable for an async one."""
         return self.function.call(
             request, arguments, lambda value: self.bounded(self.to_result(finished(request, value)))
         )
 
     def to_result(self, value: Any) -> ToolResult:
-        """Return the tool result for what the function returned.
-
-        Raises:
-            TypeError: the return annotation announced an object, and the function returned something else.
-        """
+        """Return the tool result for what the function returned."""
         if isinstance(value, ToolResult):
             return value
         if self.output_schema is not None or self.structured:
@@ -149,11 +135,7 @@ class FunctionTool(Tool):
         return self._structured(value)
 
     def bounded(self, result: ToolResult) -> ToolResult:
-        """Return the result if its text fits into ``RESULT_CHARS``.
-
-        Raises:
-            ToolError: it does not; no client shows a model that much, and half of one would be misread.
-        """
+        """Return the result if its text fits into ``RESULT_CHARS``: half of a longer one would be misread."""
         length = sum(len(block.text) for block in result.content if isinstance(block, Text))
         if result.structured is not None:
             length += len(orjson.dumps(result.structured, default=str, option=orjson.OPT_NON_STR_KEYS))

@@ -1,14 +1,13 @@
 """The generic tools: the same for every project and every number of models."""
 
-from .action_tools import RunAction
+from .actions import RunAction
 from .aggregate import AggregateRecords
 from .base import Tool
 from .connection import ConnectionInfo
 from .models import DescribeModel, ListModels
 from .query import QueryRecords
 from .record import GetRecord
-from .uploads import CreateUpload
-from .writes import CreateRecord, DeleteRecord, UpdateRecord
+from .writes import CreateRecord, CreateUpload, DeleteRecord, UpdateRecord
 
 GENERIC_TOOLS: tuple[type[Tool], ...] = (
     ListModels,

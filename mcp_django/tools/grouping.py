@@ -24,19 +24,18 @@ from django.db.models.functions import (
     TruncYear,
 )
 
-from ..context.request import Exposure, MCPRequest
+from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..orm.aggregates import MAX_DECIMALS, step
-from ..orm.columns import Column, field_renderer, render, render_column, trimmed
+from ..exposures.base import ModelExposure
+from ..orm.aggregates import step
+from ..orm.columns import render
 from ..orm.kinds import kind_of, stored_field
-from ..orm.relations import labels_for
-from ..orm.repairs import with_field
-from ..orm.spellings import group_meant
+from ..orm.suggestions import with_field
 from ..orm.ways import Target, is_groupable, is_period, is_summable, link_of, links_of, target_of
-from ..orm.wording import alternatives, misnamed
+from ..orm.wording import alternatives, group_meant, misnamed
+from .measures import rounded, shown_values
 
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-MAX_TEXT: Final = 200
 
 
 def _quarter(value: date) -> str:
@@ -135,28 +134,7 @@ class Group:
         return shown_values(request, self.target.column, values)
 
 
-def shown_values(request: MCPRequest, column: Column, values: Sequence[Any]) -> list[Any]:
-    """Return values of a column as JSON; a relation as ``[key, label]``."""
-    places = getattr(column.field, "decimal_places", None)
-    whole = [trimmed(value, places) for value in values] if places is not None else values
-    keys, _ = render_column(column.name, field_renderer(column.field, MAX_TEXT, ""), whole)
-    if column.kind != "relation":
-        return keys
-    labels = labels_for(request, column.field, values)
-    return [None if key is None else [key, labels.get(value)] for key, value in zip(keys, values, strict=True)]
-
-
-def rounded(value: Any) -> Any:
-    """Return a number without the digits that the division alone made."""
-    if isinstance(value, float):
-        return float(f"{value:.10g}")
-    if not isinstance(value, Decimal) or not value.is_finite():
-        return value
-    short = round(value, MAX_DECIMALS).normalize()
-    return short if short else Decimal(0)
-
-
-def group_of(request: MCPRequest, exposure: Exposure, given: Any, position: int) -> Group:
+def group_of(request: MCPRequest, exposure: ModelExposure, given: Any, position: int) -> Group:
     """Return what ``status``, ``customer__country`` or ``created:month`` groups by.
 
     Raises:
@@ -192,7 +170,7 @@ def group_of(request: MCPRequest, exposure: Exposure, given: Any, position: int)
     return Group(f"{target.name}:{period}", alias, target, period)
 
 
-def _of_several(request: MCPRequest, exposure: Exposure, name: str) -> ToolError | None:
+def _of_several(request: MCPRequest, exposure: ModelExposure, name: str) -> ToolError | None:
     """Return what to say of a group of a relation to several rows, None where it is of none."""
     link = link_of(request, exposure, name.partition("__")[0])
     if link is None or not link.to_many:

@@ -1,38 +1,36 @@
 """``list_models`` and ``describe_model``: what there is, in as few words as a model needs to use it."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, Final, TypeVar
 
 import orjson
 
-from ..context.request import Exposure, MCPRequest
+from ..conf import settings
+from ..context.request import MCPRequest
 from ..context.results import ToolResult
+from ..emulation.files import FILE_WORDS
 from ..exceptions import ToolError
-from ..forms.files import FILE_WORDS
-from ..orm.access import (
-    caller_actions,
-    columns_of,
-    page_fields,
-    refusal,
-    related_exposure,
-    visible_exposures,
-    visible_fields,
-)
+from ..exposures.base import ModelExposure
+from ..orm.access import access_of, columns_of
 from ..orm.arguments import check_names, exposure_argument, flag_argument
 from ..orm.columns import Column, is_file
 from ..orm.filters import filters_of, find_filter, unsearched
 from ..orm.kinds import choices_of, holds_many, kind_of
-from ..orm.lookups import Offer, named_filters_of, usual_lookups
+from ..orm.lookups import named_filters_of, usual_lookups
 from ..orm.ordering import default_ordering
+from ..orm.parsing import filters_argument
 from ..orm.uris import page_uri, row_uri_pattern
-from ..orm.ways import computed_word
+from ..orm.ways import computed_word, is_countable, is_groupable, is_period, is_summable, links_of
 from ..orm.wording import json_or_text
-from ..schema.jsonable import clean_text
+from ..schema.types import texts_of
+from ..schema.values import clean_text
 from .base import RecordTool
-from .examples import examples_of
 from .finding import found_models
-from .inline_words import inline_lines
-from .overviews import Use, may_words, may_write, overview, related_words, writable_fields, writing_forms
+from .grouping import group_of
+from .measures import MeasureReader
+from .overviews import Overview, may_words, may_write
 from .query import ALWAYS_LOAD
 
 MAX_LINE: Final = 120
@@ -41,6 +39,18 @@ MAX_CHOICES: Final = 30
 MAX_MODELS: Final = 50
 # Characters of a question that are read.
 MAX_QUERY: Final = 500
+# What finds rows by a column of the type, where no choice does.
+LOOKUPS: Final[Mapping[str, tuple[str, Any]]] = {
+    "boolean": ("", True),
+    "date": ("__gte", "start of last year"),
+    "datetime": ("__gte", "start of last year"),
+    "integer": ("__gt", 0),
+    "decimal": ("__gt", 0),
+    "number": ("__gt", 0),
+    "text": ("__icontains", "a"),
+}
+
+T = TypeVar("T")
 
 
 class ListModels(RecordTool):
@@ -61,27 +71,30 @@ class ListModels(RecordTool):
         },
         "required": ["columns", "rows"],
     }
-    read_only = True
     meta = ALWAYS_LOAD
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether there is a model to list, or something to say of why there is none."""
-        return super().has_permission(request) or bool(refusal(request))
+        return super().has_permission(request) or bool(access_of(request).refusal)
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
-        """Return a row for each model.
-
-        Raises:
-            ToolError: the caller is not let in.
-        """
-        if refused := refusal(request):
+        """Return a row for each model."""
+        if refused := access_of(request).refusal:
             raise ToolError(refused)
         query = check_names(arguments, self.input_schema["properties"]).get("query") or ""
         if not isinstance(query, str):
             raise ToolError("query must be a text.")
-        exposures: Sequence[Exposure] = visible_exposures(request)
+        exposures: Sequence[ModelExposure] = access_of(request).exposures
         found = found_models(request, exposures, query[:MAX_QUERY]) if query.strip() else []
-        rows = _fitting(request, found or exposures)
+        rows: list[list[str]] = []
+        used = 0
+        for exposure in found or exposures:
+            about = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)
+            row = [exposure.label, str(exposure.opts.verbose_name_plural), may_words(request, exposure), about]
+            used += sum(map(len, row)) + 16
+            if used > request.mcp.result_chars:
+                break
+            rows.append(row)
         hint = "Next: describe_model (several models in one call)."
         if not rows:
             hint = "You may not view any model."
@@ -91,139 +104,137 @@ class ListModels(RecordTool):
             hint = f"Best first. {hint} Not among them? leave query out to see all {len(exposures)}."
         if len(rows) < len(found or exposures):
             hint = "There are more models: say in query what you look for."
-        payload: dict[str, Any] = {"returned": len(rows), "hint": hint}
-        payload["columns"] = ["model", "title", "may", "description"]
-        payload["rows"] = rows
-        return ToolResult(structured=payload)
+        columns = ["model", "title", "may", "description"]
+        return ToolResult(structured={"returned": len(rows), "hint": hint, "columns": columns, "rows": rows})
 
 
-def _fitting(request: MCPRequest, exposures: Sequence[Exposure]) -> list[list[str]]:
-    """Return a row for each model, for as many as a result holds."""
-    rows: list[list[str]] = []
-    used = 0
-    for exposure in exposures:
-        about = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)
-        row = [exposure.label, str(exposure.opts.verbose_name_plural), may_words(request, exposure), about]
-        used += sum(map(len, row)) + 16
-        if used > request.mcp.result_chars:
-            break
-        rows.append(row)
-    return rows
+class Description(Overview):
+    """A model described in full."""
 
+    def in_lines(self) -> dict[str, Any]:
+        """Return what a client has to know of the model: one line for each field, in display order."""
+        request, exposure = self.request, self.exposure
+        payload: dict[str, Any] = {"model": exposure.label, "title": str(exposure.opts.verbose_name)}
+        if exposure.description:
+            payload["description"] = exposure.description.strip()
+        payload["may"] = may_words(request, exposure)
+        payload["fields"] = list(map(self._line, self.columns))
+        if extra := self._form_only():
+            payload["write_only_fields"] = extra
+        if lines := list(self.inline_lines()):
+            payload["inlines"] = lines
+        if related := self.related():
+            payload["related"] = related
+        own = {column.path for column in self.columns}
+        paths = [f"{name}: {' '.join(found)}" for path, (name, found) in self.lookups.items() if path not in own]
+        if paths:
+            payload["filters_on_related"] = paths
+        named = []
+        for offer in named_filters_of(request, exposure, told=True):
+            text = f"{offer.name}: {clean_text(offer.title, MAX_LINE)}"
+            named.append(f"{text}, {_one_of(offer.choices)}" if offer.choices else text)
+        if named:
+            payload["named_filters"] = named
+        if exposure.get_search_fields(request):
+            payload["search"] = True
+        if left := unsearched(request, exposure):
+            payload["not_searched"] = left
+        shown = [key for key in default_ordering(request, exposure) if key.path in own]
+        payload["ordering"] = [("-" if key.descending else "") + key.path for key in shown]
+        payload["default_columns"] = list(self.access.page_fields)
+        if actions := list(self._actions()):
+            payload["actions"] = actions
+        payload["uris"] = [row_uri_pattern(exposure), page_uri(exposure)]
+        return payload
 
-def describe(request: MCPRequest, exposure: Exposure) -> dict[str, Any]:
-    """Return what a client has to know of a model: one line for each field, in display order."""
-    payload: dict[str, Any] = {"model": exposure.label, "title": str(exposure.opts.verbose_name)}
-    if exposure.description:
-        payload["description"] = exposure.description.strip()
-    payload["may"] = may_words(request, exposure)
-    lookups = {path.column: (name, found) for name, path, found in filters_of(request, exposure)}
-    writable = writable_fields(request, exposure)
-    columns = columns_of(exposure, visible_fields(request, exposure))
-    payload["fields"] = [_line(request, exposure, column, writable, lookups) for column in columns]
-    if extra := _form_only(request, exposure):
-        payload["write_only_fields"] = extra
-    if lines := inline_lines(request, exposure):
-        payload["inlines"] = lines
-    if related := related_words(request, exposure):
-        payload["related"] = related
-    own = {column.path for column in columns}
-    paths = [f"{name}: {' '.join(found)}" for path, (name, found) in lookups.items() if path not in own]
-    if paths:
-        payload["filters_on_related"] = paths
-    if named := [_named_line(offer) for offer in named_filters_of(request, exposure, told=True)]:
-        payload["named_filters"] = named
-    if exposure.get_search_fields(request):
-        payload["search"] = True
-    if left := unsearched(request, exposure):
-        payload["not_searched"] = left
-    shown = [key for key in default_ordering(request, exposure) if key.path in own]
-    payload["ordering"] = [("-" if key.descending else "") + key.path for key in shown]
-    payload["default_columns"] = list(page_fields(request, exposure))
-    if may_write(request) and (actions := _actions(request, exposure)):
-        payload["actions"] = actions
-    payload["uris"] = [row_uri_pattern(exposure), page_uri(exposure)]
-    return payload
+    def in_full(self) -> dict[str, Any]:
+        """Return the description with the schema of what the caller may write.
 
+        ``update_schema`` stands beside it where the change page has other fields than the add page.
+        """
+        payload = self.in_lines()
+        add, change = self.forms
+        first = add or change
+        if first is not None and first.names:
+            payload["input_schema"] = first.schema()
+        if add is not None and change is not None and set(add.names) != set(change.names):
+            payload["update_schema"] = change.schema()
+        return payload
 
-def _form_only(request: MCPRequest, exposure: Exposure) -> Mapping[str, Any]:
-    """Return the schemas of the fields that only a form has."""
-    found: dict[str, Any] = {}
-    for writing in writing_forms(request, exposure):
-        if writing is not None:
-            extra = [name for name in writing.names if name not in visible_fields(request, exposure)]
-            found = {**writing.schema(extra).get("properties", {}), **found}
-    return found
+    @cached_property
+    def lookups(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
+        """The name and the lookups of each filter, by the path of its column."""
+        return {path.column: (name, found) for name, path, found in filters_of(self.request, self.exposure)}
 
+    def _form_only(self) -> Mapping[str, Any]:
+        """Return the schemas of the fields that only a form has."""
+        found: dict[str, Any] = {}
+        for writing in self.forms:
+            if writing is not None:
+                extra = [name for name in writing.names if name not in self.access.fields]
+                found = {**writing.schema(extra).get("properties", {}), **found}
+        return found
 
-def _line(
-    request: MCPRequest,
-    exposure: Exposure,
-    column: Column,
-    writable: Mapping[str, Use],
-    lookups: Mapping[str, tuple[str, tuple[str, ...]]],
-) -> str:
-    words = [_type_words(request, column), *_computed_words(request, exposure, column)]
-    if column.name == exposure.opts.pk.name:
-        words.append("pk")
-    use = writable.get(column.name)
-    if use is not None:
-        words.append(" ".join(["required" if use.required else "optional", *([use.only] if use.only else [])]))
-        words += [FILE_WORDS] if is_file(exposure, column.name) else []
-    else:
-        words.append("read-only")
-    words += _filter_words(column, lookups)
-    if getattr(column.field, "choices", None) and column.kind == "field":
-        words.append(_choices(column.field))
-    text = f"{column.name}: {', '.join(words)}"
-    about = str(getattr(column.field, "help_text", "")).strip()
-    return f"{text}. {clean_text(about, MAX_LINE)}" if about else text
+    def _line(self, column: Column) -> str:
+        request, exposure = self.request, self.exposure
+        words = [self._type(column)]
+        if column.kind == "computed" and (word := computed_word(request, exposure, column.name)):
+            # One that is shown alone has no word.
+            uses = ["filtered"] if find_filter(request, exposure, column.name) is not None else []
+            words.append(f"{word} that can be {' and '.join([*uses, 'used in aggregates'])}")
+        if column.name == exposure.opts.pk.name:
+            words.append("pk")
+        use = self.uses.get(column.name)
+        if use is not None:
+            words.append(" ".join(["required" if use.required else "optional", *([use.only] if use.only else [])]))
+            words += [FILE_WORDS] if is_file(exposure, column.name) else []
+        else:
+            words.append("read-only")
+        words += self._filter_words(column)
+        if getattr(column.field, "choices", None) and column.kind == "field":
+            known = [(stored, label) for stored, label in choices_of(column.field) if stored not in (None, "")]
+            words.append(_one_of([(str(stored), str(label)) for stored, label in known]))
+        text = f"{column.name}: {', '.join(words)}"
+        about = str(getattr(column.field, "help_text", "")).strip()
+        return f"{text}. {clean_text(about, MAX_LINE)}" if about else text
 
+    def _type(self, column: Column) -> str:
+        if column.field is None:
+            return "computed"
+        if column.kind == "generic":
+            return "[key, label, model] of any record"
+        word = kind_of(column.field).word
+        if column.kind in ("relation", "many", "reverse"):
+            related = access_of(self.request).exposure_of(column.field.related_model)
+            target = f" → {related.label}" if related is not None else " key of another record"
+            single = column.kind == "relation" or column.field.one_to_one
+            return ("" if single else "list of ") + word + target
+        word = f"list of {word}" if holds_many(column.field) else word
+        null = " or null" if column.field.null else ""
+        return word + null if column.kind == "field" else "computed"
 
-def _type_words(request: MCPRequest, column: Column) -> str:
-    if column.field is None:
-        return "computed"
-    if column.kind == "generic":
-        return "[key, label, model] of any record"
-    linked = column.kind in ("relation", "many", "reverse")
-    related = related_exposure(request, column.field) if linked else None
-    word = kind_of(column.field).word
-    if linked:
-        target = f" → {related.label}" if related is not None else " key of another record"
-        single = column.kind == "relation" or column.field.one_to_one
-        return ("" if single else "list of ") + word + target
-    word = f"list of {word}" if holds_many(column.field) else word
-    null = " or null" if column.field.null else ""
-    return word + null if column.kind == "field" else "computed"
+    def _filter_words(self, column: Column) -> list[str]:
+        """Return what to say of the lookups: nothing where they are those of the field's type."""
+        found = self.lookups.get(column.path) if column.is_plain else None
+        if found is None:
+            return ["no filter"] if column.is_plain and kind_of(column.field).lookups else []
+        usual = [lookup for lookup in usual_lookups(column.field) if lookup != "isnull"]
+        if [lookup for lookup in found[1] if lookup != "isnull"] == usual:
+            return []
+        return [f"filter {' '.join(found[1])}"]
 
-
-def _computed_words(request: MCPRequest, exposure: Exposure, column: Column) -> list[str]:
-    """Return what to say of the use of a column that the admin computes, nothing of one that is shown alone."""
-    word = computed_word(request, exposure, column.name) if column.kind == "computed" else ""
-    if not word:
-        return []
-    uses = ["filtered"] if find_filter(request, exposure, column.name) is not None else []
-    return [f"{word} that can be {' and '.join([*uses, 'used in aggregates'])}"]
-
-
-def _filter_words(column: Column, lookups: Mapping[str, tuple[str, tuple[str, ...]]]) -> list[str]:
-    """Return what to say of the lookups: nothing where they are those of the field's type."""
-    found = lookups.get(column.path) if column.is_plain else None
-    if found is None:
-        return ["no filter"] if column.is_plain and kind_of(column.field).lookups else []
-    usual = [lookup for lookup in usual_lookups(column.field) if lookup != "isnull"]
-    if [lookup for lookup in found[1] if lookup != "isnull"] == usual:
-        return []
-    return [f"filter {' '.join(found[1])}"]
-
-
-def _named_line(offer: Offer) -> str:
-    text = f"{offer.name}: {clean_text(offer.title, MAX_LINE)}"
-    return f"{text}, {_one_of(offer.choices)}" if offer.choices else text
-
-
-def _choices(field: Any) -> str:
-    return _one_of([(str(stored), str(label)) for stored, label in choices_of(field) if stored not in (None, "")])
+    def _actions(self) -> Iterator[dict[str, Any]]:
+        first: list[tuple[str, Mapping[str, Any]]] = []
+        for name, action in self.access.actions.items() if may_write(self.request) else ():
+            entry: dict[str, Any] = {"name": name, "description": clean_text(action.description, MAX_LINE)}
+            schema = action.told(self.request)
+            arguments = schema.get("properties", {})
+            other = next((known for known, told in first if told == arguments), "")
+            if arguments:
+                entry["arguments"] = f"As those of {other}" if other else arguments
+                first.append((name, arguments))
+            more = {"required": schema.get("required"), "asks_for": action.asks_for}
+            yield entry | {key: list(names) for key, names in more.items() if names}
 
 
 def _one_of(pairs: Sequence[tuple[str, str]]) -> str:
@@ -232,36 +243,104 @@ def _one_of(pairs: Sequence[tuple[str, str]]) -> str:
     return f"one of {' | '.join(shown[:MAX_CHOICES])}{more}"
 
 
-def _actions(request: MCPRequest, exposure: Exposure) -> list[dict[str, Any]]:
-    found = []
-    first: list[tuple[str, Mapping[str, Any]]] = []
-    for name, action in caller_actions(request, exposure).items():
-        entry: dict[str, Any] = {"name": name, "description": clean_text(action.description, MAX_LINE)}
-        schema = action.told(request)
-        arguments = schema.get("properties", {})
-        other = next((known for known, told in first if told == arguments), "")
-        if arguments:
-            entry["arguments"] = f"As those of {other}" if other else arguments
-            first.append((name, arguments))
-        more = {"required": schema.get("required"), "asks_for": action.asks_for}
-        entry |= {key: list(names) for key, names in more.items() if names}
-        found.append(entry)
-    return found
+def describe(request: MCPRequest, exposure: ModelExposure) -> dict[str, Any]:
+    """Return what a client has to know of a model, as :meth:`Description.in_lines` does."""
+    return Description(request, exposure).in_lines()
 
 
-def describe_fully(request: MCPRequest, exposure: Exposure) -> dict[str, Any]:
-    """Return the description with the schema of what the caller may write.
+class Examples:
+    """Calls that show what can be asked of a model: each works as it stands for the caller whom it is shown to.
 
-    ``update_schema`` stands beside it where the change page has other fields than the add page.
+    Values are those that the model declares. None is read from a row.
     """
-    payload = describe(request, exposure)
-    add, change = writing_forms(request, exposure)
-    first = add or change
-    if first is not None and first.names:
-        payload["input_schema"] = first.schema()
-    if add is not None and change is not None and set(add.names) != set(change.names):
-        payload["update_schema"] = change.schema()
-    return payload
+
+    def __init__(self, request: MCPRequest, exposure: ModelExposure) -> None:
+        self.request, self.exposure = request, exposure
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Return a page, filtered through a relation where there is one, and an aggregate with a condition."""
+        made = {"query_records": self._page, "aggregate_records": self._aggregate}
+        found: list[dict[str, Any]] = [
+            {"tool": tool, "arguments": {"model": self.exposure.label, **arguments()}}
+            for tool, arguments in made.items()
+            if self.request.mcp.site.get_tool(self.request, tool) is not None
+        ]
+        if settings.SCHEMAS == "plain":
+            for example in found:
+                example["arguments"] = {name: texts_of(value) for name, value in example["arguments"].items()}
+        return found
+
+    def _page(self) -> dict[str, Any]:
+        conditions = (*self._through_relations(), *self._conditions(self.exposure))
+        found = self._first(conditions, lambda filters: filters_argument(self.request, self.exposure, filters))
+        return {"filters": found} if found else {"limit": 5}
+
+    def _aggregate(self) -> dict[str, Any]:
+        request, exposure = self.request, self.exposure
+        columns = [column for column in self._columns(exposure) if column.name != exposure.opts.pk.name]
+        summed = (f"sum:{column.name}" for column in columns if is_summable(column))
+        measure = self._first(summed, lambda text: MeasureReader(request, exposure).read([text])) or "count"
+        function, _, field = measure.partition(":")
+        conditional = {"function": function, **({"field": field} if field else {}), "as": "matching"}
+        conditions = (*self._conditions(exposure), *self._through_relations())
+        part = self._first(
+            ({**conditional, "where": where} for where in conditions),
+            lambda item: MeasureReader(request, exposure).read([measure, item]),
+        )
+        periods = (f"{column.name}:month" for column in columns if is_period(column))
+        # Of few values.
+        names = (
+            column.name
+            for column in columns
+            if is_groupable(column)
+            and (column.kind == "relation" or column.field.choices or kind_of(column.field).word == "boolean")
+        )
+        group = self._first((*periods, *names), lambda text: group_of(request, exposure, text, 0))
+        return {"aggregates": [measure, *([part] if part else [])], **({"group_by": [group]} if group else {})}
+
+    @staticmethod
+    def _first(candidates: Iterable[T], read: Callable[[T], Any]) -> T | None:
+        """Return the first of the candidates that can be read, as the call will be."""
+        for candidate in candidates:
+            try:
+                read(candidate)
+            except ToolError:
+                continue
+            return candidate
+        return None
+
+    def _columns(self, exposure: ModelExposure) -> list[Column]:
+        """Return the columns for which the database has a type that Django chose: of others little is known."""
+        columns = columns_of(exposure, access_of(self.request)[exposure].fields)
+        return [
+            column
+            for column in columns
+            if is_countable(column) and type(column.field).db_type.__module__.startswith("django.")
+        ]
+
+    def _through_relations(self) -> Iterator[dict[str, Any]]:
+        links = links_of(self.request, self.exposure)
+        for link in links:
+            yield from ({link.name: {"some": condition}} for condition in self._conditions(link.exposure))
+        yield from ({link.name: {"count__gte": 2}} for link in links)
+        for column in self._columns(self.exposure):
+            related = None
+            if column.kind == "relation":
+                related = access_of(self.request).exposure_of(column.field.related_model)
+            for condition in self._conditions(related) if related is not None else ():
+                yield {f"{column.name}.{name}": value for name, value in condition.items()}
+
+    def _conditions(self, exposure: ModelExposure) -> Iterator[dict[str, Any]]:
+        """Yield conditions on the columns, those first that say most of the model."""
+        columns = [column for column in self._columns(exposure) if column.kind == "field"]
+        for column in columns:
+            stored = [value for value, _ in choices_of(column.field) if value and isinstance(value, str | int)]
+            if stored and not holds_many(column.field):
+                yield {column.name: stored[-1]}
+        for word, (lookup, value) in LOOKUPS.items():
+            for column in columns:
+                if kind_of(column.field).word == word and not column.field.choices and not column.field.primary_key:
+                    yield {f"{column.name}{lookup}": value}
 
 
 class DescribeModel(RecordTool):
@@ -280,33 +359,34 @@ class DescribeModel(RecordTool):
         },
         "required": ["model"],
     }
-    read_only = True
     meta = ALWAYS_LOAD
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return the description, of several models as ``models``."""
         given = check_names(arguments, self.input_schema["properties"])
         detail = flag_argument(given.get("detail"), "detail")
-        labels = _labels(given.get("model"))
-        exposures = [_exposure(request, labels, number) for number in range(len(labels))]
-        described = [
-            describe_fully(request, exposure) if detail else overview(request, exposure) for exposure in exposures
-        ]
+        exposures = list(self._exposures(request, _labels(given.get("model"))))
+        descriptions = [Description(request, exposure) for exposure in exposures]
+        described = [found.in_full() if detail else found.in_short() for found in descriptions]
         if detail or len(described) == 1:
             for payload, exposure in zip(described, exposures, strict=True):
-                payload["examples"] = examples_of(request, exposure)
+                payload["examples"] = Examples(request, exposure).calls()
         if len(described) == 1:
             return ToolResult(structured=described[0])
-        return ToolResult(structured=_bounded(described, request.mcp.result_chars))
+        # As many as a result holds, but one at least.
+        sizes = accumulate(len(orjson.dumps(entry, default=str)) for entry in described)
+        kept = max(1, sum(size <= request.mcp.result_chars for size in sizes))
+        hint = {"hint": "Ask for the others by themselves."} if kept < len(described) else {}
+        return ToolResult(structured={"returned": kept, **hint, "models": described[:kept]})
 
-
-def _exposure(request: MCPRequest, labels: Sequence[Any], number: int) -> Exposure:
-    """Return the exposure of one of the labels; an error says which, in the same words whatever was written."""
-    try:
-        return exposure_argument(request, labels[number])
-    except ToolError as error:
-        which = f"Name {number + 1} of {len(labels)}: " if len(labels) > 1 else ""
-        raise ToolError(f"{which}{error.message}", repair=error.repair) from None
+    def _exposures(self, request: MCPRequest, labels: Sequence[Any]) -> Iterator[ModelExposure]:
+        """Yield the exposures of the labels; an error says which, in the same words whatever was written."""
+        for number, label in enumerate(labels, 1):
+            try:
+                yield exposure_argument(request, label)
+            except ToolError as error:
+                which = f"Name {number} of {len(labels)}: " if len(labels) > 1 else ""
+                raise ToolError(f"{which}{error.message}", repair=error.repair) from None
 
 
 def _labels(value: Any) -> list[Any]:
@@ -318,19 +398,3 @@ def _labels(value: Any) -> list[Any]:
     if not 0 < len(value) <= MAX_MODELS:
         raise ToolError(f"model names 1 to {MAX_MODELS} models.")
     return value
-
-
-def _bounded(described: Sequence[Mapping[str, Any]], room: int) -> dict[str, Any]:
-    """Return as many descriptions as a result of ``room`` characters holds."""
-    used = 0
-    kept: list[Mapping[str, Any]] = []
-    for entry in described:
-        used += len(orjson.dumps(entry, default=str))
-        if kept and used > room:
-            break
-        kept.append(entry)
-    payload: dict[str, Any] = {"returned": len(kept)}
-    if len(kept) < len(described):
-        payload["hint"] = "Ask for the others by themselves."
-    payload["models"] = kept
-    return payload

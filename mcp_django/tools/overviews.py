@@ -1,33 +1,36 @@
 """A model in few words: what a language model needs to query and write its records, and no more."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from django.db.models import Model
 from django.forms import ModelChoiceField
 
 from ..conf import settings
-from ..context.request import Exposure, MCPRequest
-from ..exposures.actions import Action
-from ..forms.filling import writable_names
-from ..forms.html import first_choice
-from ..orm.access import caller_actions, columns_of, page_rows, visible_fields
+from ..context.request import MCPRequest
+from ..emulation.forms import writable_names
+from ..emulation.html import first_choice
+from ..emulation.inlines import Inline, PageInlines
+from ..emulation.saving import listed_fields, unread_fields
+from ..exposures.base import ModelExposure
+from ..orm.access import access_of, columns_of
 from ..orm.columns import Column
 from ..orm.filters import filters_of, unsearched
-from ..orm.lookups import Offer, named_filters_of
+from ..orm.kinds import choices_of, holds_many, kind_of
+from ..orm.lookups import named_filters_of
 from ..orm.ways import computed_word, link_of, links_of
 from ..runtime.hooks import asked
 from ..schema.forms import form_schema
-from ..schema.jsonable import clean_text
+from ..schema.values import clean_text
 from ..scopes import WRITE
-from ..writes.list_editing import listed_fields
-from ..writes.naming import unread_fields
-from .inline_words import inline_names
-from .type_words import choice_words, type_words
 
 MAX_LINE: Final = 120
+MAX_CHOICES: Final = 12
+# A stored value of as many characters says what it means.
+SPEAKING: Final = 4
 
 
 def may_write(request: MCPRequest) -> bool:
@@ -36,21 +39,38 @@ def may_write(request: MCPRequest) -> bool:
     return WRITE in request.mcp.scopes and not settings.READ_ONLY and (off is None or off.writes is None)
 
 
-def may_words(request: MCPRequest, exposure: Exposure) -> str:
+def may_words(request: MCPRequest, exposure: ModelExposure) -> str:
     """Return what the caller may do with the model: "view", with "add change delete" as far as they go."""
     words = ["view"]
     if may_write(request):
-        verdicts = {
-            "add": exposure.has_add_permission,
-            "change": exposure.has_change_permission,
-            "delete": exposure.has_delete_permission,
-        }
-        words += [
-            word
-            for word, verdict in verdicts.items()
-            if asked(exposure.label, verdict.__name__, verdict, request, default=False)
-        ]
+        words += filter(access_of(request)[exposure].may, ("add", "change", "delete"))
     return " ".join(words)
+
+
+def type_words(request: MCPRequest, column: Column) -> Sequence[str]:
+    """Return the words for the type of a column, none for a text."""
+    if column.field is None or column.kind in ("computed", "serialized"):
+        return ["computed"]
+    if column.kind == "generic":
+        return ["any record"]
+    if column.kind != "field":
+        related = access_of(request).exposure_of(column.field.related_model)
+        single = column.kind == "relation" or column.field.one_to_one
+        return [*([] if single else ["list"]), related.label if related is not None else "key"]
+    if getattr(column.field, "choices", None):
+        pairs = [(str(stored), str(label)) for stored, label in choices_of(column.field) if stored not in (None, "")]
+        return [*(["list"] if holds_many(column.field) else []), choice_words(pairs)]
+    word = kind_of(column.field).word
+    return [] if word == "text" else [word]
+
+
+def choice_words(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return values, with their labels where they do not speak for themselves."""
+    shown = []
+    for value, label in pairs:
+        speaks = (len(value) >= SPEAKING and not value.isdecimal()) or value.lower() == label.lower()
+        shown.append(value if speaks else f"{value}={label}")
+    return "|".join(shown[:MAX_CHOICES] + ["…"] * (len(shown) > MAX_CHOICES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +85,15 @@ class Writing:
         shown = set(self.names) if among is None else {*self.names} & {*among}
         return form_schema(self.form, exclude=self.form.fields.keys() - shown) if shown else {}
 
+    def requires(self, name: str) -> bool:
+        """Return whether a new row needs the field: what the page shows filled in stays as it is."""
+        field = self.form.fields[name]
+        if not field.required or self.form.get_initial_for_field(field, name) not in field.empty_values:
+            return False
+        # A browser posts the first option of a select that has no blank one.
+        looks_up = isinstance(field, ModelChoiceField)
+        return looks_up or not any(value for _, value in first_choice(field.widget, name))
+
 
 @dataclass(frozen=True, slots=True)
 class Use:
@@ -74,149 +103,187 @@ class Use:
     only: str = ""
 
 
-def writing_forms(request: MCPRequest, exposure: Exposure) -> tuple[Writing | None, Writing | None]:
-    """Return the forms by which the caller may add and change rows, None for each that is not theirs."""
-    if not may_write(request):
-        return None, None
-    verdicts = exposure.has_add_permission, exposure.has_change_permission
-    may_add, may_change = (
-        asked(exposure.label, verdict.__name__, verdict, request, default=False) for verdict in verdicts
-    )
-    add = asked(exposure.label, "The add page", _writing, request, exposure, None, default=None) if may_add else None
-    return add, _change_form(request, exposure, add.names if add is not None else ()) if may_change else None
+class Overview:
+    """One model, described for one caller."""
+
+    def __init__(self, request: MCPRequest, exposure: ModelExposure) -> None:
+        self.request, self.exposure = request, exposure
+        self.access = access_of(request)[exposure]
+
+    @cached_property
+    def columns(self) -> Sequence[Column]:
+        """What the caller may read, in display order."""
+        return columns_of(self.exposure, self.access.fields)
+
+    def in_short(self) -> dict[str, Any]:
+        """Return the model in few words: text unless a type is given, ``*`` is required, ``ro`` cannot be written.
+
+        The type of a relation is the label of the model that it leads to; who may add, change and delete may ``write``.
+        """
+        request, exposure = self.request, self.exposure
+        may = may_words(request, exposure).replace("view add change delete", "write")
+        may += " search" if exposure.get_search_fields(request) else ""
+        may += f", no search in {' '.join(left)}" if (left := unsearched(request, exposure)) else ""
+        payload: dict[str, Any] = {"model": exposure.label, "may": may}
+        if exposure.description:
+            payload["description"] = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)
+        payload["fields"] = ", ".join(map(self._field, self.columns))
+        own_names = {column.name for column in self.columns}
+        if extra := [
+            f"{name}{'*' * use.required} {use.only}".strip() for name, use in self.uses.items() if name not in own_names
+        ]:
+            payload["write_only"] = ", ".join(extra)
+        if inlines := list(self._inline_names()):
+            payload["inlines"] = ", ".join(inlines)
+        if related := self.related():
+            payload["related"] = ", ".join(related)
+        if filters := self._filters():
+            payload["filters"] = ", ".join(filters)
+        if calls := list(self._action_calls()):
+            payload["actions"] = ", ".join(calls)
+        return payload
+
+    def _field(self, column: Column) -> str:
+        use = self.uses.get(column.name)
+        words = [column.name + "*" * (use is not None and use.required), *type_words(self.request, column)]
+        if column.kind == "computed" and (word := computed_word(self.request, self.exposure, column.name)):
+            # Those without a type are shown alone.
+            words.append(word)
+        if column.name == self.exposure.opts.pk.name:
+            return words[0] if words[1:] == ["integer"] else " ".join(words)
+        if use is not None:
+            words += [use.only] if use.only else []
+        elif self.uses and column.kind != "computed":
+            words.append("ro")
+        return " ".join(words)
+
+    def related(self) -> list[str]:
+        """Return the relations by which other rows point here, and which filters and aggregates may follow.
+
+        They stand beside the columns; each has its name and the label of the model that it leads to.
+        """
+        request, exposure = self.request, self.exposure
+        if exposure.get_filter_fields(request) is not None:
+            return []
+        singles = (rel.get_accessor_name() for rel in exposure.opts.related_objects if rel.one_to_one)
+        links = [*links_of(request, exposure), *(link_of(request, exposure, name) for name in singles if name)]
+        shown = set(self.access.fields)
+        return [f"{link.name} {link.exposure.label}" for link in links if link is not None and link.name not in shown]
+
+    def _filters(self) -> list[str]:
+        """Return the filters that are not simply the fields, and those that the project wrote."""
+        own = {column.path for column in self.columns}
+        narrowed = self.exposure.get_filter_fields(self.request) is not None
+        known = filters_of(self.request, self.exposure)
+        named = named_filters_of(self.request, self.exposure, told=True)
+        return [name for name, path, _ in known if narrowed or path.column not in own] + [
+            f"{offer.name} {choice_words(offer.choices)}" if offer.choices else offer.name for offer in named
+        ]
+
+    def _action_calls(self) -> Iterator[str]:
+        for name, action in self.access.actions.items() if may_write(self.request) else ():
+            required = action.schema.get("required", ())
+            arguments = [key + ("*" if key in required else "") for key in action.schema.get("properties", {})]
+            call = f"{name}({', '.join(arguments)})" if arguments else name
+            yield f"{call} asks for {' and '.join(action.asks_for)}" if action.asks_for else call
+
+    # What the caller may write
+
+    @cached_property
+    def forms(self) -> tuple[Writing | None, Writing | None]:
+        """The forms by which the caller may add and change rows, None for each that is not theirs."""
+        if not may_write(self.request):
+            return None, None
+        may_add, may_change = map(self.access.may, ("add", "change"))
+        add = asked(self.exposure.label, "The add page", self._form, None, default=None) if may_add else None
+        return add, self._change_form(add.names if add is not None else ()) if may_change else None
+
+    def _change_form(self, added: Collection[str]) -> Writing | None:
+        """Return the form of the change page of an empty row, or of one of the caller's where that lets them set more.
+
+        Those are tried where the empty row's lets them set nothing, or not all that they set in a new one (``added``).
+        """
+        best: Writing | None = None
+        for number, row in enumerate(self.access.sample_rows()):
+            owner = self.exposure.label if number else ""
+            found = asked(owner, "The change page", self._form, row, default=None)
+            if found is not None and (best is None or len(found.names) > len(best.names)):
+                best = found
+            if best is not None and (not self.exposure.has_own_pages or (best.names and {*added} <= {*best.names})):
+                break
+        return best
+
+    def _form(self, row: Model | None) -> Writing:
+        request, exposure = self.request, self.exposure
+        # The admin's form of a row that the caller may not change has no fields, and there may be rows that they may.
+        change = row is not None and self.access.may_row("change", row)
+        form: Any = exposure.get_form(request, row, change=change)(instance=row)
+        if row is not None:
+            # New rows get these in the list, once they are there.
+            for name, field in listed_fields(request, exposure, row, form).items():
+                form.fields[name] = copy(field)
+                form.fields[name].required = False
+        for field in form.fields.values():
+            if isinstance(field, ModelChoiceField):
+                # Rows are named by their primary key, whatever the column stores.
+                field.to_field_name = None
+        known = {*self.access.fields_of(row), *unread_fields(request, exposure, row)}
+        return Writing(form, writable_names(form, known))
+
+    @cached_property
+    def uses(self) -> Mapping[str, Use]:
+        """How each field that the caller may set is written."""
+        add, change = self.forms
+        if add is None or change is None:
+            return {name: Use(form.requires(name)) for form in (add, change) if form for name in form.names}
+        found = {name: Use(add.requires(name), "" if name in change.names else "create only") for name in add.names}
+        return {name: Use(False, "" if name in add.names else "update only") for name in change.names} | found
+
+    # Inlines
+
+    def _inline_names(self) -> Iterator[str]:
+        page = PageInlines.of_any_row(self.request, self.exposure)
+        for inline in page.all:
+            fields = self._fields_of_inline(inline, page.obj)
+            key = inline.admin.opts.pk.name
+            names = [f"{key}*"] if key in fields else []
+            for column in columns_of(self.exposure.exposure_of_inline(inline.admin), inline.fields):
+                field = fields.get(column.name)
+                words = [column.name + "*" * _is_required(field), *type_words(self.request, column)]
+                names.append(" ".join([*words, "ro"] if field is None and words[-1] != "computed" else words))
+            yield f"{inline.name}({', '.join(names)})"
+
+    def inline_lines(self) -> Iterator[str]:
+        """Yield a line for each inline: its name, model and fields, and what the caller may do with its rows."""
+        page = PageInlines.of_any_row(self.request, self.exposure)
+        for inline in page.all:
+            admin, obj = inline.admin, None if self.exposure.has_add_permission(self.request) else page.obj
+            may = {
+                "view": admin.has_view_or_change_permission,
+                "add": admin.has_add_permission,
+                "change": admin.has_change_permission,
+                "delete": admin.has_delete_permission,
+            }
+            verbs = [
+                verb
+                for verb, verdict in may.items()
+                if (verb == "view" or may_write(self.request))
+                and asked(self.exposure.label, f"{inline.name} may {verb}", verdict, self.request, obj, default=False)
+            ]
+            rows, fields = self.exposure.exposure_of_inline(admin), self._fields_of_inline(inline, page.obj)
+            words = [f"{admin.opts.pk.name} required in a new row"] if admin.opts.pk.name in fields else []
+            for column in columns_of(rows, inline.fields):
+                field = fields.get(column.name)
+                use = "read-only" if field is None else "required" if _is_required(field) else "optional"
+                words.append(" ".join([column.name, *(type_words(self.request, column) or ["text"]), use]))
+            yield f"{inline.name}: rows of {rows.label}, may {' '.join(verbs) or 'nothing'}: {', '.join(words)}"
+
+    def _fields_of_inline(self, inline: Inline, row: Model | None) -> Mapping[str, Any]:
+        """Return the fields of the form of a new row; the primary key is among them where people choose it."""
+        hook, ask = f"get_formset of {inline.name}", inline.admin.get_formset
+        formset = asked(self.exposure.label, hook, ask, self.request, row, default=None)
+        return formset.form.base_fields if formset is not None else {}
 
 
-def _change_form(request: MCPRequest, exposure: Exposure, added: Collection[str]) -> Writing | None:
-    """Return the form of the change page of an empty row, or of one of the caller's where that lets them set more.
-
-    Those are tried where the empty row's lets them set nothing, or not all that they set in a new one (``added``).
-    """
-    best: Writing | None = None
-    for number, row in enumerate(page_rows(request, exposure)):
-        owner = exposure.label if number else ""
-        found = asked(owner, "The change page", _writing, request, exposure, row, default=None)
-        if found is not None and (best is None or len(found.names) > len(best.names)):
-            best = found
-        if best is not None and (not exposure.has_own_pages or (best.names and {*added} <= {*best.names})):
-            break
-    return best
-
-
-def _writing(request: MCPRequest, exposure: Exposure, row: Model | None) -> Writing:
-    # The admin's form of a row that the caller may not change has no fields, and there may be rows that they may.
-    change = row is not None and exposure.has_change_permission(request, row)
-    form: Any = exposure.get_form(request, row, change=change)(instance=row)
-    if row is not None:
-        # New rows get these in the list, once they are there.
-        for name, field in listed_fields(request, exposure, row, form).items():
-            form.fields[name] = copy(field)
-            form.fields[name].required = False
-    for field in form.fields.values():
-        if isinstance(field, ModelChoiceField):
-            # Rows are named by their primary key, whatever the column stores.
-            field.to_field_name = None
-    known = {*visible_fields(request, exposure, row), *unread_fields(request, exposure, row)}
-    return Writing(form, writable_names(form, known))
-
-
-def writable_fields(request: MCPRequest, exposure: Exposure) -> Mapping[str, Use]:
-    """Return how each field that the caller may set is written."""
-    add, change = writing_forms(request, exposure)
-    if add is None or change is None:
-        return {name: Use(_is_required(form.form, name)) for form in (add, change) if form for name in form.names}
-    found = {name: Use(_is_required(add.form, name), _only(name, change, "create only")) for name in add.names}
-    return {name: Use(False, _only(name, add, "update only")) for name in change.names} | found
-
-
-def _only(name: str, other: Writing, word: str) -> str:
-    return "" if name in other.names else word
-
-
-def _is_required(form: Any, name: str) -> bool:
-    """Return whether a new row needs the field: what the page shows filled in stays as it is."""
-    field = form.fields[name]
-    if not field.required or form.get_initial_for_field(field, name) not in field.empty_values:
-        return False
-    # A browser posts the first option of a select that has no blank one.
-    looks_up = isinstance(field, ModelChoiceField)
-    return looks_up or not any(value for _, value in first_choice(field.widget, name))
-
-
-def overview(request: MCPRequest, exposure: Exposure) -> dict[str, Any]:
-    """Return the model in few words: text unless a type is given, ``*`` is required, ``ro`` cannot be written.
-
-    The type of a relation is the label of the model that it leads to; who may add, change and delete may ``write``.
-    """
-    may = may_words(request, exposure).replace("view add change delete", "write")
-    may += " search" if exposure.get_search_fields(request) else ""
-    may += f", no search in {' '.join(left)}" if (left := unsearched(request, exposure)) else ""
-    payload: dict[str, Any] = {"model": exposure.label, "may": may}
-    if exposure.description:
-        payload["description"] = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)
-    columns = columns_of(exposure, visible_fields(request, exposure))
-    writable = writable_fields(request, exposure)
-    payload["fields"] = ", ".join(_field(request, exposure, column, writable) for column in columns)
-    own_names = {column.name for column in columns}
-    if extra := [_named_use(name, use) for name, use in writable.items() if name not in own_names]:
-        payload["write_only"] = ", ".join(extra)
-    if inlines := inline_names(request, exposure):
-        payload["inlines"] = inlines
-    if related := related_words(request, exposure):
-        payload["related"] = ", ".join(related)
-    if filters := _filters(request, exposure, columns):
-        payload["filters"] = ", ".join(filters)
-    if may_write(request) and (actions := caller_actions(request, exposure)):
-        payload["actions"] = ", ".join(_call(name, action) for name, action in actions.items())
-    return payload
-
-
-def related_words(request: MCPRequest, exposure: Exposure) -> list[str]:
-    """Return the relations by which other rows point here, and which filters and aggregates may follow.
-
-    They stand beside the columns; each has its name and the label of the model that it leads to.
-    """
-    if exposure.get_filter_fields(request) is not None:
-        return []
-    shown = set(visible_fields(request, exposure))
-    singles = (rel.get_accessor_name() for rel in exposure.opts.related_objects if rel.one_to_one)
-    links = [*links_of(request, exposure), *(link_of(request, exposure, name) for name in singles if name)]
-    return [f"{link.name} {link.exposure.label}" for link in links if link is not None and link.name not in shown]
-
-
-def _named_use(name: str, use: Use) -> str:
-    return f"{name}{'*' * use.required} {use.only}".strip()
-
-
-def _field(request: MCPRequest, exposure: Exposure, column: Column, writable: Mapping[str, Use]) -> str:
-    use = writable.get(column.name)
-    words = [column.name + "*" * (use is not None and use.required), *type_words(request, column)]
-    if column.kind == "computed" and (word := computed_word(request, exposure, column.name)):
-        # Those without a type are shown alone.
-        words.append(word)
-    if column.name == exposure.opts.pk.name:
-        return words[0] if words[1:] == ["integer"] else " ".join(words)
-    if use is not None:
-        words += [use.only] if use.only else []
-    elif writable and column.kind != "computed":
-        words.append("ro")
-    return " ".join(words)
-
-
-def _filters(request: MCPRequest, exposure: Exposure, columns: Iterable[Column]) -> list[str]:
-    """Return the filters that are not simply the fields, and those that the project wrote."""
-    own = {column.path for column in columns}
-    narrowed = exposure.get_filter_fields(request) is not None
-    found = [name for name, path, _ in filters_of(request, exposure) if narrowed or path.column not in own]
-    return found + [_named(offer) for offer in named_filters_of(request, exposure, told=True)]
-
-
-def _named(offer: Offer) -> str:
-    return f"{offer.name} {choice_words(offer.choices)}" if offer.choices else offer.name
-
-
-def _call(name: str, action: Action) -> str:
-    schema = action.schema
-    required = schema.get("required", ())
-    arguments = [argument + ("*" if argument in required else "") for argument in schema.get("properties", {})]
-    call = f"{name}({', '.join(arguments)})" if arguments else name
-    return f"{call} asks for {' and '.join(action.asks_for)}" if action.asks_for else call
+def _is_required(field: Any) -> bool:
+    return field is not None and field.required and field.initial in (None, "")

@@ -12,11 +12,13 @@ import orjson
 from django.db.models import DateTimeField, Model
 
 from ..conf import settings
-from ..context.places import go_to
-from ..context.request import Exposure, MCPRequest
+from ..context.page import go_to
+from ..context.request import MCPRequest
 from ..context.results import ToolResult
+from ..emulation.bulk import SEARCH
 from ..exceptions import ToolError
-from ..orm.access import related_exposure, visible_name
+from ..exposures.base import ModelExposure
+from ..orm.access import access_of
 from ..orm.arguments import (
     MAX_FIELDS,
     check_names,
@@ -36,17 +38,16 @@ from ..orm.kinds import kind_of
 from ..orm.lookups import Condition, is_moving, opening_hint, wording
 from ..orm.ordering import client_order_key, is_served, sortable_names
 from ..orm.pages import Page, read_page
-from ..orm.pagination import OrderKey, read_cursor, write_cursor
+from ..orm.pagination import Cursor, OrderKey
 from ..orm.parsing import filters_argument
-from ..orm.queries import COUNT_CAP, PageQuery, count_rows
+from ..orm.queries import COUNT_CAP, PageQuery
 from ..orm.query_limits import read_limits
 from ..orm.relative_dates import local_now, seen_from
 from ..orm.similar import similar_query
 from ..orm.uris import ADMIN_URL, admin_urls, row_uri_pattern
 from ..orm.ways import guarded_values
-from ..schema.jsonable import clean_text
 from ..schema.types import FREE_OBJECT
-from ..writes.selection import SEARCH
+from ..schema.values import clean_text
 from .base import RecordTool
 
 ALWAYS_LOAD: Final = {"anthropic/alwaysLoad": True}
@@ -64,15 +65,19 @@ COUNT_SHARE: Final = 0.5
 MOMENT: Final = OrderKey("", DateTimeField(), False, False)
 
 
-def _purpose(query: PageQuery) -> str:
-    """Return what a cursor is bound to: the model and all that decides which rows come in which order."""
+def _cursor(query: PageQuery) -> Cursor:
+    """Return the cursors of the query: of the model, and of all that decides which rows come in which order."""
     conditions = [wording(condition) for condition in query.conditions]
     order = [[key.path, key.descending, key.nulls_last] for key in query.ordering]
     digest = blake2b(orjson.dumps([conditions, order, query.search]), digest_size=16).hexdigest()
-    return f"{query.exposure.label}:{digest}"
+    return Cursor(query.request, f"{query.exposure.label}:{digest}")
 
 
-def read_query(request: MCPRequest, exposure: Exposure, arguments: Mapping[str, Any]) -> PageQuery:
+def _cursor_keys(query: PageQuery) -> tuple[OrderKey, ...]:
+    return query.ordering if query.moment is None else (*query.ordering, MOMENT)
+
+
+def read_query(request: MCPRequest, exposure: ModelExposure, arguments: Mapping[str, Any]) -> PageQuery:
     """Return the page that ``fields``, ``filters``, ``search``, ``ordering``, ``limit`` and ``cursor`` ask for.
 
     Raises:
@@ -82,6 +87,7 @@ def read_query(request: MCPRequest, exposure: Exposure, arguments: Mapping[str, 
     conditions = filters_argument(request, exposure, arguments.get("filters"), clock)
     columns = fields_argument(request, exposure, arguments.get("fields"))
     query = PageQuery(
+        request=request,
         exposure=exposure,
         columns=columns,
         ordering=ordering_argument(request, exposure, arguments.get("ordering")),
@@ -95,16 +101,15 @@ def read_query(request: MCPRequest, exposure: Exposure, arguments: Mapping[str, 
     cursor = arguments.get("cursor")
     if cursor is None or cursor == "":
         return query
+    after = _cursor(query).read(_cursor_keys(query), cursor)
     if query.moment is None:
-        return replace(query, after=read_cursor(request, _purpose(query), query.ordering, cursor))
-    *after, now = read_cursor(request, _purpose(query), (*query.ordering, MOMENT), cursor)
+        return replace(query, after=after)
+    *last, now = after
     conditions = filters_argument(request, exposure, arguments.get("filters"), lambda: seen_from(now))
-    return replace(query, after=tuple(after), conditions=conditions, moment=now)
+    return replace(query, after=tuple(last), conditions=conditions, moment=now)
 
 
-def page_payload(
-    request: MCPRequest, query: PageQuery, *, count: bool = False, notes: Iterable[str] = ()
-) -> dict[str, Any]:
+def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] = ()) -> dict[str, Any]:
     """Return a page as ``{model, count?, returned, next_cursor?, truncated?, hint?, uri, columns, rows}``.
 
     What a reader must not miss stands before the rows: some clients cut the end of a long result. ``notes`` are what
@@ -113,21 +118,29 @@ def page_payload(
     Raises:
         ToolError: the database has no such value as a filter names.
     """
-    page = read_page(request, query)
+    page = read_page(query)
     if query.search and not page.rows and query.after is None:
-        page = _spelt_alike(request, query, page)
+        page = _spelt_alike(query, page)
     if page.more and not query.conditions and not query.search:
-        page.notes += _order_hint(request, query)
-    kept = _fitting(page, request.mcp.result_chars)
+        page.notes += _order_hint(query)
+    kept = _fitting(page, query.request.mcp.result_chars)
     payload: dict[str, Any] = {"model": query.exposure.label}
     if count:
-        payload["count"] = _count(request, query, page)
-    payload["returned"] = kept
-    hints = [*notes, *page.notes, *opening_hint(query.conditions), *([] if page.rows else _key_hints(request, query))]
-    more = kept < len(page.rows) or page.more
-    if more and page.keys:
+        # As exactly as is cheap: the page is there already, and is worth more.
         try:
-            payload["next_cursor"] = _next_cursor(request, query, page.keys[kept - 1])
+            with read_limits(COUNT_SHARE):
+                total = query.count()
+            payload["count"] = total if total <= COUNT_CAP else f"more than {COUNT_CAP}"
+        except ToolError:
+            page.notes.append("counting took too long: narrow the filters")
+            payload["count"] = "unknown"
+    payload["returned"] = kept
+    hints = [*notes, *page.notes, *opening_hint(query.conditions), *([] if page.rows else _key_hints(query))]
+    if (kept < len(page.rows) or page.more) and page.keys:
+        # All pages see dates from one moment.
+        last = page.keys[kept - 1] if query.moment is None else (*page.keys[kept - 1], query.moment)
+        try:
+            payload["next_cursor"] = _cursor(query).write(_cursor_keys(query), last)
         except ToolError as error:
             hints.append(f"there are more rows. {error.message}")
     if kept < len(page.rows):
@@ -141,42 +154,24 @@ def page_payload(
     return payload
 
 
-def _spelt_alike(request: MCPRequest, query: PageQuery, page: Page) -> Page:
+def _spelt_alike(query: PageQuery, page: Page) -> Page:
     """Return the rows that are spelt like what a search did not find, or the empty page, which says so."""
-    similar = similar_query(request, query)
-    found = read_page(request, similar) if similar is not None else page
+    similar = similar_query(query.request, query)
+    found = read_page(similar) if similar is not None else page
     if found.rows:
         # They are no page of the search that a cursor could go on with.
         found.keys = []
         found.notes.append("nothing matches the search as it is written: these rows are the nearest in spelling")
     else:
-        left = unsearched(request, query.exposure)
+        left = unsearched(query.request, query.exposure)
         beside = f", which does not look into {', '.join(left)} for you" if left else ""
         found.notes.append(f"nothing matches the search{beside}; try a part of the word, or filters")
     return found
 
 
-def _next_cursor(request: MCPRequest, query: PageQuery, last: tuple[Any, ...]) -> str:
-    """Return the cursor of the page after the row with these sort values; all pages see dates from one moment."""
-    if query.moment is None:
-        return write_cursor(request, _purpose(query), query.ordering, last)
-    return write_cursor(request, _purpose(query), (*query.ordering, MOMENT), (*last, query.moment))
-
-
-def _count(request: MCPRequest, query: PageQuery, page: Page) -> int | str:
-    """Return the number of rows that match, as exactly as is cheap: the page is there already, and is worth more."""
-    try:
-        with read_limits(COUNT_SHARE):
-            total = count_rows(request, query)
-    except ToolError:
-        page.notes.append("counting took too long: narrow the filters")
-        return "unknown"
-    return total if total <= COUNT_CAP else f"more than {COUNT_CAP}"
-
-
-def _order_hint(request: MCPRequest, query: PageQuery) -> list[str]:
+def _order_hint(query: PageQuery) -> list[str]:
     """Return what to say of a page of a long table whose order no index serves, and which orders one does."""
-    exposure = query.exposure
+    request, exposure = query.request, query.exposure
     if is_served(exposure.model, query.ordering) or not _is_long(exposure.model, int(monotonic() // KNOWN_FOR)):
         return []
     quick = (
@@ -199,7 +194,7 @@ def _is_long(model: type[Model], when: int) -> bool:
         return bool(model._base_manager.order_by("pk").values_list("pk")[LONG_TABLE : LONG_TABLE + 1])
 
 
-def _key_hints(request: MCPRequest, query: PageQuery) -> Iterator[str]:
+def _key_hints(query: PageQuery) -> Iterator[str]:
     """Yield what to say where nothing was found by a key that is a text: a label may have been taken for it."""
     for condition in query.conditions:
         if (
@@ -207,10 +202,10 @@ def _key_hints(request: MCPRequest, query: PageQuery) -> Iterator[str]:
             and condition.lookup in ("exact", "in")
             and condition.path.field.is_relation
         ):
-            related = related_exposure(request, condition.path.field)
+            related = access_of(query.request).exposure_of(condition.path.field.related_model)
             if related is not None and kind_of(related.opts.pk).word == "text":
                 yield f"{condition.path.field.name} is compared with primary keys of {related.label}, not with labels"
-                yield from names_told(request, related, condition.values)
+                yield from names_told(query.request, related, condition.values)
 
 
 def _fitting(page: Page, limit: int) -> int:
@@ -222,28 +217,26 @@ def _fitting(page: Page, limit: int) -> int:
         used += len(orjson.dumps(row).decode()) + 1
         if used > limit:
             if position == 0:
-                page.rows[0] = [_short(value) for value in row]
+                texts = [orjson.dumps(value).decode() if isinstance(value, (list, dict)) else value for value in row]
+                short = [clean_text(text, LAST_RESORT) if isinstance(text, str) else text for text in texts]
+                page.rows[0] = short
                 page.notes.append("the row is too long for a result and was cut")
             return max(position, 1)
     return len(page.rows)
 
 
-def _short(value: Any) -> Any:
-    if isinstance(value, (list, dict)):
-        value = orjson.dumps(value).decode()
-    return clean_text(value, LAST_RESORT) if isinstance(value, str) else value
-
-
-def _without_urls(request: MCPRequest, exposure: Exposure, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+def _without_urls(
+    request: MCPRequest, exposure: ModelExposure, given: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], bool]:
     """Return the arguments without ``admin_url`` among the fields, and whether it was there."""
-    if "fields" not in given or visible_name(request, exposure, ADMIN_URL) is not None:
+    if "fields" not in given or access_of(request)[exposure].field_named(ADMIN_URL) is not None:
         return given, False
     names = names_argument(given["fields"], "fields", MAX_FIELDS)
     others = [name for name in names if name != ADMIN_URL]
     return {**given, "fields": others or ["pk"]}, len(others) < len(names)
 
 
-def _add_urls(request: MCPRequest, exposure: Exposure, payload: dict[str, Any]) -> None:
+def _add_urls(request: MCPRequest, exposure: ModelExposure, payload: dict[str, Any]) -> None:
     """Add a column with the admin's page of each row, null where none opens for the caller."""
     pk = exposure.opts.pk
     keys = [pk.to_python(plain_key(row[0])) for row in payload["rows"]] if len(exposure.opts.pk_fields) == 1 else []
@@ -315,7 +308,7 @@ class QueryRecords(RecordTool):
         count = flag_argument(given.get("count"), "count")
         asked, with_urls = _without_urls(request, exposure, given)
         query = read_query(request, exposure, asked)
-        payload = page_payload(request, query, count=count, notes=limit_hint(given.get("limit")))
+        payload = page_payload(query, count=count, notes=limit_hint(given.get("limit")))
         if with_urls:
             _add_urls(request, exposure, payload)
         return ToolResult(structured=payload)

@@ -3,21 +3,22 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final
 
 import orjson
-from django.db.models import Model, QuerySet
+from django.db.models import Model
 
 from ..conf import settings
-from ..context.places import go_to
-from ..context.request import Exposure, MCPRequest
+from ..context.page import go_to
+from ..context.request import MCPRequest
 from ..context.results import ToolResult
 from ..context.signing import MAX_AGE
+from ..emulation.history import history_of
+from ..emulation.inlines import PageInlines
+from ..emulation.saving import version_of
 from ..exceptions import NotFound, ToolError
-from ..exposures.history import history_of
-from ..forms.inlines import inlines_of, read_inlines, show_inlines
-from ..orm.access import columns_of, get_exposure, visible_fields
+from ..exposures.base import ModelExposure
+from ..orm.access import access_of, columns_of
 from ..orm.arguments import (
     MAX_FIELDS,
     RECORD_NOT_FOUND,
@@ -28,22 +29,20 @@ from ..orm.arguments import (
     limit_argument,
     names_argument,
 )
-from ..orm.columns import Column, is_file, plain_key
+from ..orm.columns import is_file, plain_key
 from ..orm.keys import key_meant
-from ..orm.lookups import Applied, Condition, NamedFilter, Offer, resolve_path
+from ..orm.lookups import Applied, Condition, Narrowed, resolve_path
 from ..orm.ordering import default_ordering, total_order
-from ..orm.pages import read_page, show_row
-from ..orm.queries import COUNT_CAP, PageQuery, count_rows
+from ..orm.pages import NO_LABELS, FoundRow, find_row, read_page, show_rows
+from ..orm.queries import COUNT_CAP, PageQuery
 from ..orm.relations import label_of
-from ..orm.repairs import with_argument, with_field
-from ..orm.rows import FoundRow, find_row
+from ..orm.suggestions import with_argument, with_field
 from ..orm.uris import ADMIN_URL, SCHEME, admin_url, download_url, parse_uri, row_uri
-from ..orm.ways import Link, guarded_values, link_of, links_of, rows_linked_to
+from ..orm.ways import guarded_values, link_of, links_of, rows_linked_to
 from ..orm.wording import misnamed
 from ..protocol.content import Text
-from ..schema.jsonable import clean_text
 from ..schema.types import KEY
-from ..writes.versions import version_of
+from ..schema.values import clean_text
 from .asking import is_text, text_of
 from .base import RecordTool
 from .query import NAMES
@@ -53,72 +52,112 @@ DEFAULT_RELATED: Final = 5
 MAX_RELATED: Final = 20
 
 
-def record_payload(
-    request: MCPRequest,
-    exposure: Exposure,
-    obj: Model,
-    fields: Sequence[str] | None = None,
-    labels: Mapping[str, str | None] = MappingProxyType({}),
-    text_limit: int | None = None,
-) -> dict[str, Any]:
-    """Return one row in full: ``{model, pk, uri, label, permissions, admin_url?, hint?, fields}``.
+class Record:
+    """One row as a caller sees it; ``labels`` are those that :func:`~mcp_django.orm.pages.find_row` found.
 
-    ``fields`` are names that the caller may read, None for all; ``labels`` are what :func:`find_row` found. Long texts
-    are not cut but at a ``text_limit``, or where the whole would be longer than ``RESULT_CHARS``.
+    Long texts are not cut but at a ``text_limit``, or where the whole would be longer than ``RESULT_CHARS``.
     """
-    names = visible_fields(request, exposure, obj) if fields is None else exposure.with_primary_key(fields)
-    page = show_row(request, exposure, obj, columns_of(exposure, names), labels, text_limit)
-    values = dict(zip(page.names, page.rows[0], strict=True))
-    payload: dict[str, Any] = {
-        "model": exposure.label,
-        "pk": plain_key(values[exposure.opts.pk.name]),
-        "uri": row_uri(exposure, obj.pk),
-        "label": label_of(exposure, obj),
-        "permissions": {
-            "change": _may(request, exposure.has_change_permission, obj),
-            "delete": _may(request, exposure.has_delete_permission, obj),
-        },
-    }
-    if (page_url := admin_url(request, exposure, obj)) is not None:
-        payload[ADMIN_URL] = page_url
-    cut = _cut(values, request.mcp.result_chars)
-    hints = list(page.notes)
-    if cut:
-        hints.append(f"cut for length: {', '.join(cut)}; name one of them in fields to read more")
-    if hints:
-        payload["hint"] = "; ".join(hints)
-    payload["fields"] = values
-    return payload
 
+    def __init__(
+        self,
+        request: MCPRequest,
+        exposure: ModelExposure,
+        row: Model,
+        labels: Mapping[str, str | None] = NO_LABELS,
+        text_limit: int | None = None,
+    ) -> None:
+        self.request, self.exposure, self.row = request, exposure, row
+        self.labels, self.text_limit = labels, text_limit
 
-def full_record(
-    request: MCPRequest,
-    exposure: Exposure,
-    obj: Model,
-    fields: Sequence[str] | None = None,
-    labels: Mapping[str, str | None] = MappingProxyType({}),
-    inlines: Collection[str] | None = None,
-    text_limit: int | None = None,
-) -> dict[str, Any]:
-    """Return :func:`record_payload` with the ``version`` of the row and the rows of its ``inlines``, None for all."""
-    payload = record_payload(request, exposure, obj, fields, labels, text_limit)
-    found = read_inlines(request, exposure, obj)
-    rows, notes = show_inlines(request, exposure, [i for i in found if inlines is None or i.inline.name in inlines])
-    values = payload.pop("fields")
-    hints = [payload.pop("hint")] if "hint" in payload else []
-    payload["version"] = version_of(request, exposure, obj, found, shown=values)
-    if hints or notes:
-        payload["hint"] = "; ".join([*hints, *notes])
-    payload["fields"] = values
-    if rows:
-        payload["inlines"] = rows
-    return payload
+    def payload(self, fields: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return it as ``{model, pk, uri, label, permissions, admin_url?, hint?, fields}``.
 
+        ``fields`` are names that the caller may read, None for all.
+        """
+        request, exposure, row = self.request, self.exposure, self.row
+        access, off = access_of(request)[exposure], request.mcp.off
+        names = access.fields_of(row) if fields is None else exposure.with_primary_key(fields)
+        page = show_rows(request, exposure, [row], columns_of(exposure, names), self.text_limit, self.labels)
+        values = dict(zip(page.names, page.rows[0], strict=True))
+        may_write = "mcp:write" in request.mcp.scopes and not settings.READ_ONLY and (off is None or off.writes is None)
+        payload: dict[str, Any] = {
+            "model": exposure.label,
+            "pk": plain_key(values[exposure.opts.pk.name]),
+            "uri": row_uri(exposure, row.pk),
+            "label": label_of(exposure, row),
+            "permissions": {deed: may_write and access.may_row(deed, row) for deed in ("change", "delete")},
+        }
+        if (page_url := admin_url(request, exposure, row)) is not None:
+            payload[ADMIN_URL] = page_url
+        cut = _cut(values, request.mcp.result_chars)
+        hints = list(page.notes)
+        if cut:
+            hints.append(f"cut for length: {', '.join(cut)}; name one of them in fields to read more")
+        if hints:
+            payload["hint"] = "; ".join(hints)
+        payload["fields"] = values
+        return payload
 
-def _may(request: MCPRequest, verdict: Any, obj: Model) -> bool:
-    off = request.mcp.off
-    writes = "mcp:write" in request.mcp.scopes and not settings.READ_ONLY
-    return writes and (off is None or off.writes is None) and bool(verdict(request, obj))
+    def full(self, fields: Sequence[str] | None = None, inlines: Collection[str] | None = None) -> dict[str, Any]:
+        """Return :meth:`payload` with the ``version`` of the row and the rows of its ``inlines``, None for all."""
+        payload = self.payload(fields)
+        page = PageInlines(self.request, self.exposure, self.row)
+        found = page.read()
+        rows, notes = page.show([i for i in found if inlines is None or i.inline.name in inlines])
+        values = payload.pop("fields")
+        hints = [payload.pop("hint")] if "hint" in payload else []
+        payload["version"] = version_of(self.request, self.exposure, self.row, found, shown=values)
+        if hints or notes:
+            payload["hint"] = "; ".join([*hints, *notes])
+        payload["fields"] = values
+        if rows:
+            payload["inlines"] = rows
+        return payload
+
+    def chosen(self, value: Any) -> dict[str, Any]:
+        """Return :meth:`full` with the fields that ``value`` names: those of related rows and inlines too."""
+        if value is None:
+            return self.full()
+        request, exposure, row = self.request, self.exposure, self.row
+        shown = access_of(request)[exposure].fields_of(row)
+        # The URL is there anyway.
+        wanted = [name for name in names_argument(value, "fields", MAX_FIELDS) if name != ADMIN_URL or name in shown]
+        inlines = {inline.name for inline in PageInlines(request, exposure, row).all}
+        # The page of this row may show what pages of others do not.
+        others = [name for name in wanted if name not in inlines and name not in shown]
+        columns = fields_argument(request, exposure, others) if others else ()
+        names = [name for name in wanted if name in shown and name not in inlines]
+        names += [column.name for column in columns if column.name in shown]
+        payload = self.full(names, [name for name in wanted if name in inlines])
+        through = tuple(column for column in columns if column.through)
+        if through:
+            paths = [resolve_path(exposure.model, part.name) for part in exposure.opts.pk_fields]
+            key = [Condition(path, "exact", (getattr(row, path.field.attname),)) for path in paths if path is not None]
+            guarded, order = guarded_values(request, exposure, through), total_order(exposure, ())
+            page = read_page(PageQuery(request, exposure, through, order, 1, tuple(key), guarded=guarded))
+            payload["fields"] |= dict(zip(page.names, page.rows[0], strict=True)) if page.rows else {}
+        return payload
+
+    def related(self, value: Any) -> dict[str, Any]:
+        """Return the first rows of each relation that ``related`` names, with their number, as pages of their model."""
+        request, found = self.request, dict[str, Any]()
+        for text in names_argument(value, "related", MAX_RELATIONS):
+            name, _, number = text.partition(":")
+            link = link_of(request, self.exposure, name)
+            if link is None:
+                known = [link.name for link in links_of(request, self.exposure)]
+                message = f"{self.exposure.label} has no relation {name[:60]!r}."
+                raise misnamed(message, name, known, partial(with_field, name, within=("related",)))
+            limit = limit_argument(number or None, DEFAULT_RELATED, MAX_RELATED)
+            columns, order = fields_argument(request, link.exposure, None), default_ordering(request, link.exposure)
+            rows = (Applied(Narrowed(partial(rows_linked_to, link, self.row)), {}),)
+            query = PageQuery(request, link.exposure, columns, order, limit, rows, text_limit=settings.TEXT_CHARS)
+            page, count = read_page(query), query.count()
+            total = count if count <= COUNT_CAP else f"more than {COUNT_CAP}"
+            found[name] = {"model": link.exposure.label, "count": total, "columns": page.names, "rows": page.rows}
+            if page.notes:
+                found[name]["hint"] = "; ".join(page.notes)
+        return found
 
 
 def _cut(values: dict[str, Any], limit: int) -> list[str]:
@@ -164,13 +203,19 @@ class GetRecord(RecordTool):
         if "model" not in given and is_text(uri := given.get("uri") or given.get("pk")):
             return self._text(request, uri)
         exposure, found = self._find(request, given)
-        names, inlines, related = _chosen(request, exposure, found.row, given.get("fields"))
-        payload = full_record(request, exposure, found.row, names, found.labels, inlines)
-        payload["fields"] |= _of_related_rows(request, exposure, found.row, related)
-        if links := _downloads(request, exposure, payload):
+        record = Record(request, exposure, found.row, found.labels)
+        payload = record.chosen(given.get("fields"))
+        # A URL for each file, where there are such URLs.
+        links = {
+            name: url
+            for name, value in payload["fields"].items()
+            if value and is_file(exposure, name)
+            if (url := download_url(request, replace(parse_uri(payload["uri"]), field_name=name))) is not None
+        }
+        if links:
             payload["downloads"] = {"expires_in": MAX_AGE, **links}
         if given.get("related") is not None:
-            payload["related"] = related_rows(request, exposure, found.row, given["related"])
+            payload["related"] = record.related(given["related"])
         if flag_argument(given.get("history"), "history"):
             payload["history"] = history_of(request, exposure, found.row)
         return ToolResult(structured=payload)
@@ -185,13 +230,13 @@ class GetRecord(RecordTool):
             return ToolResult(content=[found])
         return ToolResult(content=[Text(clean_text(found.body, request.mcp.result_chars))])
 
-    def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple[Exposure, FoundRow]:
+    def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple[ModelExposure, FoundRow]:
         key = given.get("pk")
         uri = key if "model" not in given and isinstance(key, str) and key.startswith(SCHEME) else given.get("uri")
         if uri is not None:
             try:
                 address = parse_uri(uri)
-                exposure = get_exposure(request, address.label)
+                exposure = access_of(request).get_exposure(address.label)
                 if address.pk is None or address.field_name is not None:
                     raise NotFound
                 go_to(request, exposure, "change", address.pk)
@@ -209,86 +254,3 @@ class GetRecord(RecordTool):
         key = key_meant(request, exposure, key, RECORD_NOT_FOUND, partial(with_argument, "pk"))
         go_to(request, exposure, "change", key)
         return exposure, find_row(request, exposure, key)
-
-
-class _RelatedTo(NamedFilter):
-    """The rows that are related to a row."""
-
-    def __init__(self, link: Link, row: Model) -> None:
-        self.link, self.row = link, row
-
-    def names(self) -> Sequence[str]:
-        """Return none: no client can name it."""
-        return ()
-
-    def offers(self) -> Sequence[Offer]:
-        """Return none."""
-        return ()
-
-    def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
-        """Return the related rows."""
-        return rows_linked_to(self.link, self.row, queryset)
-
-
-def related_rows(request: MCPRequest, exposure: Exposure, row: Model, value: Any) -> dict[str, Any]:
-    """Return the first rows of each relation that ``related`` names, with their number, as pages of their model.
-
-    Raises:
-        ToolError: the caller has no relation of that name.
-    """
-    found: dict[str, Any] = {}
-    for text in names_argument(value, "related", MAX_RELATIONS):
-        name, _, number = text.partition(":")
-        link = link_of(request, exposure, name)
-        if link is None:
-            known = [link.name for link in links_of(request, exposure)]
-            message = f"{exposure.label} has no relation {name[:60]!r}."
-            raise misnamed(message, name, known, partial(with_field, name, within=("related",)))
-        limit = limit_argument(number or None, DEFAULT_RELATED, MAX_RELATED)
-        columns, order = fields_argument(request, link.exposure, None), default_ordering(request, link.exposure)
-        conditions = (Applied(_RelatedTo(link, row), {}),)
-        query = PageQuery(link.exposure, columns, order, limit, conditions, text_limit=settings.TEXT_CHARS)
-        page, count = read_page(request, query), count_rows(request, query)
-        total = count if count <= COUNT_CAP else f"more than {COUNT_CAP}"
-        shown = {"model": link.exposure.label, "count": total, "columns": page.names, "rows": page.rows}
-        found[name] = shown | ({"hint": "; ".join(page.notes)} if page.notes else {})
-    return found
-
-
-def _downloads(request: MCPRequest, exposure: Exposure, payload: Mapping[str, Any]) -> dict[str, str]:
-    """Return a URL for each file of the shown record, where there are such URLs."""
-    links: dict[str, str] = {}
-    for name, value in payload["fields"].items():
-        if value and is_file(exposure, name):
-            url = download_url(request, replace(parse_uri(payload["uri"]), field_name=name))
-            links |= {name: url} if url is not None else {}
-    return links
-
-
-def _chosen(
-    request: MCPRequest, exposure: Exposure, row: Model, value: Any
-) -> tuple[list[str] | None, list[str] | None, list[Column]]:
-    """Return the fields and the inlines to show, None for all of them, and the columns of related rows."""
-    if value is None:
-        return None, None, []
-    shown = visible_fields(request, exposure, row)
-    # The URL is there anyway.
-    wanted = [name for name in names_argument(value, "fields", MAX_FIELDS) if name != ADMIN_URL or name in shown]
-    inlines = {inline.name for inline in inlines_of(request, exposure, row)}
-    # The page of this row may show what pages of others do not.
-    others = [name for name in wanted if name not in inlines and name not in shown]
-    columns = fields_argument(request, exposure, others) if others else ()
-    names = [name for name in wanted if name in shown and name not in inlines]
-    names += [column.name for column in columns if column.name in shown]
-    return names, [name for name in wanted if name in inlines], [column for column in columns if column.through]
-
-
-def _of_related_rows(request: MCPRequest, exposure: Exposure, row: Model, columns: Sequence[Column]) -> dict[str, Any]:
-    """Return what the columns of related rows hold, by their names."""
-    if not columns:
-        return {}
-    paths = [path for part in exposure.opts.pk_fields if (path := resolve_path(exposure.model, part.name)) is not None]
-    conditions = tuple(Condition(path, "exact", (getattr(row, path.field.attname),)) for path in paths)
-    guarded, order = guarded_values(request, exposure, columns), total_order(exposure, ())
-    page = read_page(request, PageQuery(exposure, tuple(columns), order, 1, conditions, guarded=guarded))
-    return dict(zip(page.names, page.rows[0], strict=True)) if page.rows else {}

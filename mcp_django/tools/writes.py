@@ -5,39 +5,40 @@ changed. A row that is changed or deleted is locked first, where the database ca
 ``delete_model``, and so the model's own ``delete()``, for one row; with it goes what the admin's page would show.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from django.db import connections, router
-from django.db.models import Model
+from django.db.models import FileField, Model
 
 from ..conf import settings
-from ..context.admin_page import as_page
-from ..context.confirmation import can_ask, confirm, issue, quoted, redeem
-from ..context.places import PageName, go_to
-from ..context.request import Exposure, MCPRequest
+from ..context.confirmation import Confirmation, can_ask, quoted
+from ..context.page import go_to
+from ..context.request import MCPRequest
 from ..context.results import ToolResult
+from ..context.signing import MAX_AGE, can_link, ticket_url
+from ..emulation.bulk import PICKING, QUERY, BulkWrite
+from ..emulation.errors import broken_constraint
+from ..emulation.files import name_of_upload, new_handle, upload_storage
+from ..emulation.history import Journal
+from ..emulation.html import as_query
+from ..emulation.page import as_page
+from ..emulation.saving import Saving, check_version, saving_of
 from ..exceptions import NotFound, NotPermitted, ToolError
-from ..exposures.history import log_deletion
-from ..forms.constraints import broken_constraint
-from ..forms.html import as_query
-from ..orm.access import get_exposure, permits_any
-from ..orm.arguments import RECORD_NOT_FOUND, exposure_argument
+from ..exposures.base import ModelExposure
+from ..orm.access import ModelAccess, access_of
+from ..orm.arguments import RECORD_NOT_FOUND, check_names, exposure_argument
 from ..orm.columns import pk_text, render
-from ..orm.deletion import Deletion, plan_deletion
+from ..orm.deletion import plan_deletion
 from ..orm.inputs import as_object, one_transaction, refusals, taken
 from ..orm.keys import key_meant, named_rows
+from ..orm.pages import find_row, whole_row
 from ..orm.relations import label_of
-from ..orm.rows import find_row, whole_row
 from ..schema.types import FREE_OBJECT, KEY
 from ..scopes import WRITE
-from ..writes.bulk import delete_rows, picks_many, update_rows
-from ..writes.saving import save_row
-from ..writes.selection import PICKING, QUERY
-from ..writes.versions import check_version
 from .base import IDEMPOTENCY_KEY, Tool
-from .record import full_record
+from .record import Record
 
 MODEL: Final = {"type": "string"}
 VALUES: Final = {
@@ -55,9 +56,9 @@ GONE: Final = "It was saved, and is not among the rows that you may see."
 
 
 class WriteTool(Tool):
-    """A tool that writes rows; ``permission`` is the one that it takes."""
+    """A tool that writes rows; ``permission`` is the one that it takes, and the page of the admin that it is on."""
 
-    permission: str
+    permission: Literal["add", "change", "delete"]
     scopes = frozenset({WRITE})
     # A write runs the project's own code, and may wait for the lock of a row.
     slow = True
@@ -72,7 +73,7 @@ class WriteTool(Tool):
         if "model" not in arguments:
             return True
         try:
-            exposure = get_exposure(request, arguments["model"])
+            exposure = access_of(request).get_exposure(arguments["model"])
             if self.permission != "change" or arguments.get("pk") in (None, ""):
                 return self.allows(request, exposure)
             go_to(request, exposure, "change", arguments["pk"])
@@ -83,16 +84,17 @@ class WriteTool(Tool):
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether there is a model that the caller may write so."""
-        if settings.READ_ONLY:
-            return False
-        return permits_any(request, f"has_{self.permission}_permission", self.allows)
+        return not settings.READ_ONLY and access_of(request).may_any(self.permission)
 
-    def allows(self, request: MCPRequest, exposure: Exposure, *obj: Model) -> bool:
+    def allows(self, request: MCPRequest, exposure: ModelExposure, *obj: Model) -> bool:
         """Return whether the caller has the permission for the model, or for a row of it."""
+        stock = access_of(request)[exposure].stock_verdict(self.permission)
+        if stock is not None:
+            return stock
         check: Callable[..., bool] = getattr(exposure, f"has_{self.permission}_permission")
         return check(request, *obj)
 
-    def check_allowed(self, request: MCPRequest, exposure: Exposure, *obj: Model) -> None:
+    def check_allowed(self, request: MCPRequest, exposure: ModelExposure, *obj: Model) -> None:
         """Raise ``ToolError`` unless the caller has the permission."""
         if not self.allows(request, exposure, *obj):
             what = "this row" if obj else "rows"
@@ -100,49 +102,65 @@ class WriteTool(Tool):
                 f"You may view but not {self.permission} {what} of {exposure.label}. Nothing was changed."
             )
 
+    def bulk(self, request: MCPRequest, exposure: ModelExposure, given: Mapping[str, Any]) -> BulkWrite | None:
+        """Return the write of the rows that the arguments pick otherwise than by ``pk``, None if they name one by it.
 
-def _locked_row(request: MCPRequest, exposure: Exposure, page: PageName, pk: Any) -> Model:
-    """Return the row as it is now, and as it stays until the transaction ends; the request is on its page then."""
-    go_to(request, exposure, page, pk)
-    try:
-        row = whole_row(request, exposure, pk)
-    except NotFound:
-        pk = key_meant(request, exposure, pk, RECORD_NOT_FOUND)
-        go_to(request, exposure, page, pk)
-        row = whole_row(request, exposure, pk)
-    using = router.db_for_write(exposure.model, instance=row)
-    if not connections[using].features.has_select_for_update:
+        Raises:
+            ToolError: they do both, or neither.
+        """
+        many = [name for name in QUERY if name in given]
+        if many and "pk" in given:
+            raise ToolError(f"Give either pk or {', '.join(many)}, not both. Nothing was changed.")
+        if not many and "pk" not in given:
+            raise ToolError("Missing argument: pk for one row, or pks, or filters or search for all rows that match.")
+        if many and "version" in given:
+            raise ToolError("version is that of one row: give it with pk. Nothing was changed.")
+        return BulkWrite(request, exposure, given, self.name, self.permission) if many else None
+
+    def row_to_write(self, request: MCPRequest, exposure: ModelExposure, given: Mapping[str, Any]) -> Model:
+        """Return the row as it is now, and as it stays until the transaction ends; the request is on its page then.
+
+        Raises:
+            ToolError: the caller may not write it, or it is not the ``version`` that they have read.
+        """
+        pk = given["pk"]
+        go_to(request, exposure, self.permission, pk)
+        try:
+            row = whole_row(request, exposure, pk)
+        except NotFound:
+            pk = key_meant(request, exposure, pk, RECORD_NOT_FOUND)
+            go_to(request, exposure, self.permission, pk)
+            row = whole_row(request, exposure, pk)
+        using = router.db_for_write(exposure.model, instance=row)
+        if connections[using].features.has_select_for_update:
+            rows = exposure.model._base_manager.using(using).filter(pk=row.pk)
+            list(rows.select_for_update().values_list("pk"))
+            try:
+                row = whole_row(request, exposure, pk)
+            except NotFound:
+                raise ToolError(RECORD_NOT_FOUND) from None
+        self.check_allowed(request, exposure, row)
+        check_version(request, exposure, row, given.get("version"))
         return row
-    rows = exposure.model._base_manager.using(using).filter(pk=row.pk)
-    list(rows.select_for_update().values_list("pk"))
-    try:
-        return whole_row(request, exposure, pk)
-    except NotFound:
-        raise ToolError(RECORD_NOT_FOUND) from None
 
-
-def _saved_payload(
-    request: MCPRequest,
-    exposure: Exposure,
-    saved: Model,
-    head: dict[str, Any],
-    messages: list[dict[str, str]],
-    values: Collection[str],
-) -> ToolResult:
-    if messages:
-        head["messages"] = messages
-    go_to(request, exposure, "change", saved.pk)
-    try:
-        # Read anew: what the caller may see of it, with what the queryset adds.
-        found = find_row(request, exposure, pk_text(saved.pk))
-    except NotFound:
-        head |= {"model": exposure.label, "pk": render(saved.pk), "note": GONE}
-        return ToolResult(structured=head)
-    # Who wrote a long text knows it; any other is read by get_record.
-    shown = full_record(
-        request, exposure, found.row, labels=found.labels, inlines=values, text_limit=settings.TEXT_CHARS
-    )
-    return ToolResult(structured={**head, **shown})
+    def saved(self, saving: Saving, done: str) -> ToolResult:
+        """Save the values, and return the row as the caller may see it now."""
+        request, exposure = saving.request, saving.exposure
+        row, changed = saving.save()
+        head: dict[str, Any] = {done: True, "changed": changed}
+        if saving.messages:
+            head["messages"] = saving.messages
+        go_to(request, exposure, "change", row.pk)
+        try:
+            # Read anew: what the caller may see of it, with what the queryset adds.
+            found = find_row(request, exposure, pk_text(row.pk))
+        except NotFound:
+            head |= {"model": exposure.label, "pk": render(row.pk), "note": GONE}
+            return ToolResult(structured=head)
+        # Who wrote a long text knows it; any other is read by get_record.
+        record = Record(request, exposure, found.row, found.labels, text_limit=settings.TEXT_CHARS)
+        shown = record.full(inlines=saving.values)
+        return ToolResult(structured={**head, **shown})
 
 
 class CreateRecord(WriteTool):
@@ -167,9 +185,7 @@ class CreateRecord(WriteTool):
         self.check_allowed(request, exposure)
         values = as_object(given["values"], "values")
         with refusals(partial(broken_constraint, request, exposure)), one_transaction(exposure.model, request):
-            messages: list[dict[str, str]] = []
-            saved, changed = save_row(request, exposure, None, values, self.name, messages)
-            return _saved_payload(request, exposure, saved, {"created": True, "changed": changed}, messages, values)
+            return self.saved(saving_of(request, exposure, None, values, self.name), "created")
 
 
 class UpdateRecord(WriteTool):
@@ -199,29 +215,12 @@ class UpdateRecord(WriteTool):
         """See :meth:`Tool.call`."""
         given = taken(arguments, {**self.input_schema["properties"], **QUERY}, required=["model", "values"])
         exposure = exposure_argument(request, given["model"])
-        if picks_many(given):
-            return update_rows(request, self, exposure, given)
+        if many := self.bulk(request, exposure, given):
+            return many.update()
         values = as_object(given["values"], "values")
         with refusals(partial(broken_constraint, request, exposure)), one_transaction(exposure.model, request):
-            row = _locked_row(request, exposure, "change", given["pk"])
-            self.check_allowed(request, exposure, row)
-            check_version(request, exposure, row, given.get("version"))
-            messages: list[dict[str, str]] = []
-            saved, changed = save_row(request, exposure, row, values, self.name, messages)
-            return _saved_payload(request, exposure, saved, {"updated": True, "changed": changed}, messages, values)
-
-
-def _warning(deletion: Deletion) -> str:
-    total = len(deletion.objects)
-    return f"This deletes {total} object{'s' if total != 1 else ''}, which cannot be undone."
-
-
-def _deletion_text(shown: Mapping[str, Any], deletion: Deletion) -> str:
-    counts = ", ".join(f"{count} {kind}" for kind, count in deletion.counts.items())
-    return (
-        f"{_warning(deletion)} With all that goes with it: {counts}.\n\n"
-        f"{shown['model']} {quoted(shown['pk'])}: {quoted(shown['label'])}"
-    )
+            row = self.row_to_write(request, exposure, given)
+            return self.saved(saving_of(request, exposure, row, values, self.name), "updated")
 
 
 class DeleteRecord(WriteTool):
@@ -251,43 +250,75 @@ class DeleteRecord(WriteTool):
         """See :meth:`Tool.call`."""
         given = taken(arguments, {**self.input_schema["properties"], **QUERY}, required=["model"])
         exposure = exposure_argument(request, given["model"])
-        if picks_many(given):
-            return delete_rows(request, self, exposure, given)
+        if many := self.bulk(request, exposure, given):
+            return many.delete()
         with refusals(), one_transaction(exposure.model, request):
-            row = _locked_row(request, exposure, "delete", given["pk"])
-            self.check_allowed(request, exposure, row)
-            check_version(request, exposure, row, given.get("version"))
+            row = self.row_to_write(request, exposure, given)
             deletion = plan_deletion(request, exposure, row)
-            shown = {
-                "model": exposure.label,
-                "pk": render(row.pk),
-                "label": label_of(exposure, row),
-                "deletes": dict(deletion.counts),
-            }
-            bound = (self.name, {"model": exposure.label, "pk": pk_text(row.pk)}, deletion.objects)
+            pk, label, total = pk_text(row.pk), label_of(exposure, row), len(deletion.objects)
+            counts = dict(deletion.counts)
+            shown = {"model": exposure.label, "pk": render(row.pk), "label": label, "deletes": counts}
+            warning = f"This deletes {total} object{'s' if total != 1 else ''}, which cannot be undone."
+            confirmation = Confirmation(request, self.name, {"model": exposure.label, "pk": pk}, deletion.objects)
             if "confirm_token" in given:
-                redeem(request, given["confirm_token"], *bound)
+                confirmation.redeem(given["confirm_token"])
             elif can_ask(request):
-                confirm(request, _deletion_text(shown, deletion), deletion.objects)
+                goes = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+                named = f"{exposure.label} {quoted(shown['pk'])}: {quoted(label)}"
+                confirmation.ask(f"{warning} With all that goes with it: {goes}.\n\n{named}")
             else:
-                return self._preview(request, shown, deletion, bound)
+                return confirmation.preview(warning, shown, NEXT)
             messages: list[dict[str, str]] = []
             with as_page(request, "POST", as_query([("post", "yes")]), messages):
-                log_deletion(request, exposure, row, self.name)
+                Journal(request, self.name).deletes(exposure, [row])
                 exposure.delete_model(request, row)
             said = {"messages": messages} if messages else {}
             return ToolResult(structured={"deleted": True, **shown, **said})
 
-    def _preview(
-        self, request: MCPRequest, shown: Mapping[str, Any], deletion: Deletion, bound: tuple[Any, ...]
-    ) -> ToolResult:
-        return ToolResult(
-            structured={
-                "confirmation_required": True,
-                "message": _warning(deletion),
-                **shown,
-                "next": NEXT,
-                "confirm_token": issue(request, *bound),
-                "expires_in": settings.CONFIRMATION_MAX_AGE,
-            }
-        )
+
+# The use of its tickets, and the part of the path.
+UPLOADS = "uploads"
+SEND = (
+    "Send the bytes, as in: curl -T manual.pdf '<url>'. Then give the field of a record the value "
+    '{"name": "manual.pdf", "upload": "<upload>"}.'
+)
+
+
+class CreateUpload(Tool):
+    """``create_upload``: there where the project has a storage for uploads, for whoever may write a file."""
+
+    name = "create_upload"
+    title = "Create upload"
+    description = "A URL to PUT a file to, for values of a record."
+    destructive = False
+    scopes = frozenset({WRITE})
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether there is a file that the caller may write."""
+        if settings.READ_ONLY or upload_storage() is None or not can_link(request):
+            return False
+        return any(_takes_files(model) for model in access_of(request).models)
+
+    def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
+        """Return the URL and the handle."""
+        check_names(arguments, self.input_schema["properties"])
+        handle = new_handle()
+        name = name_of_upload(request, handle)
+        assert name is not None
+        result: Mapping[str, Any] = {
+            "upload": handle,
+            "method": "PUT",
+            "url": ticket_url(request, UPLOADS, name),
+            "max_bytes": settings.MAX_UPLOAD_BYTES,
+            "expires_in": MAX_AGE,
+            "next": SEND,
+        }
+        return ToolResult(structured=result)
+
+
+def _takes_files(model: ModelAccess) -> bool:
+    exposure = model.exposure
+    models = [exposure.model, *(inline.model for inline in exposure.model_admin.inlines)]
+    if not any(isinstance(field, FileField) for model in models for field in model._meta.concrete_fields):
+        return False
+    return model.may("add") or model.may("change")

@@ -1,21 +1,22 @@
-"""Calls within this process, as one user: what ``manage.py`` commands ask of a site, by the way of every other call."""
+"""Calls without HTTP and tokens, as one user: of this process, such as ``manage.py`` commands, or over stdio."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from django.contrib.auth import get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
 
+from ..context.asgi_request import local_request
 from ..context.request import MCPRequest
 from ..exceptions import AuthenticationFailed, InsufficientScope
-from ..protocol.eras import Call
-from ..protocol.inbound import Rejected, classify
+from ..oauth.scopes import expand
+from ..protocol.eras import Call, Rejected, classify, client_meta
 from ..protocol.messages import decode, encode
-from ..protocol.modern import client_meta
 from ..server.dispatch import Reply
 from ..server.methods.base import Later
+from ..signin import act_as
 from ..sites import MCPSite
-from .http.dispatch import begin, conclude
-from .stdio.server import StdioServer
+from .calls import begin, conclude
 
 # What commands call themselves.
 NAME: Final = "manage.py"
@@ -29,8 +30,25 @@ class Refused(Exception):
         self.data = data
 
 
+class LocalUser:
+    """A user of this machine who calls ``site`` with ``scopes``; account and permissions are read for each call."""
+
+    def __init__(self, site: MCPSite, user: AbstractBaseUser, scopes: Iterable[str]) -> None:
+        self.site, self.user_pk, self.scopes = site, user.pk, expand(scopes)
+
+    def new_request(self) -> MCPRequest:
+        return local_request(self.site)
+
+    def authorize(self, request: MCPRequest) -> None:
+        """Give the request its user and what the user may do now; in a worker thread."""
+        user = get_user_model()._default_manager.filter(pk=self.user_pk).first()
+        if user is None or not user.is_active:
+            raise AuthenticationFailed(invalid=True)
+        act_as(request, user, self.scopes)
+
+
 class LocalClient:
-    """A client of ``site`` that acts as ``user`` with ``scopes``, in the calling thread, without HTTP and tokens.
+    """A client of ``site`` that acts as ``user`` with ``scopes``, in the calling thread.
 
     ``facts`` is what a sign-in left, as :func:`~mcp_django.signin.keep` gives it. ``name`` is what the client calls
     itself, ``capabilities`` what it can be asked: without any, what would ask gives a confirmation token instead.
@@ -48,7 +66,7 @@ class LocalClient:
         capabilities: Mapping[str, Any] | None = None,
         is_signed_in: bool = False,
     ) -> None:
-        self._server = StdioServer(site, user, scopes, (-1, -1))
+        self._user = LocalUser(site, user, scopes)
         self._facts = facts or {}
         self._kind = "person" if is_signed_in else ""
         self._meta = client_meta(name, capabilities=capabilities)
@@ -59,10 +77,10 @@ class LocalClient:
         Raises:
             Refused: the user is not active any more.
         """
-        request = self._server.new_request()
+        request = self._user.new_request()
         request.mcp.facts, request.mcp.record.kind = self._facts, self._kind
         try:
-            self._server.authorize(request)
+            self._user.authorize(request)
         except AuthenticationFailed:
             raise Refused("The user is not active.") from None
         return request
@@ -77,7 +95,11 @@ class LocalClient:
         try:
             call = classify(encode(message), None, session=None)
             assert isinstance(call, Call)
-            answer = decode(self._answer(call).body)
+            request = self.new_request()
+            outcome = begin(request, call)
+            if not isinstance(outcome, Reply | Later):
+                raise Refused(f"{method} goes on after its answer, which is not possible here.")
+            answer = decode(conclude(request, call, outcome).body)
         except Rejected as rejected:
             raise Refused(rejected.error.message, rejected.error.data) from None
         except InsufficientScope as error:
@@ -86,11 +108,3 @@ class LocalClient:
             raise Refused(answer["error"]["message"], answer["error"].get("data"))
         result: dict[str, Any] = answer["result"]
         return result
-
-    def _answer(self, call: Call) -> Reply:
-        request = self.new_request()
-        outcome = begin(request, call)
-        reply = conclude(request, call, outcome) if isinstance(outcome, Later) else outcome
-        if not isinstance(reply, Reply):
-            raise Refused(f"{call.method} goes on after its answer, which is not possible here.")
-        return reply

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from ..context.request import MCPRequest
 from ..runtime.threads import in_thread
-from ..subscriptions.audience import UPDATED
+from ..subscriptions.audience import UPDATED, Subscription
 from ..subscriptions.signals import KINDS
-from ..subscriptions.subscriptions import Subscription, open_subscription
+from ..subscriptions.subscriptions import open_subscription
 
 LISTS: Final = frozenset(KINDS)
 # Seconds between two deliveries on one stream: what changes again meanwhile is told once.
@@ -33,21 +33,13 @@ class Mailbox:
         self._lock = threading.Lock()
 
     def subscribe(self, request: MCPRequest, *, uris: Sequence[str], lists: Collection[str]) -> Subscription:
-        """Open a subscription of the caller that is delivered here; in a worker thread.
-
-        Raises:
-            InvalidParams: there are too many URIs, or one is none.
-        """
+        """Open a subscription of the caller that is delivered here; in a worker thread."""
         return open_subscription(request, uris=uris, lists=lists, deliver=self.put, end=self.end)
 
     async def subscribed(
         self, request: MCPRequest, *, uris: Sequence[str], lists: Collection[str], owner: str = ""
     ) -> Subscription:
-        """Do the same on the loop. Whoever gives up meanwhile leaves nothing behind: it is closed once it is open.
-
-        Raises:
-            InvalidParams: there are too many URIs, or one is none.
-        """
+        """Do the same on the loop. Whoever gives up meanwhile leaves nothing behind: it is closed once it is open."""
         opening = in_thread("reads", partial(self.subscribe, request, uris=uris, lists=lists), owner=owner)
         try:
             return await asyncio.shield(opening)
@@ -72,19 +64,16 @@ class Mailbox:
         return self._uris is None or method != UPDATED or params["uri"] in self._uris
 
     def end(self, reason: str = "") -> None:
-        """Have the stream ended."""
         self.ended = True
         self.ring()
 
     def take(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return what waits, oldest first."""
         with self._lock:
             found = list(self._waiting.values())
             self._waiting.clear()
         return found
 
     def ring(self) -> None:
-        """Have the stream look."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self.wake.set)
 

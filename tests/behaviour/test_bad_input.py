@@ -18,7 +18,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.completions.fields import complete_field
+from mcp_django.completions.values import complete_field
 from mcp_django.models import KeyedCall
 from mcp_django.server.methods.tools import call_tool
 from mcp_django.testing import MCPClient

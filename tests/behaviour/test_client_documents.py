@@ -19,7 +19,7 @@ from oauth2_provider.models import AccessToken, Application
 
 from mcp_django.context import refusals as log
 from mcp_django.models import ClientHost
-from mcp_django.oauth import outgoing
+from mcp_django.oauth import client_documents, fetching
 from mcp_django.oauth.fetching import Fetcher
 from tests.oauth_flow import REDIRECT_URI, RESOURCE, Flow
 from tests.tls_server import Authority, Redirected, TLSServer, answer, serving
@@ -108,7 +108,7 @@ def server(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[TL
     cache.clear()
     log._quiet.clear()
     with serving(authority.context(*sorted(HOSTS))) as running:
-        monkeypatch.setattr(outgoing, "Fetcher", lambda *options: Redirected(running, authority))
+        monkeypatch.setattr(fetching, "Fetcher", lambda *options: Redirected(running, authority))
         publish(running, DOCUMENT)
         yield running
 
@@ -407,13 +407,13 @@ class Nowhere(Fetcher):
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch, documents_can_be_fetched: Any) -> Iterator[None]:
     cache.clear()
-    outgoing._known.clear()
+    client_documents._known.clear()
     log._quiet.clear()
-    monkeypatch.setattr(outgoing, "look", documents_can_be_fetched)
-    monkeypatch.setattr(outgoing, "Fetcher", Nowhere)
+    monkeypatch.setattr(client_documents, "look", documents_can_be_fetched)
+    monkeypatch.setattr(fetching, "Fetcher", Nowhere)
     yield
     cache.clear()
-    outgoing._known.clear()
+    client_documents._known.clear()
 
 
 CLAUDE_CODE = PUBLISHED["Claude Code"][0]["client_id"]
@@ -443,7 +443,7 @@ def test_one_that_goes_offline_says_so_and_the_next_sign_in_goes_well(
     offline: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(outgoing, "look", lambda: "")
+        patch.setattr(client_documents, "look", lambda: "")
         flow = flow_of(id_like_claude_code())
     assert flow.client_id == CLAUDE_CODE
     page = flow.ask(redirect_uri="http://localhost:5/callback")

@@ -11,8 +11,8 @@ from django.contrib.admin.models import LogEntry
 import mcp_django as mcp
 from mcp_django import MCPSite, ModelExposure, ToolError
 from mcp_django.orm.uris import parse_uri, row_uri
-from mcp_django.resources.models import ModelResources
-from mcp_django.tools.action_tools import RunAction
+from mcp_django.resources.models import Resources
+from mcp_django.tools.actions import RunAction
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords
@@ -169,7 +169,7 @@ def test_row_124_a_key_of_free_text_comes_back_as_itself(asking: Any, key: str) 
         found = call(GET, asking, model=label, pk=pk)
         assert found["fields"][shown] == f"<{key}>"
         assert call(GET, asking, uri=found["uri"])["pk"] == found["pk"]
-        (contents,) = ModelResources().read(asking, found["uri"])
+        (contents,) = Resources(asking).find(found["uri"]).read()
         assert f'"pk":{orjson.dumps(found["pk"]).decode()}' in contents["text"]
     uris = {row_uri(asking.mcp.site.exposures[Term], other) for other in ODD}
     assert len(uris) == len(ODD)

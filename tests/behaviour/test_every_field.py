@@ -9,14 +9,13 @@ from django.contrib import admin
 
 from mcp_django import MCPSite, ToolError
 from mcp_django.orm.kinds import kind_of
-from mcp_django.orm.pages import read_page
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_superuser
 from tests.fieldapp.models import Sample, folder
-from tests.reading import query_of, reader, shown
+from tests.reading import query_of, read, reader, shown
 from tests.writing import call, refusal, site_with
 
 pytestmark = pytest.mark.django_db
@@ -120,7 +119,7 @@ def test_the_three_roads_agree_on_every_field() -> None:
     site = site_with(Sample)
     request = reader(make_superuser(), site)
     query = query_of(request, site.exposures[Sample])
-    plan, tuples, instances = (read_page(request, query, road) for road in ("plan", "tuples", "instances"))
+    plan, tuples, instances = (read(query, road) for road in ("plan", "tuples", "instances"))
     assert shown(plan) == shown(tuples) == shown(instances)
     assert len(plan.rows) > 20
 

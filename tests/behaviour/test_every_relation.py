@@ -10,7 +10,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.orm.pages import read_page
 from mcp_django.orm.relations import MAX_RELATED
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.models import DescribeModel
@@ -20,7 +19,7 @@ from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_superuser, make_user
 from tests.fieldapp.models import Club, Guest, Membership, Passport, Place, Remark, Restaurant, Seat
 from tests.oddapp.models import Bid, Currency
-from tests.reading import query_of, reader, shown
+from tests.reading import query_of, read, reader, shown
 from tests.testapp.models import Loan
 from tests.writing import call, refusal, site_with
 
@@ -86,7 +85,7 @@ def test_the_three_roads_agree_on_relations() -> None:
     request = reader(make_superuser(), site)
     for model in (Guest, Club, Passport, Remark, Seat, Membership):
         query = query_of(request, site.exposures[model])
-        plan, tuples, instances = (read_page(request, query, road) for road in ("plan", "tuples", "instances"))
+        plan, tuples, instances = (read(query, road) for road in ("plan", "tuples", "instances"))
         assert shown(plan) == shown(tuples) == shown(instances), model
 
 
@@ -404,7 +403,7 @@ def test_a_foreign_key_to_another_column_is_known_by_the_primary_key_everywhere(
         listed = call(GET, request, model="oddapp.currency", pk=euro.pk)["fields"]["bids"]
         assert [pair[1] for pair in listed] == ["b", "c"]
     query = query_of(request, site.exposures[Bid], ["id", "name", "currency", "paid_in"])
-    roads = [shown(read_page(request, query, road)) for road in ("plan", "tuples", "instances")]
+    roads = [shown(read(query, road)) for road in ("plan", "tuples", "instances")]
     assert roads[0] == roads[1] == roads[2]
 
 

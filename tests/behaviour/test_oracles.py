@@ -15,10 +15,10 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.completions.fields import complete_field
+from mcp_django.completions.values import complete_field
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import NotFound, ToolError
-from mcp_django.orm.access import visible_fields
+from mcp_django.orm.access import access_of
 from mcp_django.orm.filters import filters_of
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.base import Tool
@@ -114,7 +114,7 @@ def reads(request: MCPRequest, world: World) -> Iterator[tuple[Tool, dict[str, A
     query, aggregate = QueryRecords(), AggregateRecords()
     for label, model in (("testapp.book", Book), ("testapp.author", Author), ("testapp.tag", Tag)):
         about = {"model": label}
-        names = (*visible_fields(request, request.mcp.site.exposures[model]), *PATHS, "author__email", "secret_token")
+        names = (*access_of(request)[request.mcp.site.exposures[model]].fields, *PATHS, "author__email", "secret_token")
         yield query, {**about, "count": True}
         yield DescribeModel(), {**about, "detail": True}
         yield query, {**about, "search": "e"}

@@ -16,7 +16,7 @@ import pytest
 from django.db import connection
 
 from mcp_django import MCPSite
-from mcp_django.completions.fields import complete_field
+from mcp_django.completions.values import complete_field
 from mcp_django.context.narrowing import NARROWED_TO, kept_narrowing, narrow
 from mcp_django.context.request import MCPRequest
 from mcp_django.context.results import error_result

@@ -15,7 +15,7 @@ from oauth2_provider.models import AccessToken, Application
 
 from mcp_django.context import refusals as log
 from mcp_django.models import ClientKeys
-from mcp_django.oauth import keys, outgoing
+from mcp_django.oauth import assertions, fetching
 from tests.oauth_flow import ORIGIN, REDIRECT_URI, Flow
 from tests.service_account import ASSERTION_TYPE, basic
 from tests.signing import KINDS, claims_of, key_for, public_set, signed
@@ -45,10 +45,10 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def server(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[TLSServer]:
     cache.clear()
     log._quiet.clear()
-    keys._sets.clear()
+    assertions._sets.clear()
     with serving(authority.context(HOST)) as running:
         fetcher = Redirected(running, authority)
-        monkeypatch.setattr(outgoing, "Fetcher", lambda *options: fetcher)
+        monkeypatch.setattr(fetching, "Fetcher", lambda *options: fetcher)
         publish(running, SIGNS, KEY)
         yield running
 
@@ -184,7 +184,7 @@ def test_new_keys_work_at_once_and_old_ones_no_more(
     flow: Flow, server: TLSServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert flow.exchange(flow.code(), **proof()).status_code == 200
-    monkeypatch.setattr(keys, "PAUSE", 0)
+    monkeypatch.setattr(assertions, "PAUSE", 0)
     fresh = key_for("ES256", "two")
     publish(server, SIGNS, fresh)
     assert flow.exchange(flow.code(), **proof(fresh)).status_code == 200

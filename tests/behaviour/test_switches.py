@@ -157,12 +157,12 @@ def test_a_switch_asks_the_database_nothing_for_each_call() -> None:
 
 def test_a_service_is_off_while_its_user_goes_on() -> None:
     from mcp_django.context.record import CallRecord
-    from mcp_django.operating.switches import current
+    from mcp_django.operating.switches import board
 
     user = make_superuser()
     account = ServiceAccount.objects.create(name="nightly", user=user)
     set_switch("service", "nightly")
-    off = current()
+    off = board.current()
     assert off is not None
     assert off.caller(CallRecord(user=str(user.pk), kind="service", client_id=account.client_id)) is not None
     assert off.caller(CallRecord(user=str(user.pk), kind="person", client_id="another")) is None

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.backends.signals import connection_created
 from django.test import RequestFactory
 
-from mcp_django.operating import comments, metrics
+from mcp_django.operating import metrics
+from mcp_django.operating.telemetry import annotate, annotate_queries
 from mcp_django.testing import MCPClient
 from tests import telemetry
 from tests.factories import make_author, make_superuser
@@ -34,10 +36,11 @@ def statements(settings: Any) -> Iterator[list[str]]:
         return execute(sql, *arguments)
 
     connection.ensure_connection()
-    comments.install()
+    annotate_queries()
     with connection.execute_wrapper(note):
         yield found
-    comments.uninstall()
+    connection_created.disconnect(dispatch_uid="mcp_django.comments")
+    connection.execute_wrappers.remove(annotate)
 
 
 def told(statements: list[str]) -> dict[str, str]:

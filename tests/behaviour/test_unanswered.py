@@ -17,7 +17,7 @@ from django.urls import include, path
 from mcp_django import MCPSite
 from mcp_django.functions.asking import Ask
 from mcp_django.testing import MCPClient
-from mcp_django.transports.http.consumer import as_application
+from mcp_django.transports.http.dispatch import as_application
 from tests.answering import ELICITS
 from tests.factories import make_author, make_superuser
 from tests.session_client import SessionClient

@@ -31,7 +31,7 @@ MAKE = """
 import json
 from django.contrib.auth import get_user_model
 from mcp_django.models import ServiceAccount
-from mcp_django.oauth.accounts import new_secret
+from mcp_django.oauth.programs import new_secret
 user = get_user_model().objects.get(username="admin")
 account = ServiceAccount(name={name!r}, user=user, scopes=["mcp:write"], public_key={key!r})
 secret = new_secret(account)

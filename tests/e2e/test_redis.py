@@ -10,9 +10,9 @@ from django.contrib.auth.models import User
 from django.core.cache.backends.redis import RedisCacheClient
 
 from mcp_django import MCPSite, ToolError
-from mcp_django.context.confirmation import issue, redeem
+from mcp_django.context.confirmation import Confirmation
 from mcp_django.context.request import MCPContext, MCPRequest
-from mcp_django.transports.http.limits import LimitExceeded, count_call
+from mcp_django.transports.calls import LimitExceeded, count_call
 
 
 @pytest.fixture(autouse=True)
@@ -54,11 +54,11 @@ def test_a_confirmation_is_good_for_one_of_many_workers_that_ask_at_once() -> No
     request.user = User(pk=1, username="root")
     request.mcp = MCPContext(site=MCPSite("shared"))
     arguments = {"pk": 1}
-    token = issue(request, "delete_record", arguments, [1])
+    token = Confirmation(request, "delete_record", arguments, [1]).token()
 
     def confirm(_: int) -> bool:
         try:
-            redeem(request, token, "delete_record", arguments, [1])
+            Confirmation(request, "delete_record", arguments, [1]).redeem(token)
         except ToolError:
             return False
         return True

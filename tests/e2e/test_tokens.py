@@ -10,7 +10,7 @@ from benchmarks.catalogue import NUMBER, ROWS, catalogue, filled
 from benchmarks.report import token_lines
 from benchmarks.tokens import TARGETS, answer_text, asking, count_tokens, field_lines, measured
 from mcp_django import MCPSite
-from mcp_django.orm.access import visible_exposures
+from mcp_django.orm.access import access_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("node")]
 
@@ -27,7 +27,7 @@ def test_tools_descriptions_and_rows_stay_within_their_tokens() -> None:
 def test_what_is_counted_is_whole() -> None:
     site = catalogue()
     request = asking(site)
-    labels = [exposure.label for exposure in visible_exposures(request)]
+    labels = [exposure.label for exposure in access_of(request).exposures]
     assert len(labels) == NUMBER == 50
     described = json.loads(answer_text(request, "describe_model", model=",".join(labels)))
     assert [entry["model"] for entry in described["models"]] == labels
@@ -44,6 +44,6 @@ def test_the_tokenizer_is_o200k_base() -> None:
 
 def test_the_admin_of_the_tests_is_described_in_few_tokens_too() -> None:
     request = asking(MCPSite(admin_site=admin_site))
-    labels = [exposure.label for exposure in visible_exposures(request)]
+    labels = [exposure.label for exposure in access_of(request).exposures]
     (tokens,) = count_tokens([answer_text(request, "describe_model", model=",".join(labels))])
     assert tokens <= 80 * len(labels)

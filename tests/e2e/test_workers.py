@@ -413,7 +413,7 @@ import datetime, uuid
 from django.contrib.auth.models import User
 from django.utils import timezone
 from oauth2_provider.models import Application, RefreshToken, set_token_value
-from mcp_django.oauth.facts import store_facts
+from mcp_django.oauth.tokens import store_facts
 from mcp_django.oauth.tokens import save_token
 from mcp_django.signin import credential_of
 user, name = User.objects.get(username="admin"), {name!r}
@@ -601,10 +601,10 @@ async def test_the_streams_of_a_service_account_end_with_it_at_every_worker_with
 
 
 ROLL = """
-from mcp_django.transports.http import roll
-found = roll.call()
+from mcp_django.transports.http.registry import registry
+found = registry.ask_workers()
 print(found.workers, *(stream.worker.rpartition(":")[2] for stream in found.streams))
-roll.end(found.streams[0].id)
+registry.disconnect(found.streams[0].id)
 """
 
 

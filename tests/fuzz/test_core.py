@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_django.protocol.eras import Call
-from mcp_django.protocol.inbound import Batch, Rejected, classify
+from mcp_django.protocol.eras import Batch, Call, Rejected, classify
 from mcp_django.protocol.messages import ClientResponse, decode, encode
 from tests.fuzz import budget
 from tests.fuzz.mutations import bodies, headers

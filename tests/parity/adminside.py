@@ -15,7 +15,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.deprecation import MiddlewareMixin
 
-from mcp_django.forms.html import HtmlForm, read_forms
+from mcp_django.emulation.html import HtmlForm, read_forms
 
 from .outcomes import Outcome
 from .urls import site

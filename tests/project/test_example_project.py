@@ -24,7 +24,7 @@ from example_project.shop.management.commands.demo import Command as Demo
 from example_project.shop.models import Document, Order, PaymentAudit, Product, Shipment, StaffProfile
 from example_project.shop.views import ACCOUNTS, QUESTIONS
 from mcp_django.testing import MCPClient
-from mcp_django.transports.setups import CLIENTS
+from mcp_django.transports.client_configs import CLIENTS
 from tests.schema_walk import check_schemas
 
 pytestmark = pytest.mark.django_db

@@ -22,11 +22,16 @@ PASSING = Part("passing", program("import os; print(os.environ['GREETING'])"), {
 
 
 def test_each_part_is_told_and_the_longest_last(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(parts, "parts", lambda with_django6: iter([LONGEST, PASSING]))
-    assert parts.main(True) == 0
-    lines = capsys.readouterr().out.split("\n")
+    assert parts.main([LONGEST, PASSING]) == 0
+    head, *lines = capsys.readouterr().out.partition("\n\n")
+    assert head.split("\n") == [
+        "== 2 parts, 2 at a time; the output of each is shown when it is over:",
+        "   longest",
+        "   passing",
+    ]
+    lines = "".join(lines).split("\n")[1:]
     assert lines[1].startswith("== passing: passed in ")
     assert lines[2] == "hello"
     assert lines[4].startswith("== longest: passed in ")
@@ -34,11 +39,8 @@ def test_each_part_is_told_and_the_longest_last(
 
 
 @pytest.mark.parametrize("some", [[LONGEST, FAILING, PASSING], [FAILING, LONGEST, PASSING]])
-def test_a_failure_anywhere_fails_the_whole(
-    some: list[Part], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(parts, "parts", lambda with_django6: iter(some))
-    assert parts.main(True) == 1
+def test_a_failure_anywhere_fails_the_whole(some: list[Part], capsys: pytest.CaptureFixture[str]) -> None:
+    assert parts.main(some) == 1
     told = capsys.readouterr().out
     assert "== Failed: failing\n" in told
     assert "E  assert 0" in told
@@ -78,11 +80,22 @@ def test_what_runs_on_one_django_alone_is_there_and_works_without_django() -> No
     assert done.returncode == 0, done.stderr
 
 
-def test_what_runs_on_one_django_alone_is_left_out_on_the_other_one() -> None:
-    first, second, *_ = (part.command for part in parts.parts(with_django6=True))
+@pytest.mark.parametrize("everything", [True, False])
+def test_what_runs_on_one_django_alone_is_left_out_on_the_other_one(everything: bool) -> None:
+    first, second, *_ = (part.command for part in parts.parts(True, everything))
     assert {*second} - {*first} >= {f"--ignore={name}" for name in parts.ONCE}
     assert not {*first} & {f"--ignore={name}" for name in parts.ONCE}
 
 
 def test_every_file_for_postgresql_is_there() -> None:
     assert [name for name in postgresql.FILES if not (postgresql.ROOT / name).exists()] == []
+
+
+def test_the_data_side_runs_on_django_6_with_postgresql_where_it_does_not_with_sqlite() -> None:
+    made = {part.name: part.command for part in parts.parts(True)}
+    assert {f"--ignore={name}" for name in postgresql.FILES} <= {*made["Django 6"]}
+    assert made["PostgreSQL, data, Django 6"][0] == parts.PYTHON_DJANGO6
+    everything = {part.name: part.command for part in parts.parts(True, everything=True)}
+    assert not {f"--ignore={name}" for name in postgresql.FILES} & {*everything["Django 6"]}
+    assert {*made} < {*everything}
+    assert "PostgreSQL, data, Django 5.2" in {part.name for part in parts.parts(False)}

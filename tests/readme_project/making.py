@@ -26,8 +26,9 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the othe
 
 
 def readme_file(name: str) -> str:
-    (found,) = (block.text for block in blocks_of(README) if block.file == name)
-    return found
+    """Return a file of the project as the README has it, or the page to which the README leads for it."""
+    pages = (README, DOCS / "deployment.md", DOCS / "testing.md")
+    return next(block.text for page in pages for block in blocks_of(page) if block.file == name)
 
 
 @dataclass(frozen=True)

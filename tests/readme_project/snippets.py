@@ -35,7 +35,7 @@ def declare(where: str, source: str) -> list[str]:
         exec(compile(source, where, "exec"), namespace)
     sites = [fresh, *(value for value in namespace.values() if isinstance(value, MCPSite))]
     declared = sum(len(site._registry) + len(site.function_tools()) + len(site.prompts) for site in sites)
-    wrong = [] if declared or any(site._resources for site in sites) else ["declares nothing"]
+    wrong = [] if declared or any(site.resources for site in sites) else ["declares nothing"]
     with mock.patch.object(checks, "all_sites", return_value=sites):
         found = [*checks.check_exposures(), *checks.check_tools()]
     wrong += [str(message) for message in found if message.level >= ERROR]

@@ -159,7 +159,6 @@ def test_only_calls_prompts_and_reads_are_answered_with_a_question(client, tools
         return request.mcp.ask("Where?", str, key="to")
 
     tools(travel, read_only=True)
-    before = dict(site.prompts)
     site.add_prompt(travel, name="travel", complete={"to": city})
     site.add_resource("shop://visited", visited)
     try:
@@ -174,9 +173,8 @@ def test_only_calls_prompts_and_reads_are_answered_with_a_question(client, tools
         for method in ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover"):
             assert client.request(method)["resultType"] == "complete"
     finally:
-        site.prompts.clear()
-        site.prompts.update(before)
-        del site._resources["shop://visited"]
+        site.remove_prompt("travel")
+        site.remove_resource("shop://visited")
 
 
 # The state

@@ -25,11 +25,10 @@ def paint(request, author: Author, colour: Literal["red", "dark red", "green"] =
 
 @pytest.fixture(autouse=True)
 def prompt():
-    before = dict(site.prompts)
+    before = site.prompts
     site.add_prompt(paint)
     yield
-    site.prompts.clear()
-    site.prompts.update(before)
+    site.prompts = before
 
 
 def complete(client, name, value, ref=None):

@@ -3,6 +3,7 @@
 import pytest
 
 from mcp_django import site
+from mcp_django.functions.declarations import Declared
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser
 
@@ -37,12 +38,11 @@ def test_prompts_are_announced_in_each_revision_while_there_are_any(version, reg
         """Greet."""
         return "Greet me."
 
-    before = dict(site.prompts)
+    before = site.prompts
     try:
-        site.prompts.clear()
+        site.prompts = Declared()
         if registered:
             site.add_prompt(greet)
         assert ("prompts" in capabilities(version)) is registered
     finally:
-        site.prompts.clear()
-        site.prompts.update(before)
+        site.prompts = before

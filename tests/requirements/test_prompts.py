@@ -16,10 +16,9 @@ BYTES = bytes(range(256))
 @pytest.fixture
 def prompts():
     """Make functions prompts of the default site while a test runs."""
-    before = dict(site.prompts)
+    before = site.prompts
     yield site.add_prompt
-    site.prompts.clear()
-    site.prompts.update(before)
+    site.prompts = before
 
 
 def test_the_list_depends_on_the_authority_alone(prompts):

@@ -78,7 +78,7 @@ def test_what_fails_inside_is_an_internal_error(version):
     try:
         response = MCPClient(make_superuser(), version=version).send("resources/read", {"uri": "shop://broken"})
     finally:
-        del site._resources["shop://broken"]
+        site.remove_resource("shop://broken")
     error = response.json()["error"]
     assert (response.status_code, error["code"]) == (200, -32603)
     assert "secret" not in response.text

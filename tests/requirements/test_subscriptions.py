@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 
 from mcp_django import site
 from mcp_django.subscriptions.signals import notify_list_changed
-from mcp_django.transports.http.consumer import as_application
+from mcp_django.transports.http.dispatch import as_application
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_author, make_book
 from tests.protocol_messages import META, MODERN, SERVER_KEY

@@ -48,7 +48,7 @@ def test_resource_makes_a_resource_or_a_template(site):
         """A note."""
         return number
 
-    assert [resource.is_template for resource in site._resources.values()] == [True, False]
+    assert [resource.is_template for resource in site.resources.values()] == [True, False]
 
 
 def test_a_name_that_clients_would_mangle_is_refused(site):

@@ -12,7 +12,7 @@ from mcp_django import MCPSite, notify_list_changed
 from mcp_django.models import TokenFacts
 from mcp_django.oauth.bearer import verify
 from mcp_django.oauth.tokens import create_token
-from mcp_django.orm.access import refusal, visible_exposures
+from mcp_django.orm.access import access_of
 from mcp_django.signin import CREDENTIAL, SignInChoice, SignInFact, credential_of, is_current
 from mcp_django.subscriptions import subscriptions
 from mcp_django.testing import MCPClient
@@ -267,10 +267,10 @@ def test_an_admin_that_looks_for_a_session_lets_nobody_in_and_says_so(caplog: py
     door = DoorAdmin("door")
     door.register([Book, Tag])
     request = request_of(make_superuser(), MCPSite("door_mcp", admin_site=door), scopes=SCOPES)
-    assert visible_exposures(request) == []
-    assert "second factor" in refusal(request)
+    assert access_of(request).exposures == []
+    assert "second factor" in access_of(request).refusal
     assert len([record for record in caplog.records if record.name == "mcp_django"]) == 1
-    assert refusal(request_of(make_user("guest", staff=False), request.mcp.site, scopes=SCOPES)) == ""
+    assert access_of(request_of(make_user("guest", staff=False), request.mcp.site, scopes=SCOPES)).refusal == ""
 
 
 # What users choose

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from random import Random
 from typing import Any
+from uuid import UUID
 
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth import get_user_model
@@ -26,7 +27,7 @@ CHANGES: Sequence[tuple[type[Model], str, int]] = [
 ROWS = 200
 DAYS = 120
 # Every third change came through a client; its message says so as the server writes it.
-CLIENTS = ("Claude (claude-desktop)", "Codex (codex-cli)")
+CLIENTS = (("Claude", "claude-desktop"), ("Codex", "codex-cli"))
 
 
 def record(seed: int, period: Period) -> None:
@@ -49,8 +50,16 @@ def _entries(rng: Random, period: Period, staff: Sequence[Any]) -> Iterator[LogE
             row = rng.choice(rows)
             message: list[dict[str, Any]] = [{"changed": {"fields": [label]}}]
             if rng.random() < 1 / 3:
-                author = f"{rng.choice(CLIENTS)}, update_record"
-                message.append({"changed": {"fields": [f"via MCP: {author}"]}})
+                client, client_id = rng.choice(CLIENTS)
+                message += [
+                    {"changed": {"fields": [f"via MCP: {client} ({client_id}), update_record"]}},
+                    {
+                        "via MCP": UUID(int=rng.getrandbits(128)).hex,
+                        "tool": "update_record",
+                        "client": client,
+                        "client_id": client_id,
+                    },
+                ]
             yield LogEntry(
                 action_time=period.end - timedelta(minutes=rng.randrange(DAYS * 24 * 60)),
                 user=rng.choice(staff),

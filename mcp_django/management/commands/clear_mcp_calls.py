@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...conf import settings
-from ...operating.retention import clear_calls, old_calls
+from ...operating.log import clear_calls, old_calls
 
 
 class Command(BaseCommand):

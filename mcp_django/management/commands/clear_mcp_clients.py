@@ -8,9 +8,8 @@ from django.utils import timezone
 from oauth2_provider.models import get_application_model
 
 from ...oauth.assertions import clear_used_assertions
-from ...oauth.described import clear_keys
-from ...oauth.facts import clear_token_facts
-from ...oauth.unused import unused_clients
+from ...oauth.client_documents import clear_keys
+from ...oauth.tokens import clear_token_facts, unused_clients
 
 BATCH = 500
 

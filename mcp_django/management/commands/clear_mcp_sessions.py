@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from ...forms.uploads import clear_uploads
+from ...emulation.files import clear_uploads
 from ...server.idempotency import clear_keyed_calls
 from ...server.sessions import clear_sessions
 from ...server.streams import clear_streams

@@ -13,10 +13,10 @@ from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_K
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from oauth2_provider.models import get_application_model
 
+from ...checks.oauth import login_admin
 from ...conf import settings
 from ...console.doctor import CALLBACK, Doctor, Failed
 from ...console.health import of_parts, of_settings
-from ...oauth.checks import login_admin
 from ..accounts import endpoint_url, find_user
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...conf import settings
-from ...transports.setups import CLIENTS, Client, Connection, SetupError, merged
+from ...transports.client_configs import CLIENTS, Client, Connection, SetupError, merged
 from ..accounts import endpoint_url, find_user
 
 # What every client takes as the name of a server.

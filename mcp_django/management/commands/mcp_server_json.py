@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from ...oauth.addresses import is_public
+from ...oauth.fetching import is_public
 from ...routing import mounted_endpoints
 from ...server.card import registry_entry
 

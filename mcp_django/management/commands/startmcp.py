@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import models
 
-from ...sensitive import is_sensitive
+from ...schema.values import is_sensitive
 
 LINE: Final = 100
 HEAD: Final = '''"""What MCP clients find of {app}. Every line is a proposal: delete what models must not see."""

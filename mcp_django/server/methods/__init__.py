@@ -4,12 +4,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from .base import Handler
-from .completions import complete
 from .lifecycle import discover, initialize, ping
-from .prompts import get_prompt, list_prompts
-from .resources import list_resources, list_templates, read_resource
-from .sessions import set_log_level, subscribe, unsubscribe
-from .subscriptions import listen
+from .resources import complete, get_prompt, list_prompts, list_resources, list_templates, read_resource
+from .sessions import listen, set_log_level, subscribe, unsubscribe
 from .tools import call_tool, list_tools
 
 __all__ = ["METHODS"]

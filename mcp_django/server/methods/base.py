@@ -4,13 +4,12 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from ...context.questions import Question
+from ...context.record import CallRecord
 from ...context.request import MCPRequest
 from ...exceptions import InsufficientScope
-
-if TYPE_CHECKING:
-    from ...context.questions import Question
 
 logger = logging.getLogger("mcp_django")
 
@@ -28,7 +27,7 @@ class Later:
 class Asked:
     """Questions that the client has to answer before the call can be, in the era in which they are requests to it."""
 
-    questions: "tuple[Question, ...]"
+    questions: tuple[Question, ...]
     ends: ClassVar[str] = "asked"
 
 
@@ -46,32 +45,27 @@ Handler = Callable[[MCPRequest, Mapping[str, Any]], Mapping[str, Any] | Later | 
 
 
 def require_scopes(request: MCPRequest, scopes: Iterable[str]) -> None:
-    """Check that the token has all the scopes.
-
-    Raises:
-        InsufficientScope: it has not.
-    """
+    """Raise ``InsufficientScope`` unless the token has all the scopes."""
     if not request.mcp.scopes.issuperset(scopes):
         raise InsufficientScope(scopes)
 
 
 def require_scopes_of(request: MCPRequest, uris: Iterable[str]) -> None:
-    """Check that the token has all the scopes that the project's own resources of these URIs take.
+    """Require the scopes that the project's own resources of these URIs take.
 
     What the caller's permissions do not admit takes none: it is not there.
-
-    Raises:
-        InsufficientScope: it has not.
     """
     found = (request.mcp.site.get_function_resource(request, uri) for uri in uris)
     require_scopes(request, {scope for resource in found if resource is not None for scope in resource.scopes})
 
 
-def log_failure(what: str, error: Exception, identifier: uuid.UUID | None = None) -> str:
+def log_failure(what: str, error: Exception, record: CallRecord | None = None) -> str:
     """Log an exception that is nobody's input and return the opaque id under which an operator finds it.
 
     In a call it is the id of its record, which the log of calls, the admin's history and spans have too.
     """
-    found = (identifier or uuid.uuid4()).hex
+    found = (record.id if record is not None else uuid.uuid4()).hex
+    if record is not None:
+        record.error_id = found
     logger.error("%r failed (error %s)", what[:64], found, exc_info=error, extra={"request_id": found})
     return found

@@ -1,17 +1,20 @@
-"""Methods that a session remembers: ``logging/setLevel``, ``resources/subscribe`` and ``resources/unsubscribe``.
+"""What a session remembers: the level of log messages and subscriptions; and the streams that stand for them since.
 
-Without a session there is nothing that could remember it, and no stream that could tell (2025-11-25 and older).
+Changes of subscriptions are put off, as a stream that has to know of them is waited for. Without a session there is
+nothing that could remember them (2025-11-25 and older); ``subscriptions/listen`` is of 2026-07-28.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from ...conf import settings
 from ...context.request import MCPRequest, SessionState
 from ...protocol.errors import InvalidParams, ResourceNotFound
+from ...protocol.subscriptions import read_filter
 from ...scopes import READ
-from ...subscriptions.subscriptions import check_uris
+from ...subscriptions.audience import check_uris
 from ...subscriptions.watches import find_watches
-from .base import Later, require_scopes, require_scopes_of
+from .base import Later, Listen, require_scopes, require_scopes_of
 
 
 def _session(request: MCPRequest) -> SessionState:
@@ -35,19 +38,34 @@ def subscribe(request: MCPRequest, params: Mapping[str, Any]) -> Later:
     require_scopes_of(request, [uri])
     if not find_watches(request, [uri]):
         raise ResourceNotFound(uri)
-    return _later(session.subscribe, uri)
+
+    def work() -> dict[str, Any]:
+        session.subscribe(uri)
+        return {}
+
+    return Later(work)
 
 
 def unsubscribe(request: MCPRequest, params: Mapping[str, Any]) -> Later:
     """Tell the session no longer of a resource, whether it was told before or not."""
-    return _later(_session(request).unsubscribe, str(params["uri"]))
-
-
-def _later(change: Callable[[str], None], uri: str) -> Later:
-    """Change what the session is subscribed to where a stream that has to know of it can be waited for."""
+    session = _session(request)
 
     def work() -> dict[str, Any]:
-        change(uri)
+        session.unsubscribe(str(params["uri"]))
         return {}
 
     return Later(work)
+
+
+def listen(request: MCPRequest, params: Mapping[str, Any]) -> Listen:
+    """Have the transport open the stream; what of the filter the caller may see is found out there.
+
+    A resource that is named and takes a scope which the token lacks is asked for as ``resources/read`` would.
+    """
+    require_scopes(request, [READ])
+    lists, uris = read_filter(params)
+    if not settings.EVENTS:
+        return Listen(frozenset(), ())
+    check_uris(uris)
+    require_scopes_of(request, uris)
+    return Listen(lists, uris)

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Mapping
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final
@@ -10,7 +11,6 @@ from asgiref.sync import sync_to_async
 from django.core.exceptions import PermissionDenied
 from django.db import DataError
 
-from ...conf import settings
 from ...context.databases import heed_writes
 from ...context.questions import untangled
 from ...context.request import MCPRequest
@@ -18,7 +18,7 @@ from ...context.results import ToolResult, error_result
 from ...exceptions import CallRefused, InputRequired, NotFound, ToolError
 from ...functions.asking import RESERVED
 from ...operating.budgets import check_writes
-from ...orm.access import get_exposure
+from ...orm.access import access_of
 from ...orm.query_limits import read_limits
 from ...orm.wording import singular
 from ...protocol.errors import InvalidParams, ProtocolError
@@ -51,11 +51,14 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     name: str = params["name"]
     tool = request.mcp.site.get_tool(request, name)
     if tool is None:
+        arguments = params.get("arguments")
         if request.mcp.off is not None:
-            _refuse_model(request, params.get("arguments"))
+            # The only model that it is for may be switched off, which is said.
+            with suppress(NotFound):
+                access_of(request).get_exposure(arguments.get("model") if isinstance(arguments, Mapping) else None)
         if request.mcp.site.has_tool(request, name):
             request.mcp.record.settle("refused:permission")
-        raise _unknown_tool(request, name, params.get("arguments"))
+        raise _unknown_tool(request, name, arguments)
     record = request.mcp.record
     record.target, record.writes = tool.name, not tool.read_only
     if record.writes:
@@ -63,7 +66,7 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
     require_scopes(request, tool.scopes)
     if (off := request.mcp.off) and (switched := off.tool(tool.name, read_only=tool.read_only)):
         raise switched.refusal()
-    if record.writes and settings.BUDGETS:
+    if record.writes:
         check_writes(request)
     arguments = dict(params.get("arguments") or {})
     if request.mcp.version in MIRRORED and _mirrors(tool):
@@ -74,21 +77,10 @@ def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, An
             arguments = take_direct_answers(request, tool, arguments)
     except ToolError as error:
         return refusal_of(request, tool, arguments, error)
+    call = ToolCall(request, tool, arguments, key)
     if tool.is_async:
-        return Later(lambda: _run_async(tool, request, arguments, key), is_async=True)
-    if tool.slow:
-        return Later(lambda: _run(tool, request, arguments, key))
-    return _run(tool, request, arguments, key)
-
-
-def _refuse_model(request: MCPRequest, arguments: Any) -> None:
-    """Say of a tool that is not there, as the only model that it is for is switched off, what is off.
-
-    Raises:
-        CallRefused: it is.
-    """
-    with suppress(NotFound):
-        get_exposure(request, arguments.get("model") if isinstance(arguments, Mapping) else None)
+        return Later(call.run_async, is_async=True)
+    return Later(call.run) if tool.slow else call.run()
 
 
 def _unknown_tool(request: MCPRequest, name: str, arguments: Any) -> InvalidParams:
@@ -115,58 +107,74 @@ def _mirrors(tool: Tool) -> bool:
     return bool(param_headers(tool.input_schema))
 
 
-def _run(tool: Tool, request: MCPRequest, arguments: dict[str, Any], key: str) -> dict[str, Any]:
-    def work() -> ToolResult:
-        with read_limits() if isinstance(tool, RecordTool) else nullcontext():
-            result = tool.call(request, arguments)
-        assert isinstance(result, ToolResult)
-        return result
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool, which is done once for a ``key``, if it has one."""
 
-    try:
-        return Once(request, tool, arguments, key).run(work) if key else work().to_wire()
-    except InputRequired as asked:
-        return ask_by_result(request, tool, arguments, asked).to_wire()
-    except Exception as error:
-        return _failure(request, tool, _with_key(arguments, key), error)
+    request: MCPRequest
+    tool: Tool
+    arguments: dict[str, Any]
+    key: str
 
+    def run(self) -> dict[str, Any]:
+        """Return the result, or the error that the model is told."""
 
-async def _run_async(tool: Tool, request: MCPRequest, arguments: dict[str, Any], key: str) -> dict[str, Any]:
-    async def work() -> ToolResult:
-        result = tool.call(request, arguments)
-        assert isinstance(result, Awaitable)
-        return await result
+        def work() -> ToolResult:
+            with read_limits() if isinstance(self.tool, RecordTool) else nullcontext():
+                result = self.tool.call(self.request, self.arguments)
+            assert isinstance(result, ToolResult)
+            return result
 
-    try:
-        if key:
-            return await (await sync_to_async(Once)(request, tool, arguments, key)).run_async(work)
-        return (await work()).to_wire()
-    except BaseException as raised:
-        error = untangled(raised)
-        if isinstance(error, InputRequired):
-            return ask_by_result(request, tool, arguments, error).to_wire()
-        if not isinstance(error, Exception):
-            raise error from None
-        return _failure(request, tool, _with_key(arguments, key), error)
+        try:
+            if self.key:
+                return Once(self.request, self.tool, self.arguments, self.key).run(work)
+            return work().to_wire()
+        except (InputRequired, Exception) as error:
+            return self.failed(error)
 
+    async def run_async(self) -> dict[str, Any]:
+        """Do the same on the event loop."""
 
-def _with_key(arguments: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    return {**arguments, ARGUMENT: key} if key else arguments
+        async def work() -> ToolResult:
+            result = self.tool.call(self.request, self.arguments)
+            assert isinstance(result, Awaitable)
+            return await result
 
+        try:
+            if self.key:
+                once = await sync_to_async(Once)(self.request, self.tool, self.arguments, self.key)
+                return await once.run_async(work)
+            return (await work()).to_wire()
+        except BaseException as raised:
+            error = untangled(raised)
+            if not isinstance(error, (InputRequired, Exception)):
+                raise error from None
+            return self.failed(error)
 
-def _failure(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], error: Exception) -> dict[str, Any]:
-    """Tell the model what it can mend; anything else it learns only that it failed, and under which id."""
-    record = request.mcp.record
-    if isinstance(error, (ProtocolError, CallRefused)):
-        raise error
-    if isinstance(error, ToolError):
-        return refusal_of(request, tool, arguments, error)
-    if isinstance(error, NotFound):
-        return error_result(ToolError("Not found.")).to_wire()
-    if isinstance(error, PermissionDenied):
-        record.settle("refused:permission")
-        return error_result(ToolError("Permission denied.")).to_wire()
-    if isinstance(tool, RecordTool) and isinstance(error, (DataError, OverflowError)):
-        # A filter or a search of the project's own took a value that its column cannot be compared with.
-        return error_result(ToolError("A value is out of range for its column.")).to_wire()
-    record.error_id = identifier = log_failure(tool.name, error, record.id)
-    return error_result(ToolError(f"The tool failed. Tell the operator the error id {identifier}.")).to_wire()
+    def failed(self, error: BaseException) -> dict[str, Any]:
+        """Tell the model what it can mend; anything else it learns only that it failed, and under which id.
+
+        What is the protocol's goes on to the mapping of all calls (``Kernel``).
+        """
+        request, tool, record = self.request, self.tool, self.request.mcp.record
+        match error:
+            case InputRequired():
+                return ask_by_result(request, tool, self.arguments, error).to_wire()
+            case ProtocolError() | CallRefused():
+                raise error
+            case ToolError():
+                given = {**self.arguments, ARGUMENT: self.key} if self.key else self.arguments
+                return refusal_of(request, tool, given, error)
+            case NotFound():
+                told = "Not found."
+            case PermissionDenied():
+                record.settle("refused:permission")
+                told = "Permission denied."
+            case DataError() | OverflowError() if isinstance(tool, RecordTool):
+                # A filter or a search of the project's own took a value that its column cannot be compared with.
+                told = "A value is out of range for its column."
+            case _:
+                assert isinstance(error, Exception)
+                identifier = log_failure(tool.name, error, record)
+                told = f"The tool failed. Tell the operator the error id {identifier}."
+        return error_result(ToolError(told)).to_wire()

@@ -1,8 +1,9 @@
 """Calls over HTTP: without a session on the connection that each came by, in a session on a stream that outlives it.
 
-:class:`LoggedCall` runs a call of a session apart from any connection. An answer that is ready at once, with nothing
-told before, still goes out as JSON and leaves no trace. A failure to store never changes the answer: messages are sent
-to who is connected here, and stored as soon as the database takes them.
+A call of a session runs apart from any connection. An answer that is ready at once, with nothing told before, still
+goes out as JSON and leaves no trace. Otherwise its messages are numbered in a
+:class:`~mcp_django.transports.http.streams.CallLog`, and the database is written behind. A failure to store never
+changes the answer: messages are sent to who is connected here, and stored as soon as the database takes them.
 """
 
 import asyncio
@@ -10,28 +11,27 @@ import contextlib
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from django.db import Error as DatabaseUnavailable
 
-from ...exceptions import Cancelled
-from ...protocol.eras import Call
+from ...exceptions import Cancelled, InsufficientScope
+from ...protocol.eras import VERSION_HEADER, Batch, Call, Rejected, classify
+from ...protocol.errors import InvalidRequest
 from ...protocol.http import Response
+from ...protocol.messages import ClientResponse, encode, error_response
 from ...protocol.sse import KEEP_ALIVE, event
 from ...protocol.versions import PRIMED
 from ...runtime.threads import Busy, in_thread
 from ...server import sessions, streams
 from ...server.dispatch import Reply
-from ...server.methods.base import Asked, Later
+from ...server.methods.base import Asked, Later, Listen
 from ...subscriptions.hub import hub
-from ..calls import Waiting, in_time, perform
-from .call_streams import GRACE, LAST_WORDS, CallLog
-from .connection import KEEP_ALIVE_EVERY, ClientGone, Connection
-from .dispatch import Pending, rerun
-from .shutdown import register
-
-if TYPE_CHECKING:
-    from .exchange import Exchange
+from ..calls import Outbox, begin, conclude, in_time, perform
+from .exchange import Exchange
+from .registry import registry
+from .server import KEEP_ALIVE_EVERY, ClientGone, Connection
+from .streams import GRACE, LAST_WORDS, CallLog, Tail
 
 logger = logging.getLogger("mcp_django")
 
@@ -43,177 +43,282 @@ STREAM_AFTER: Final = 5.0
 KEEP_TRYING: Final = 60.0
 TRY_EVERY: Final = 0.5
 
-# Calls at work: the event loop itself holds tasks weakly.
-_running: set["asyncio.Task[None]"] = set()
+
+class CallRunner:
+    """Runs the work of one call within its time; a subclass takes what it tells to its client (:meth:`tell`)."""
+
+    outbox: Outbox
+
+    def __init__(self, exchange: Exchange, call: Call, outcome: Reply | Later | Asked) -> None:
+        self.exchange, self.call, self.outcome = exchange, call, outcome
+        self.work: asyncio.Future[Reply | Asked] | None = None
+
+    async def do(self, later: Later) -> Reply | Asked:
+        """Return what comes of the work."""
+        exchange = self.exchange
+        work = perform(exchange.request, self.call, later)
+        self.work = asyncio.ensure_future(in_time(exchange.request, self.call, exchange.time_left, work))
+        self.work.add_done_callback(lambda _: self.outbox.end())
+        try:
+            while (messages := await self.outbox.next()) is not None:
+                await self.tell(messages)
+            if self.work.cancelled():
+                raise Cancelled
+            return self.work.result()
+        finally:
+            self.work.cancel()
+
+    async def tell(self, messages: list[bytes]) -> None:
+        """Tell the client what the call has told, which is nothing where the call has been quiet for long."""
+        raise NotImplementedError
 
 
-class DirectCall:
-    """One call of ``exchange`` that is answered on ``connection`` and nowhere else, as every call without a session.
+class DirectCall(CallRunner):
+    """One call that is answered on its connection and nowhere else, as every call without a session.
 
     An answer that is ready at once goes out as JSON; one whose work runs elsewhere becomes an event stream when there
     is something to tell or when it takes its time.
     """
 
-    def __init__(self, exchange: "Exchange", connection: Connection, pending: Pending) -> None:
-        self.exchange, self.connection, self.call = exchange, connection, pending.call
-        # Without a session nobody can be asked on the way, so that there is nothing to wait for.
-        assert isinstance(pending.work, Later)
-        self.later = pending.work
-        self.waiting = Waiting(STREAM_AFTER)
+    connection: Connection
 
-    async def run(self) -> None:
-        """Run the work, while watching the connection and telling what the call has to tell."""
-        exchange, request = self.exchange, self.exchange.request
-        request.mcp.notify = self.waiting.put if exchange.accepts_events else None
-        work = asyncio.ensure_future(
-            in_time(request, self.call, exchange.time_left, perform(request, self.call, self.later))
-        )
-        work.add_done_callback(lambda _: self.waiting.end())
-        watch = asyncio.ensure_future(self.watch(work))
+    async def run(self, connection: Connection) -> None:
+        self.connection, self.outbox = connection, Outbox(STREAM_AFTER)
+        self.exchange.request.mcp.notify = self.outbox.put if self.exchange.accepts_events else None
+        assert isinstance(self.outcome, Later)
+        watch = asyncio.ensure_future(self._watch())
         try:
-            await self.pump()
-            if work.cancelled():
-                raise ClientGone
-            reply = work.result()
+            reply = await self.do(self.outcome)
         finally:
-            for task in (work, watch):
-                task.cancel()
+            watch.cancel()
         assert isinstance(reply, Reply)
-        await self.finish(reply)
+        if connection.is_streaming:
+            await connection.end_stream(event(reply.body))
+        else:
+            await connection.respond(self.exchange.respond(reply))
 
-    async def watch(self, work: "asyncio.Future[Any]") -> None:
+    async def _watch(self) -> None:
         """Stop the work when the client goes, in the era in which that is how a call is cancelled."""
         await self.connection.closed()
-        if self.call.era.disconnect_cancels:
-            work.cancel()
+        if self.call.era.disconnect_cancels and self.work is not None:
+            self.work.cancel()
 
-    async def pump(self) -> None:
-        """Send what the work has to tell until it is done; a quiet stream is kept alive by comments."""
-        while (messages := await self.waiting.next()) is not None:
-            if not messages:
-                if not self.exchange.accepts_events:
-                    continue
-                self.waiting.patience = KEEP_ALIVE_EVERY
-            await self.connection.open_stream(self.exchange.cors())
-            await self.connection.send_event(b"".join(map(event, messages)) or KEEP_ALIVE)
+    async def tell(self, messages: list[bytes]) -> None:
+        """Send messages; a quiet stream is kept alive by comments."""
+        if not messages:
+            if not self.exchange.accepts_events:
+                return
+            self.outbox.patience = KEEP_ALIVE_EVERY
+        await self.connection.open_stream(self.exchange.cors())
+        await self.connection.send_event(b"".join(map(event, messages)) or KEEP_ALIVE)
 
-    async def finish(self, reply: Reply) -> None:
-        """Send the answer, as the end of the stream if one was opened."""
-        if self.connection.is_streaming:
-            await self.connection.end_stream(event(reply.body))
-        else:
-            await self.connection.respond(self.exchange.respond(reply))
+    def in_this_thread(self) -> Response:
+        """Return the answer, the work done in this thread, whatever it is, as a WSGI server must."""
+        exchange = self.exchange
+        return exchange.guarded(lambda: exchange.respond(conclude(exchange.request, self.call, self.outcome)))
 
 
-class LoggedCall:
+class BatchCall:
+    """Several messages in one body, which are run one after the other (2025-03-26)."""
+
+    def __init__(self, exchange: Exchange, batch: Batch) -> None:
+        self.exchange, self.batch = exchange, batch
+        self.resumptions: list[streams.Resumption] = []
+
+    async def run(self, connection: Connection) -> None:
+        exchange = self.exchange
+        sensitive = exchange.request.mcp.site.needs_middleware
+        try:
+            async with asyncio.timeout(exchange.time_left):
+                response = await in_thread(
+                    "slow", self.in_this_thread, owner=exchange.caller, thread_sensitive=sensitive
+                )
+        except TimeoutError:
+            # The thread goes no further than to the end of the message that it is at.
+            exchange.request.mcp.cancelled = True
+            raise exchange.too_long() from None
+        await connection.respond(response)
+        for resumption in self.resumptions:
+            await Resumed(exchange, resumption).resume()
+
+    def in_this_thread(self) -> Response:
+        """Return the answer, which has one member for each request; calls that go on by the answers are noted."""
+        return self.exchange.guarded(self._answer)
+
+    def _answer(self) -> Response:
+        exchange, bodies = self.exchange, []
+        for item in self.batch.items:
+            if exchange.request.mcp.cancelled:
+                # The client was told that it took too long.
+                break
+            match item:
+                case ClientResponse():
+                    assert exchange.session is not None
+                    resumption = streams.answer_question(exchange.session, item)
+                    self.resumptions += [resumption] if resumption is not None else []
+                case Rejected():
+                    bodies.append(exchange.rejected(item).body)
+                case Call(id=None):
+                    exchange.take_notification(item)
+                case Call():
+                    bodies.append(_answer_or_refusal(exchange, item).body)
+        if not bodies:
+            return Response(202, headers=exchange.cors())
+        return exchange.respond(Reply(b"[" + b",".join(bodies) + b"]"))
+
+
+def _answer_or_refusal(exchange: Exchange, call: Call) -> Reply:
+    try:
+        return conclude(exchange.request, call, begin(exchange.request, call))
+    except InsufficientScope as error:
+        return no_scope(call, error)
+
+
+def no_scope(call: Call, error: InsufficientScope) -> Reply:
+    """Return the reply to a call that lacks scopes, where the head of the answer cannot carry the challenge."""
+    return Reply(encode(error_response(call.id, InvalidRequest(str(error)), modern=False)))
+
+
+class Resumed:
+    """A call that can go on: the client has answered all of its questions, the last one with this request."""
+
+    def __init__(self, exchange: Exchange, resumption: streams.Resumption) -> None:
+        self.exchange, self.resumption = exchange, resumption
+
+    async def run(self, connection: Connection) -> None:
+        await connection.respond(Response(202, headers=self.exchange.cors()))
+        await self.resume()
+
+    async def resume(self) -> None:
+        exchange, resumption = self.exchange, self.resumption
+        exchange.outlives_connection = True
+        call, outcome = await in_thread("queries", self._run_again, owner=exchange.caller)
+        SessionCall(exchange, call, outcome, resumption.stream_id, resumption.last).start()
+
+    def _run_again(self) -> tuple[Call, Reply | Later | Asked]:
+        """Run the call with the answers, by the authority of the request that brought the last one."""
+        request, resumption = self.exchange.request, self.resumption
+        call = classify(resumption.call, {VERSION_HEADER: [resumption.version]}, session=self.exchange.session)
+        assert isinstance(call, Call)
+        request.mcp.live, request.mcp.answers = True, resumption.answers
+        try:
+            outcome = begin(request, call)
+        except InsufficientScope as error:
+            outcome = no_scope(call, error)
+        assert not isinstance(outcome, Listen)
+        return call, outcome
+
+
+class SessionCall(CallRunner):
     """One call that runs on whether or not its client is connected.
 
-    ``started`` is settled with the whole answer, or with the id of the stream that will have it, or with None when the
-    call was cancelled before either. ``last`` is the number of the newest message of a stream that is there already.
+    ``last`` is the number of the newest message of a stream that is there already.
     """
 
     # Whether its stream is that of other calls, too.
     is_shared = False
 
     def __init__(
-        self, exchange: "Exchange", call: Call, message: bytes, stream_id: str | None = None, last: int = 0
+        self,
+        exchange: Exchange,
+        call: Call,
+        outcome: Reply | Later | Asked,
+        stream_id: str | None = None,
+        last: int = 0,
     ) -> None:
-        self.exchange, self.call, self.message, self.stream_id = exchange, call, message, stream_id
-        self.loop = asyncio.get_running_loop()
-        self.started: asyncio.Future[Response | str | None] = self.loop.create_future()
-        self.waiting = Waiting(STREAM_AFTER)
-        self.hung_up = asyncio.Event()
-        # Whether nothing can be stored before the work is done, as its transaction may be the one that can write.
-        self.holds_lock = False
-        self.log = CallLog(stream_id or streams.new_id(), last)
-        if stream_id is not None:
-            self.log.has_row.set()
-        self.keeper: asyncio.Future[None] | None = None
-        # Whether the database has answered, or failed to, at least once.
-        self.was_tried = asyncio.Event()
-        self.work: asyncio.Future[Any] | None = None
-        self.row_task: asyncio.Future[None] | None = None
+        super().__init__(exchange, call, outcome)
+        assert exchange.session is not None
+        self.session, self.stream_id, self.last = exchange.session, stream_id, last
         # What is given as the answer when the work is stopped.
         self.last_words: Reply | None = None
-        assert exchange.session is not None
-        self.session = exchange.session
+        self.keeper: asyncio.Future[None] | None = None
+        self.row_task: asyncio.Future[None] | None = None
 
-    @classmethod
-    async def resumed(cls, exchange: "Exchange", resumption: streams.Resumption) -> None:
-        """Run a call again, in this worker, with the answers to its questions."""
-        work = lambda: rerun(exchange, resumption)  # noqa: E731
-        call, outcome = await in_thread("queries", work, owner=exchange.caller)
-        cls(exchange, call, resumption.call, resumption.stream_id, resumption.last).start(outcome)
+    async def run(self, connection: Connection) -> None:
+        self.exchange.outlives_connection = True
+        self.start()
+        gone: asyncio.Future[Any] = asyncio.ensure_future(connection.closed())
+        either: list[asyncio.Future[Any]] = [self.started, gone]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+        if not self.started.done():
+            raise ClientGone
+        response = self.started.result()
+        if isinstance(response, Response):
+            await connection.respond(response)
+        elif response is None:
+            # A cancelled call has no answer, and the request must have one.
+            await connection.open_stream(self.exchange.cors())
+            await connection.end_stream()
+        else:
+            await Tail(self.exchange, response.id, 0, self.call.version, response).send(connection, self.hung_up)
 
-    def start(self, outcome: Reply | Later | Asked) -> None:
-        """Begin to run the call, of which ``outcome`` is known so far, in a task of its own."""
+    def start(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        # The whole answer, or the log of the stream that will have it, or None for a call that was cancelled before.
+        self.started: asyncio.Future[Response | CallLog | None] = self.loop.create_future()
+        self.outbox, self.hung_up = Outbox(STREAM_AFTER), asyncio.Event()
+        # Whether the database has answered, or failed to, at least once.
+        self.was_tried = asyncio.Event()
+        later = self.outcome if isinstance(self.outcome, Later) else None
+        is_write = self.call.method == "tools/call" and later is not None and not later.is_async
+        # Whether nothing can be stored before the work is done, as its transaction may be the one that can write.
+        self.holds_lock = is_write and streams.has_one_writer()
+        self.log = CallLog(self.stream_id or streams.new_id(), self.last, sends_first=self.holds_lock)
+        if self.stream_id is not None:
+            self.log.has_row.set()
+            self.started.set_result(self.log)
         context = self.exchange.request.mcp
-        context.notify = self.waiting.put
+        context.notify = self.outbox.put
         if self.call.version in PRIMED:
             context.close_stream = self.hang_up
-        is_write = self.call.method == "tools/call" and isinstance(outcome, Later) and not outcome.is_async
-        self.holds_lock = self.log.sends_first = is_write and streams.has_one_writer()
-        if self.stream_id is not None:
-            self.started.set_result(self.stream_id)
-        task = asyncio.ensure_future(self.run(outcome))
-        _running.add(task)
-        task.add_done_callback(_running.discard)
+        registry.keep(asyncio.ensure_future(self._run()))
 
     def hang_up(self) -> None:
         """Close the connection, but not the stream (2025-11-25, Sending Messages), from whatever thread."""
         self.loop.call_soon_threadsafe(self.hung_up.set)
-        self.waiting.ring()
+        self.outbox.ring()
 
-    async def run(self, outcome: Reply | Later | Asked) -> None:
+    async def _run(self) -> None:
         """Run the call to its end, or to its questions, and write down what comes of it."""
-        unregister = register(lambda: self.loop.call_later(LAST_WORDS, self.interrupt))
+        leave = registry.enter(lambda: self.loop.call_later(LAST_WORDS, self.interrupt))
         try:
-            await self.run_through(outcome)
+            outcome: Reply | Asked | None
+            unsubscribe = hub.subscribe(sessions.topic(self.session.id), self.heard)
+            try:
+                outcome = await self.work_through(self.outcome) if isinstance(self.outcome, Later) else self.outcome
+            finally:
+                unsubscribe()
+                self.outbox.end()
+                self.exchange.close()
+            await self.conclude(outcome)
         except Exception as error:
             response = self.exchange.failed(error)
             if not self.started.done():
                 self.started.set_result(response)
         finally:
-            unregister()
+            leave()
             self.log.close()
 
-    async def run_through(self, outcome: Reply | Later | Asked | None) -> None:
-        """Do what :meth:`run` does, as long as nothing fails."""
-        unsubscribe = hub.subscribe(sessions.topic(self.session.id), self.heard)
-        pump = asyncio.ensure_future(self.pump())
-        try:
-            if isinstance(outcome, Later):
-                await self.prepare()
-                outcome = await self.perform(outcome)
-        finally:
-            unsubscribe()
-            self.waiting.end()
-            self.exchange.close()
-        await pump
-        await self.conclude(outcome)
-
-    async def prepare(self) -> None:
-        """Make the stream's row before the work begins, where it cannot be made while the work writes."""
+    async def work_through(self, later: Later) -> Reply | Asked | None:
         if self.holds_lock and self.stream_id is None:
+            # The stream's row cannot be made while the work writes.
             self.row_task = asyncio.ensure_future(self.make_row())
             await asyncio.wait([self.row_task], timeout=GRACE)
+        try:
+            return await self.do(later)
+        except Cancelled:
+            return self.last_words
 
     async def make_row(self) -> None:
-        """Try once to make the stream's row."""
-        arguments = (self.session, self.call.id, self.message, self.call.version, self.log.id)
         with contextlib.suppress(DatabaseUnavailable, Busy):
-            await in_thread("streams", partial(streams.open_stream, *arguments))
+            await in_thread("streams", self.write_row)
             self.log.has_row.set()
 
-    async def perform(self, later: Later) -> Reply | Asked | None:
-        """Return what comes of the work, None when it was cancelled."""
-        exchange = self.exchange
-        work = perform(exchange.request, self.call, later)
-        self.work = asyncio.ensure_future(in_time(exchange.request, self.call, exchange.time_left, work))
-        try:
-            return await self.work
-        except (asyncio.CancelledError, Cancelled):
-            return self.last_words
+    def write_row(self) -> None:
+        streams.open_stream(self.session, self.call.id, self.exchange.body, self.call.version, self.log.id)
 
     def heard(self, news: Any) -> None:
         """Stop the work when the client cancels it or ends its session (basic/utilities/cancellation)."""
@@ -229,25 +334,22 @@ class LoggedCall:
             self.work.cancel()
 
     def interrupt(self) -> None:
-        """Stop the work and say so, as the worker itself stops."""
         assert self.call.id is not None
         self.last_words = Reply(streams.interrupted(self.call.id))
         self.cancel()
 
-    async def pump(self) -> None:
-        """Take what the call has to tell, until its work is done; the stream is opened by the first of it."""
-        while (messages := await self.waiting.next()) is not None:
-            await self.open()
-            self.tell(messages)
-            self.waiting.patience = None
+    async def tell(self, messages: list[bytes]) -> None:
+        """Have messages sent and stored; the stream is opened by the first of them."""
+        await self.open()
+        self.add(messages)
+        self.outbox.patience = None
 
-    def tell(self, messages: list[bytes], *, is_over: bool = False) -> None:
+    def add(self, messages: list[bytes], *, is_over: bool = False) -> None:
         """Have messages sent and stored, unless another worker has ended the stream."""
         if not self.log.is_closed:
             self.log.add(*messages, is_over=is_over)
 
     async def open(self) -> None:
-        """Open the stream, if it is not open."""
         if self.keeper is None:
             if not self.is_shared:
                 self.log.open()
@@ -257,19 +359,18 @@ class LoggedCall:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self.was_tried.wait(), GRACE)
         if not self.started.done():
-            self.started.set_result(self.log.id)
+            self.started.set_result(self.log)
 
     async def keep(self) -> None:
         """Store what the log has, until there will be no more."""
         log = self.log
         while True:
             log.changed.clear()
-            is_last = log.is_complete
+            is_last, is_over = log.is_complete, log.is_over
             first, messages = log.unstored()
-            if not self.holds_lock or self.waiting.is_over:
-                if messages or not log.has_row.is_set() or log.is_over:
-                    is_over = log.is_over
-                    if not await self.persist(lambda: self.write(first, messages, is_over)):  # noqa: B023
+            if not self.holds_lock or self.outbox.is_over:
+                if messages or not log.has_row.is_set() or is_over:
+                    if not await self.persist(partial(self.write, first, messages, is_over)):
                         log.abandon()
                         self.cancel()
                         return
@@ -279,11 +380,7 @@ class LoggedCall:
             await log.changed.wait()
 
     async def persist(self, write: Callable[[], T]) -> T:
-        """Return what a write gives; while the database does not answer it is tried again.
-
-        Raises:
-            django.db.Error, Busy: it did not answer for ``KEEP_TRYING`` seconds.
-        """
+        """Return what a write gives; while the database does not answer it is tried again, for ``KEEP_TRYING`` s."""
         deadline = self.loop.time() + KEEP_TRYING
         while True:
             try:
@@ -301,7 +398,7 @@ class LoggedCall:
     def write(self, first: int, messages: list[bytes], is_over: bool) -> bool:
         """Store messages in a thread; return False when the stream was ended by another worker."""
         if not self.log.has_row.is_set():
-            streams.open_stream(self.session, self.call.id, self.message, self.call.version, self.log.id)
+            self.write_row()
             self.loop.call_soon_threadsafe(self.log.has_row.set)
         if is_over:
             return streams.finish(self.log.id, *messages, first=first)
@@ -310,14 +407,22 @@ class LoggedCall:
     async def conclude(self, outcome: Reply | Asked | None) -> None:
         """Tell the answer or the questions, or hand out an answer that needs no stream."""
         if isinstance(outcome, Asked):
+            # Questions are sent once they are stored, as the answers may reach any worker.
             await self.open()
-            await self.ask(outcome)
+            await self.kept()
+            answers, version = self.exchange.request.mcp.answers, self.call.version
+            ask = partial(streams.ask, self.log.id, outcome.questions, answers, version)
+            self.log.add(*await self.persist(ask))
+            self.log.was_stored(self.log.last)
         elif self.keeper is None and self.stream_id is None and not self.hung_up.is_set():
             self.started.set_result(self.exchange.respond(outcome) if outcome is not None else None)
-            await self.discard()
+            if self.row_task is not None:
+                await self.row_task
+                with contextlib.suppress(DatabaseUnavailable, Busy):
+                    await in_thread("streams", partial(streams.discard, self.log.id))
         else:
             await self.open()
-            self.tell([outcome.body] if outcome is not None else [], is_over=True)
+            self.add([outcome.body] if outcome is not None else [], is_over=True)
             await self.kept()
 
     async def kept(self) -> None:
@@ -326,18 +431,3 @@ class LoggedCall:
         assert self.keeper is not None
         with contextlib.suppress(DatabaseUnavailable, Busy):
             await self.keeper
-
-    async def ask(self, asked: Asked) -> None:
-        """Put questions to the client: once they are stored, as the answers may reach any worker."""
-        await self.kept()
-        answers = self.exchange.request.mcp.answers
-        questions = await self.persist(lambda: streams.ask(self.log.id, asked.questions, answers, self.call.version))
-        self.log.add(*questions)
-        self.log.was_stored(self.log.last)
-
-    async def discard(self) -> None:
-        """Delete the stream's row, if it was made and is not needed."""
-        if self.row_task is not None:
-            await self.row_task
-            with contextlib.suppress(DatabaseUnavailable, Busy):
-                await in_thread("streams", partial(streams.discard, self.log.id))

@@ -1,54 +1,59 @@
 """One HTTP request and its answer, without I/O of its own: what every road of the transport does, in one order.
 
-:meth:`Exchange.front_door` needs no body and no database. What a request is about, which is found out in a worker
-thread, is :mod:`~mcp_django.transports.http.dispatch`'s.
 The order is the one clients rely on (a probe without a token is told how to get one, whatever its method or version):
-host, origin, size; then the token; then method, content type, and the message itself.
+host, origin, size; then the token; then method, content type, and the message itself. What a message asks for is
+:mod:`~mcp_django.transports.http.dispatch`'s.
 """
 
 import json
+import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 from django.conf import settings as django_settings
-from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import DisallowedHost, ImproperlyConfigured
 from django.db import Error as DatabaseUnavailable
+from django.template.loader import render_to_string
 from django.utils.functional import cached_property
-from rest_framework.exceptions import APIException
 
 from ...conf import settings
-from ...context.asgi_request import build_request, headers_of
+from ...context.asgi_request import read_scope
 from ...context.narrowing import UnreadableAddress, narrowed_by
+from ...context.page import page_language
 from ...context.record import CallRecord
-from ...context.refusals import AMBIGUOUS, IS_IT_RIGHT, NO_TOKEN, NOT_ACTIVE, NOT_SAID, OTHER_SCHEME, TWO_TOKENS, report
+from ...context.refusals import report
 from ...context.request import MCPRequest
 from ...context.text import plain
-from ...exceptions import AuthenticationFailed, InsufficientScope, Reason
-from ...forms.uploads import upload_storage
-from ...oauth.bearer import challenge
-from ...oauth.resource import came_to, metadata_url, origin, own_resource
-from ...oauth.scopes import default_scopes, expand, join
-from ...oauth.usage import note_use
-from ...operating.refused import outcome_of, refused
-from ...protocol.eras import Call
+from ...emulation.files import upload_storage
+from ...exceptions import AuthenticationFailed, InsufficientScope, NotFound
+from ...oauth.bearer import authenticate, challenge, note_use
+from ...oauth.pages import content_security_policy, frame, url_of
+from ...oauth.resource import came_to, metadata_url, origin, resource_url
+from ...oauth.scopes import default_scopes, join
+from ...operating.calls import outcome_of, refused
+from ...problems import IS_IT_RIGHT, NOT_SAID, TWO_TOKENS
+from ...protocol.eras import VERSION_HEADER, Call, Rejected
 from ...protocol.errors import InternalError, InvalidRequest, ProtocolError
 from ...protocol.http import EVENTS, JSON, Response, accepts, allowed_methods, body_length, is_json, origin_allowed
-from ...protocol.inbound import Rejected
-from ...protocol.messages import Id, decode, encode, error_response, readable_id
-from ...protocol.modern import VERSION_HEADER
+from ...protocol.messages import decode, encode, error_response, readable_id
+from ...runtime.cache import caller_of
 from ...runtime.threads import BUSY, Busy, renew_connections
-from ...runtime.throttling import caller_of
-from ...scopes import ADMIN
 from ...server.dispatch import Reply, rejection
 from ...server.methods.base import log_failure
-from ...server.sessions import ClientSession
+from ...server.sessions import ClientSession, find_session, topic
+from ...server.streams import cancel
 from ...signin import restore
 from ...sites import MCPSite
-from .limits import Held, LimitExceeded, body_room, concurrent, count_call, streaming
-from .pages import endpoint_page, error_page, wants_page
+from ...subscriptions.hub import hub
+from ..calls import Held, LimitExceeded, body_room, concurrent, count_call, streaming
+from ..client_configs import set_ups
+from .registry import registry
+
+logger = logging.getLogger("mcp_django")
 
 T = TypeVar("T")
 
@@ -62,10 +67,28 @@ CORS_REQUEST_HEADERS: Final = (
 CORS_RESPONSE_HEADERS: Final = "Mcp-Session-Id, WWW-Authenticate"
 # Characters of a client's header that it is told.
 SHOWN: Final = 100
+# Browsers name it first; programs that take anything do not name it.
+HTML: Final = re.compile(r"\s*text/html\s*(?:[,;]|$)", re.IGNORECASE)
+# Seconds, as text, after which a client may come back to a server that is busy.
+RETRY_AFTER: Final = {"Retry-After": "5"}
+
+
+class Refused(Exception):
+    """The answer has this status and text; the log gets ``seen``, or else the text, and ``remedy``.
+
+    ``remedy`` is one fixed text for each cause.
+    """
+
+    def __init__(
+        self, status: int, text: str, remedy: str, headers: Mapping[str, str] | None = None, *, seen: str = ""
+    ) -> None:
+        super().__init__(text)
+        self.status, self.text, self.remedy = status, text, remedy
+        self.headers, self.seen = dict(headers or {}), seen or text
 
 
 class Exchange:
-    """One request to the endpoint.
+    """One request to the endpoint. A subclass says in :meth:`take` what its message asks for.
 
     ``attributes`` are what the project's middleware put on the request that Django made, for hooks to find.
     ``can_stream`` is False under a server that cannot.
@@ -79,15 +102,13 @@ class Exchange:
         *,
         can_stream: bool = True,
     ) -> None:
-        self.headers = headers_of(scope)
+        self.request: MCPRequest
+        self.request, self.headers = read_scope(scope, site)
         # The value of a header, None when it is absent or given more than once.
         self.header = {name: values[0] for name, values in self.headers.items() if len(values) == 1}.get
         self.version_header = self.header(VERSION_HEADER)
         # Which may come in several lines.
         self.accept = ",".join(self.headers.get("accept", [])) or None
-        # Whether the client takes an event stream.
-        self.accepts_events = accepts(self.accept, EVENTS)
-        self.request: MCPRequest = build_request(scope, self.headers, site)
         self.request.__dict__.update(attributes or {})
         self.request.mcp.can_stream = can_stream
         self.can_stream = can_stream
@@ -98,17 +119,24 @@ class Exchange:
         self.original: Any = scope.get(DJANGOS_REQUEST)
         self.session: ClientSession | None = None
         self.began = time.monotonic()
+        # As far as it has been read.
+        self.body = b""
+        # Whether a call goes on when its connection is over, and gives its place back itself.
+        self.outlives_connection = False
         self._places: list[Held] = []
         self._is_closed = False
         self._is_admitted = False
-        # As far as it has been read.
-        self.body = b""
+
+    @cached_property
+    def accepts_events(self) -> bool:
+        """Whether the client takes an event stream."""
+        return accepts(self.accept, EVENTS)
 
     @property
     def wants_page(self) -> bool:
         """Whether a person opened the endpoint in a browser."""
-        has_token = "authorization" in self.headers
-        return self.request.method != "POST" and wants_page(self.request.method or "", self.accept, has_token=has_token)
+        is_client = self.request.method not in ("GET", "HEAD") or "authorization" in self.headers
+        return not is_client and HTML.match(self.accept or "") is not None
 
     @property
     def allowed(self) -> str:
@@ -137,153 +165,78 @@ class Exchange:
             self._give_back()
 
     def _give_back(self) -> None:
-        while self._places:
-            try:
+        # Two threads may do it at once.
+        with suppress(IndexError):
+            while True:
                 self._places.pop().give_back()
-            except IndexError:
-                return
 
-    def change_place(self) -> Response | None:
-        """Give up the place of a call for that of an open stream, or return the refusal when there is none."""
+    def swap_place(self) -> None:
+        """Give up the place of a call for that of an open stream."""
         self._give_back()
+        if registry.is_closing:
+            raise Refused(503, "The server is about to stop", "Clients come back.", {"Retry-After": "1"})
         try:
             self._hold(streaming(self.caller))
         except LimitExceeded as limit:
-            return self._over(limit, "Too many open streams")
-        return None
+            raise self._over(limit, "Too many open streams") from None
 
-    # Before the body
+    # On the loop, before the body
 
     def front_door(self) -> Response | None:
-        """Return the answer that needs no body, or None when the request may come in."""
-        try:
-            self.request.get_host()
-            return self._refusal_at_the_door()
-        except DisallowedHost as error:
-            remedy = "Add the host to ALLOWED_HOSTS if clients reach the server by it."
-            return self.refuse(400, "Host not allowed", remedy, seen=str(error).partition(". You may")[0])
-        except Exception as error:
-            return self.failed(error)
-
-    def _refusal_at_the_door(self) -> Response | None:
+        """Return the answer that needs no body and no database, or None when the request may come in."""
+        self.request.get_host()
         origins = self.headers.get("origin", [])
         allowed = not origins or origin_allowed(origins[0], [*settings.ALLOWED_ORIGINS, origin(self.request)])
         if len(origins) > 1 or not allowed:
-            given = ", ".join(origins)
             remedy = "Add the origin to ALLOWED_ORIGINS if pages of it may call the endpoint."
-            return self.refuse(403, "Origin not allowed", remedy, seen=f"the Origin {given!r} is not allowed")
+            seen = f"the Origin {', '.join(origins)!r} is not allowed"
+            raise Refused(403, "Origin not allowed", remedy, seen=seen)
         if self.request.method == "OPTIONS" and "access-control-request-method" in self.headers:
             return Response(204, headers=self.cors() | {"Access-Control-Max-Age": "600"})
         try:
             length = body_length(self.header("content-length"))
         except ValueError:
-            return self.refuse(400, "Content-Length is not a number", "The client or a proxy breaks HTTP.")
+            raise Refused(400, "Content-Length is not a number", "The client or a proxy breaks HTTP.") from None
         if len(self.headers.get("content-length", [])) > 1:
-            return self.refuse(400, "Content-Length is given twice", "The client and a proxy may add one each.")
+            raise Refused(400, "Content-Length is given twice", "The client and a proxy may add one each.")
         if length is not None and length > settings.MAX_BODY_BYTES:
-            return self.too_large()
-        return self._page() if self.wants_page else None
+            raise self.too_large()
+        return self._endpoint_page() if self.wants_page else None
 
-    def _page(self) -> Response:
+    def _endpoint_page(self) -> Response:
+        """Return what a person sees who opens the endpoint in a browser. It is the same for all: no cookie is read."""
         elsewhere = came_to(self.request) if django_settings.DEBUG else None
         if elsewhere is not None:
             named = origin(self.request)
             report(200, f"the page was opened at {elsewhere}, and BASE_URL sends clients to {named}", IS_IT_RIGHT)
-        return endpoint_page(self.request, self.resource_path, elsewhere)
-
-    def too_large(self) -> Response:
-        """Return the answer to a body over ``MAX_BODY_BYTES``."""
-        hint = "; create_upload gives a URL for a file" if upload_storage() is not None else ""
-        remedy = "Raise MAX_BODY_BYTES if clients have to send more."
-        return self.refuse(413, f"The body is larger than {settings.MAX_BODY_BYTES} bytes{hint}", remedy)
-
-    def too_long(self) -> Response:
-        """Return the answer to a read that took longer than ``CALL_TIMEOUT``."""
-        remedy = "Make what is called faster, or raise CALL_TIMEOUT."
-        return self.refuse(503, f"The call took longer than {settings.CALL_TIMEOUT} s", remedy, {"Retry-After": "5"})
-
-    def busy(self) -> Response:
-        """Return the answer to a call for which no thread was free within ``QUEUE_TIMEOUT``."""
-        return self.refuse(503, BUSY, "Run more workers, or raise THREADS and SLOW_THREADS.", {"Retry-After": "5"})
-
-    def too_slow(self) -> Response:
-        """Return the answer to a body that did not arrive within ``BODY_TIMEOUT``."""
-        remedy = "BODY_TIMEOUT bounds it; a proxy that holds bodies back must be faster."
-        return self.refuse(408, "The body did not arrive in time", remedy, {"Connection": "close"})
-
-    def cors(self) -> dict[str, str]:
-        """Return the headers by which a browser lets a page of an allowed origin have the answer."""
-        given = self.header("origin")
-        if given is None:
-            return {}
-        return {
-            "Access-Control-Allow-Origin": given,
-            "Access-Control-Allow-Methods": self.allowed,
-            "Access-Control-Allow-Headers": CORS_REQUEST_HEADERS,
-            "Access-Control-Expose-Headers": CORS_RESPONSE_HEADERS,
-        }
-
-    def refuse(
-        self, status: int, message: str, remedy: str, headers: Mapping[str, str] | None = None, *, seen: str = ""
-    ) -> Response:
-        """Answer a request that is not looked into as a message: by an error, or by a page to a browser.
-
-        The log gets ``seen``, or else the message, and ``remedy``, which is one fixed text for each cause.
-        """
-        report(status, seen or message, remedy)
-        refused(self.request, outcome_of(status), message, method=self._asked_for(), cause=remedy)
-        if self.wants_page:
-            return error_page(status, message, self.request)
-        body = encode(error_response(self._identifier(), InvalidRequest(message), modern=True))
-        return Response(status, body, headers=dict(headers or {}))
-
-    def rejected(self, rejected: Rejected) -> Reply:
-        """Return the reply to a message that is no call."""
-        error, context = rejected.error, self.request.mcp
-        if context.record.duration:
-            # Others of a batch have the same request.
-            context.record = CallRecord()
-        refused(self.request, f"error:{error.code}", error.message, method=self._asked_for())
-        return rejection(rejected)
-
-    def _message(self) -> Any:
-        """Return what is read of the message so far, None while that is nothing."""
-        if len(self.body) > SHORT_BODY:
-            return None
-        try:
-            return decode(self.body)
-        except ProtocolError:
-            return None
-
-    def _identifier(self) -> Id | None:
-        """Return the id of the request that is refused, if it was read: some clients show no error without it."""
-        return readable_id(self._message())
-
-    def _asked_for(self) -> str:
-        """Return the method of the message, or of the request where it has none."""
-        message = self._message() if self.request.method == "POST" else None
-        method = message.get("method") if isinstance(message, dict) else None
-        return method if isinstance(method, str) else self.request.method or ""
-
-    @property
-    def body_is_short(self) -> bool:
-        """Whether the body may be read before it is known who sends it, as far as it is short indeed."""
-        length = self.header("content-length")
-        return length is None or int(length) <= SHORT_BODY
+        with page_language(self.request):
+            url = resource_url(self.request, self.resource_path)
+            context = {"url": url, "set_ups": list(set_ups(url)), "access": url_of("access"), "elsewhere": elsewhere}
+            return _page("mcp_django/endpoint.html", context)
 
     # In a worker thread
 
-    def admit_body(self) -> Response | None:
-        """Authenticate who sends a long body, and return the refusal where it need not be read."""
-        return self.guarded(self._admit_body)
-
-    def _admit_body(self) -> Response | None:
+    def admit_body(self) -> None:
+        """Authenticate who sends a long body, and hold room for it; what need not be read is refused."""
         self.admit()
         if self.request.method != "POST":
-            return self.not_allowed()
+            raise self.not_allowed()
         length = self.header("content-length")
         self._hold(body_room(self.caller, settings.MAX_BODY_BYTES if length is None else int(length)))
-        return self.check_types()
+        self.check_types()
+
+    def answer(self, body: bytes) -> Any:
+        """Return what the message in the body comes to: a response, what has to run, or the rest of the work."""
+        self.body = body
+        try:
+            self.admit()
+            return self.take()
+        except Exception as error:
+            return self.failed(error)
+
+    def take(self) -> Any:
+        """Do what :meth:`answer` does, once it is known who calls; what it raises is answered."""
+        raise NotImplementedError
 
     def admit(self) -> None:
         """Find out who calls, once, and give the caller a place.
@@ -300,129 +253,193 @@ class Exchange:
         note_use(self.request.auth, self.request.META.get("REMOTE_ADDR", ""))  # type: ignore[attr-defined]
         self._hold(concurrent(self.caller))
 
-    def guarded(self, produce: Callable[[], T]) -> T | Response:
-        """Return what ``produce`` gives, or the answer that its exception means to the client program."""
-        try:
-            return produce()
-        except AuthenticationFailed as error:
-            return self._unauthorized(error)
-        except LimitExceeded as limit:
-            return self._over(limit, "Too many calls")
-        except Rejected as rejected:
-            return self.respond(self.rejected(rejected))
-        except UnreadableAddress as error:
-            return self.refuse(400, str(error), "The URL in the client's configuration has it.")
-        except Exception as error:
-            return self.failed(error)
-
-    def _over(self, limit: LimitExceeded, message: str) -> Response:
-        told = f"{message}. Try again in {limit.retry_after} s"
-        headers = {"Retry-After": str(limit.retry_after)}
-        remedy = f"Raise {limit.setting} if this is fair use."
-        return self.refuse(429, told, remedy, headers, seen=f"{self.caller}: {message}")
-
-    def not_allowed(
-        self, reason: str = "This endpoint takes POST", remedy: str = "Clients send POST.", allowed: str = ""
-    ) -> Response:
-        """Return the answer to a method that there is nothing for."""
-        seen = f"{plain(self.request.method, SHOWN)}: {reason}"
-        return self.refuse(405, reason, remedy, {"Allow": allowed or self.allowed}, seen=seen)
-
-    def session_not_found(self) -> Response:
-        """Return the answer to the id of a session that this caller does not have."""
-        told = "Session not found. Begin a new one with initialize"
-        return self.refuse(404, told, "It ended, was unused for SESSION_IDLE, or is another user's.")
-
-    def failed(self, error: Exception) -> Response:
-        """Answer for what failed outside of a call, such as a database that is not there; it is logged under an id."""
-        if isinstance(error, Busy):
-            return self.busy()
-        record = self.request.mcp.record
-        record.error_id = log_failure("The request", error, record.id)
-        data = {"errorId": record.error_id}
-        status = 503 if isinstance(error, DatabaseUnavailable) else 500
-        # While a setting is wrong, nobody knows whether there is a log.
-        with suppress(ImproperlyConfigured):
-            refused(self.request, outcome_of(status), method=self._asked_for())
-        body = encode(error_response(None, InternalError(data=data), modern=True))
-        return Response(status, body, headers={"Retry-After": "5"} if status == 503 else {})
-
     def _authenticate(self) -> None:
         request, context = self.request, self.request.mcp
-        resource = own_resource(request, self.resource_path)
-        if resource is None:
-            raise AuthenticationFailed(invalid=True, reason=AMBIGUOUS)
-        context.resource = resource
+        if settings.AUTHENTICATION_CLASSES and len(self.headers.get("authorization", [])) > 1:
+            raise AuthenticationFailed(invalid=True, reason=TWO_TOKENS)
         try:
-            user, auth = self._credentials()
+            grant = authenticate(request, self.resource_path)
         except DatabaseUnavailable:
             # The first query of a call: nothing has run that would run twice.
             if not renew_connections():
                 raise
-            user, auth = self._credentials()
+            grant = authenticate(request, self.resource_path)
         request.META.pop("HTTP_AUTHORIZATION", None)
-        request.user = user
+        request.user, request.auth = grant.user, grant.auth  # type: ignore[attr-defined]
         if self.original is not None:
             # Middleware that has kept the request asks it for the user when something is saved.
-            self.original.user = self.original._acached_user = user
-        request.auth = auth  # type: ignore[attr-defined]
-        context.scopes = auth.scopes if hasattr(auth, "scopes") else expand([ADMIN])
-        context.client_id = getattr(auth, "client_id", "")
-        context.facts = getattr(auth, "facts", context.facts)
+            self.original.user = self.original._acached_user = grant.user
+        context.scopes, context.client_id, context.facts = grant.scopes, grant.client_id, grant.facts
         if self.query:
             context.facts = narrowed_by(context.facts, self.query)
         restore(request)
 
-    def _credentials(self) -> tuple[Any, Any]:
-        classes = settings.AUTHENTICATION_CLASSES
-        if not classes:
-            return AnonymousUser(), None
-        if len(self.headers.get("authorization", [])) > 1:
-            raise AuthenticationFailed(invalid=True, reason=TWO_TOKENS)
-        for authenticator in classes:
-            try:
-                found = authenticator().authenticate(self.request)
-            except APIException as error:
-                seen = f"{authenticator.__name__} refuses the credentials: {error.get_codes()}"
-                reason = Reason(seen, "That authentication class has the rules.")
-                raise AuthenticationFailed(invalid=True, reason=reason) from None
-            if found is not None:
-                if not found[0].is_active:
-                    raise AuthenticationFailed(invalid=True, reason=NOT_ACTIVE)
-                return found
-        given = bool(self.headers.get("authorization"))
-        raise AuthenticationFailed(invalid=given, reason=OTHER_SCHEME if given else NO_TOKEN)
+    # Messages of either transport
 
-    def check_types(self) -> Response | None:
+    def enter(self, text: str | None) -> None:
+        """Check what kind of message comes, and find the session of this id, if one is named."""
+        if self.request.method == "POST":
+            self.check_types()
+        if text is None:
+            return
+        try:
+            self.session = self.request.mcp.session = find_session(self.request, text)
+        except NotFound:
+            raise self.session_not_found() from None
+
+    def take_notification(self, call: Call) -> None:
+        """Take what needs no answer: that the client has given up a call of its session."""
+        session, request_id = self.session, call.params.get("requestId")
+        if call.method == "notifications/cancelled" and session is not None and isinstance(request_id, (str, int)):
+            logger.info("Call %r was given up by its client: %.200r", request_id, call.params.get("reason", ""))
+            cancel(session, request_id)
+            hub.publish(topic(session.id), {"cancelled": request_id})
+
+    def check_types(self) -> None:
+        """Check what kind of body was sent, and that some kind of answer can be."""
         if not is_json(self.header("content-type")):
             given = plain(",".join(self.headers.get("content-type", ())), SHOWN) or "nothing"
             remedy = "The client's configuration or a proxy sends another Content-Type."
-            return self.refuse(415, f"The content type must be {JSON}, not {given}", remedy)
+            raise Refused(415, f"The content type must be {JSON}, not {given}", remedy)
         if self.headers.get("content-encoding"):
-            return self.refuse(415, "The body must not be encoded", "The client or a proxy compresses it.")
+            raise Refused(415, "The body must not be encoded", "The client or a proxy compresses it.")
         if not (self.accepts_events or accepts(self.accept, JSON)):
-            return self.not_acceptable(f"{JSON} and {EVENTS}")
-        return None
+            raise self.not_acceptable(f"{JSON} and {EVENTS}")
 
-    def not_acceptable(self, types: str) -> Response:
-        """Return the answer to a client that takes none of these media types."""
-        given = plain(self.accept, SHOWN) or "nothing"
-        remedy = "The client's configuration or a proxy sends another Accept."
-        return self.refuse(406, f"Accept must admit {types}, and is {given}", remedy)
+    # Answers
 
     def respond(self, reply: Reply) -> Response:
-        """Return the HTTP answer that carries a reply."""
         if reply.status >= 400:
             error = json.loads(reply.body)["error"]
             # There are few codes.
             report(reply.status, error["message"], f"The client's program sent it (JSON-RPC error {error['code']}).")
         return Response(reply.status, reply.body, headers=self.cors())
 
+    def rejected(self, rejected: Rejected) -> Reply:
+        error, context = rejected.error, self.request.mcp
+        if context.record.duration:
+            # Others of a batch have the same request.
+            context.record = CallRecord()
+        refused(self.request, f"error:{error.code}", error.message, method=self._asked_for())
+        return rejection(rejected)
+
+    def cors(self) -> dict[str, str]:
+        """Return the headers by which a browser lets a page of an allowed origin have the answer."""
+        given = self.header("origin")
+        if given is None:
+            return {}
+        return {
+            "Access-Control-Allow-Origin": given,
+            "Access-Control-Allow-Methods": self.allowed,
+            "Access-Control-Allow-Headers": CORS_REQUEST_HEADERS,
+            "Access-Control-Expose-Headers": CORS_RESPONSE_HEADERS,
+        }
+
+    # Refusals
+
+    def too_large(self) -> Refused:
+        hint = "; create_upload gives a URL for a file" if upload_storage() is not None else ""
+        remedy = "Raise MAX_BODY_BYTES if clients have to send more."
+        return Refused(413, f"The body is larger than {settings.MAX_BODY_BYTES} bytes{hint}", remedy)
+
+    def too_long(self) -> Refused:
+        remedy = "Make what is called faster, or raise CALL_TIMEOUT."
+        return Refused(503, f"The call took longer than {settings.CALL_TIMEOUT} s", remedy, RETRY_AFTER)
+
+    def not_allowed(
+        self, reason: str = "This endpoint takes POST", remedy: str = "Clients send POST.", allowed: str = ""
+    ) -> Refused:
+        seen = f"{plain(self.request.method, SHOWN)}: {reason}"
+        return Refused(405, reason, remedy, {"Allow": allowed or self.allowed}, seen=seen)
+
+    def not_acceptable(self, types: str) -> Refused:
+        given = plain(self.accept, SHOWN) or "nothing"
+        remedy = "The client's configuration or a proxy sends another Accept."
+        return Refused(406, f"Accept must admit {types}, and is {given}", remedy)
+
+    def session_not_found(self) -> Refused:
+        told = "Session not found. Begin a new one with initialize"
+        return Refused(404, told, "It ended, was unused for SESSION_IDLE, or is another user's.")
+
+    def _over(self, limit: LimitExceeded, message: str = "Too many calls") -> Refused:
+        told = f"{message}. Try again in {limit.retry_after} s"
+        headers = {"Retry-After": str(limit.retry_after)}
+        remedy = f"Raise {limit.setting} if this is fair use."
+        return Refused(429, told, remedy, headers, seen=f"{self.caller}: {message}")
+
+    # The one mapping of exceptions to answers
+
+    def guarded(self, work: Callable[[], T]) -> T | Response:
+        """Return what ``work`` gives, or the answer that its exception means to the client program."""
+        try:
+            return work()
+        except Exception as error:
+            return self.failed(error)
+
+    def failed(self, error: Exception) -> Response:
+        """Return the answer that an exception means; what is nobody's input is logged under an id."""
+        match error:
+            case Refused():
+                return self._refuse(error)
+            case AuthenticationFailed():
+                return self._unauthorized(error)
+            case LimitExceeded():
+                return self._refuse(self._over(error))
+            case Rejected():
+                return self.respond(self.rejected(error))
+            case UnreadableAddress():
+                return self._refuse(Refused(400, str(error), "The URL in the client's configuration has it."))
+            case DisallowedHost():
+                remedy = "Add the host to ALLOWED_HOSTS if clients reach the server by it."
+                seen = str(error).partition(". You may")[0]
+                return self._refuse(Refused(400, "Host not allowed", remedy, seen=seen))
+            case Busy():
+                return self._refuse(
+                    Refused(503, BUSY, "Run more workers, or raise THREADS and SLOW_THREADS.", RETRY_AFTER)
+                )
+        record = self.request.mcp.record
+        log_failure("The request", error, record)
+        status = 503 if isinstance(error, DatabaseUnavailable) else 500
+        # While a setting is wrong, nobody knows whether there is a log.
+        with suppress(ImproperlyConfigured):
+            refused(self.request, outcome_of(status), method=self._asked_for())
+        body = encode(error_response(None, InternalError(data={"errorId": record.error_id}), modern=True))
+        return Response(status, body, headers=RETRY_AFTER if status == 503 else {})
+
+    def _refuse(self, refusal: Refused) -> Response:
+        """Answer a request that is not looked into as a message: by an error, or by a page to a browser."""
+        report(refusal.status, refusal.seen, refusal.remedy)
+        outcome = outcome_of(refusal.status)
+        refused(self.request, outcome, refusal.text, method=self._asked_for(), cause=refusal.remedy)
+        if self.wants_page:
+            # The text is in English, as client programs get it.
+            phrase = HTTPStatus(refusal.status).phrase
+            with page_language(self.request):
+                context = {"status": refusal.status, "phrase": phrase, "message": refusal.text}
+                return _page("mcp_django/error.html", context, refusal.status)
+        # Some clients show no error without the id of their request, if it was read.
+        body = encode(error_response(readable_id(self._message()), InvalidRequest(refusal.text), modern=True))
+        return Response(refusal.status, body, headers=refusal.headers)
+
+    def _message(self) -> Any:
+        if len(self.body) > SHORT_BODY:
+            return None
+        try:
+            return decode(self.body)
+        except ProtocolError:
+            return None
+
+    def _asked_for(self) -> str:
+        """Return the method of the message, or of the request where it has none."""
+        message = self._message() if self.request.method == "POST" else None
+        method = message.get("method") if isinstance(message, dict) else None
+        return method if isinstance(method, str) else self.request.method or ""
+
     # Challenges (RFC 6750, section 3; RFC 9728, section 5.1)
 
     def _unauthorized(self, error: AuthenticationFailed) -> Response:
         reason = error.reason or NOT_SAID
-        seen, remedy, elsewhere = reason.seen, reason.remedy, came_to(self.request)
+        seen, remedy, elsewhere = reason.what, reason.remedy, came_to(self.request)
         if elsewhere is not None:
             seen += f"; its Host says {elsewhere}, BASE_URL {origin(self.request)}"
             remedy = IS_IT_RIGHT if django_settings.DEBUG and not error.invalid else remedy
@@ -433,9 +450,10 @@ class Exchange:
             description=reason.told,
         )
         headers = {"WWW-Authenticate": header, **self.cors()}
-        return self.refuse(401, reason.told or "Authentication required", remedy, headers, seen=seen)
+        return self._refuse(Refused(401, reason.told or "Authentication required", remedy, headers, seen=seen))
 
     def forbidden(self, call: Call, error: InsufficientScope) -> Response:
+        """Return the answer to a call that takes more scopes than the token has."""
         # All that the token has, whatever the call was narrowed to: what is not named here, a client loses.
         granted = getattr(self.request.auth, "scopes", self.request.mcp.scopes)  # type: ignore[attr-defined]
         told = f"This takes {join(error.required)}; the token has {join(granted) or 'none of them'}."
@@ -448,3 +466,9 @@ class Exchange:
         report(403, f"{call.method}: {told}", "The client asks the user for more; mcp_token has --scope.")
         body = encode(error_response(call.id, InvalidRequest(str(error)), modern=call.era.modern))
         return Response(403, body, headers={"WWW-Authenticate": header, **self.cors()})
+
+
+def _page(template: str, context: dict[str, Any], status: int = 200) -> Response:
+    body = render_to_string(template, {**context, **frame()}).encode()
+    headers = {"Content-Security-Policy": content_security_policy(), "X-Frame-Options": "DENY"}
+    return Response(status, body, "text/html; charset=utf-8", {**headers, "Vary": "Accept, Accept-Language"})

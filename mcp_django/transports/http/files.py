@@ -16,7 +16,6 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import AnonymousUser
 from django.core.files.base import File
-from django.core.files.storage import Storage
 from django.core.handlers.asgi import ASGIRequest
 from django.http import FileResponse, HttpRequest, HttpResponse, HttpResponseBase, UnreadablePostError
 from django.urls import URLPattern, re_path
@@ -27,40 +26,42 @@ from ...conf import settings
 from ...context.asgi_request import build_request, headers_of, middleware_attributes, scope_from_wsgi
 from ...context.refusals import report
 from ...context.request import MCPRequest
-from ...context.signing import MAX_AGE, TICKET, Ticket, read_ticket
-from ...exceptions import CallRefused, NotFound, Reason, ToolError
-from ...forms.uploads import remember_sent, upload_storage, was_sent
+from ...context.signing import MAX_AGE, TICKET, read_ticket
+from ...emulation.files import remember_sent, upload_storage, was_sent
+from ...exceptions import CallRefused, NotFound, ToolError
 from ...oauth.bearer import Token
-from ...oauth.facts import facts_of
 from ...oauth.resource import resource_url
 from ...oauth.scopes import expand
+from ...oauth.tokens import facts_of
 from ...operating import switches
 from ...operating.calls import describe_caller, refuse_if_off
 from ...orm.query_limits import read_limits
 from ...orm.uris import DOWNLOADS, Address
+from ...problems import Problem
 from ...protocol.http import body_length
 from ...resources.files import file_type, find_file, open_file
-from ...runtime.throttling import caller_of, hit
+from ...runtime.cache import caller_of, hit
 from ...scopes import READ, WRITE
 from ...server.methods.base import log_failure
 from ...signin import is_current, restore
 from ...sites import MCPSite
-from ...tools.uploads import UPLOADS, CreateUpload
-from .limits import LimitExceeded, count_call
+from ...tools.writes import UPLOADS, CreateUpload
+from ..calls import LimitExceeded, count_call
+from .exchange import Refused
 
 NOTHING: Final = "There is nothing here, or no more."
 # Seconds; a link that old has a cause of its own.
 LONG_AGO: Final = 30 * 24 * 3600
 # Why a link is good for nothing, which only the log may say.
-TOO_OLD: Final = Reason(f"it is older than {MAX_AGE // 60} minutes", "The client asks for another one.")
-NOT_MADE_HERE: Final = Reason(
+TOO_OLD: Final = Problem(f"it is older than {MAX_AGE // 60} minutes", "The client asks for another one.")
+NOT_MADE_HERE: Final = Problem(
     "it was not made here", "Do all workers, those before a deployment too, share SECRET_KEY or its fallbacks?"
 )
-NO_USER: Final = Reason("its user is gone or not active", "Activate the user, or leave it so.")
-TOKEN_ENDED: Final = Reason(
+NO_USER: Final = Problem("its user is gone or not active", "Activate the user, or leave it so.")
+TOKEN_ENDED: Final = Problem(
     "the token that it was made with has ended", "The client signs in again and asks for another link."
 )
-TAKEN_AWAY: Final = Reason(
+TAKEN_AWAY: Final = Problem(
     "its record or file is gone, its user lost the permission, or a setting turned such links off",
     "If the user should have it, mcp_inspect --user says what they see.",
 )
@@ -74,18 +75,6 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 Answer = Callable[[HttpRequest, MCPRequest, tuple[str, ...]], HttpResponseBase]
-
-
-class Refused(Exception):
-    """The answer has this status and text; the log gets ``seen``, or else the text, and ``remedy``.
-
-    ``remedy`` is one fixed text for each cause.
-    """
-
-    def __init__(self, status: int, text: str, remedy: str, *, seen: str = "", **headers: str) -> None:
-        super().__init__(text)
-        self.status, self.text, self.remedy = status, text, remedy
-        self.seen, self.headers = seen or text, headers
 
 
 def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -> Callable[..., HttpResponseBase]:
@@ -102,10 +91,13 @@ def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -
         try:
             if request.method != method:
                 text = f"Use {method}."
-                raise Refused(405, text, WRONG_METHOD, seen=f"{request.method}: {text}", Allow=method)
+                raise Refused(405, text, WRONG_METHOD, {"Allow": method}, seen=f"{request.method}: {text}")
             response = answer(request, *_as_caller(request, site, use, ticket, scope))
         except (NotFound, LimitExceeded, Refused, ToolError, CallRefused) as error:
-            response = _refuse(error if isinstance(error, Refused) else _as_refused(error), use)
+            refusal = _as_refused(error)
+            # The ticket itself would let whoever reads the log in.
+            report(refusal.status, f"a link to {use}: {refusal.seen}", refusal.remedy)
+            response = said(refusal.status, refusal.text, **refusal.headers)
         for name, value in HEADERS.items():
             response[name] = value
         return response
@@ -114,88 +106,63 @@ def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -
 
 
 def _as_refused(error: Exception) -> Refused:
-    if isinstance(error, LimitExceeded):
-        headers = {"Retry-After": str(error.retry_after)}
-        return Refused(429, "Too many calls.", f"Raise {error.setting} if clients have to send more.", **headers)
-    if isinstance(error, CallRefused):
-        return Refused(403, error.message, SWITCHED_OFF)
-    if isinstance(error, ToolError):
-        # The database took too long, or was asked to do too much.
-        return Refused(503, error.message, "STATEMENT_TIMEOUT and MAX_QUERY_COST bound what a read costs.")
+    match error:
+        case Refused():
+            return error
+        case LimitExceeded():
+            headers = {"Retry-After": str(error.retry_after)}
+            return Refused(429, "Too many calls.", f"Raise {error.setting} if clients have to send more.", headers)
+        case CallRefused():
+            return Refused(403, error.message, SWITCHED_OFF)
+        case ToolError():
+            # The database took too long, or was asked to do too much.
+            return Refused(503, error.message, "STATEMENT_TIMEOUT and MAX_QUERY_COST bound what a read costs.")
     return _gone(TAKEN_AWAY)
 
 
-def _gone(reason: Reason) -> Refused:
-    return Refused(404, NOTHING, reason.remedy, seen=reason.seen)
-
-
-def _refuse(refused: Refused, use: str) -> HttpResponse:
-    # The ticket itself would let whoever reads the log in.
-    report(refused.status, f"a link to {use}: {refused.seen}", refused.remedy)
-    return said(refused.status, refused.text, **refused.headers)
+def _gone(reason: Problem) -> Refused:
+    return Refused(404, NOTHING, reason.remedy, seen=reason.what)
 
 
 def said(status: int, text: str, **headers: str) -> HttpResponse:
-    """Return a line of text."""
     return HttpResponse(text + "\n", status=status, content_type="text/plain; charset=utf-8", headers=headers)
 
 
 def _as_caller(
     original: HttpRequest, site: MCPSite, use: str, text: str, scope: str
 ) -> tuple[MCPRequest, tuple[str, ...]]:
-    """Return the user's request, counted as one of their calls, and what the ticket is about.
-
-    Raises:
-        Refused: the ticket is not good, or no more.
-        LimitExceeded: the user has to wait.
-        CallRefused: the user, or what the ticket is for, is switched off.
-    """
+    """Return the user's request, counted as one of their calls, and what the ticket is about, if it is still good."""
     ticket, scopes = read_ticket(site.name, use, text), expand([scope])
     if ticket is None:
         is_old = read_ticket(site.name, use, text, max_age=LONG_AGO) is not None
         raise _gone(TOO_OLD if is_old else NOT_MADE_HERE)
-    user = _user_of(ticket)
-    if user is None:
+    user: Any = get_user_model()._default_manager.filter(pk=ticket.owner).first() if ticket.owner is not None else None
+    if ticket.owner is None and not settings.AUTHENTICATION_CLASSES:
+        user = AnonymousUser()
+    elif user is None or not user.is_active:
         raise _gone(NO_USER)
-    if not _is_live(ticket, scopes):
+    expires = timezone.now() + timedelta(seconds=MAX_AGE)
+    if ticket.checksum and not Token.still_good([Token(scopes, "", expires, ticket.checksum)]):
         raise _gone(TOKEN_ENDED)
     facts = scope_from_wsgi(original)
     request = build_request(facts, headers_of(facts), site)
     request.META.pop("HTTP_AUTHORIZATION", None)
     request.__dict__.update(middleware_attributes(original))
-    request.user = user
-    request.mcp.scopes = scopes
-    request.mcp.facts = facts_of(ticket.checksum) if ticket.checksum else {}
-    if not is_current(user, request.mcp.facts):
+    request.user, context = user, request.mcp
+    context.scopes = scopes
+    context.facts = facts_of(ticket.checksum) if ticket.checksum else {}
+    if not is_current(user, context.facts):
         raise _gone(TOKEN_ENDED)
     restore(request)
-    request.mcp.resource = resource_url(request, original.path_info.rpartition(f"/{use}/")[0])
+    context.resource = resource_url(request, original.path_info.rpartition(f"/{use}/")[0])
     count_call(caller_of(request))
-    _look_at_switches(request, scope)
+    context.off = off = switches.board.current()
+    if off is not None:
+        describe_caller(request, context.record)
+        refuse_if_off(request)
+        if scope == WRITE and off.writes is not None:
+            raise off.writes.refusal()
     return request, ticket.about
-
-
-def _look_at_switches(request: MCPRequest, scope: str) -> None:
-    request.mcp.off = off = switches.current()
-    if off is None:
-        return
-    describe_caller(request, request.mcp.record)
-    refuse_if_off(request)
-    if scope == WRITE and off.writes is not None:
-        raise off.writes.refusal()
-
-
-def _user_of(ticket: Ticket) -> Any:
-    if ticket.owner is None:
-        return None if settings.AUTHENTICATION_CLASSES else AnonymousUser()
-    user = get_user_model()._default_manager.filter(pk=ticket.owner).first()
-    return user if user is not None and user.is_active else None
-
-
-def _is_live(ticket: Ticket, scopes: frozenset[str]) -> bool:
-    """Return whether the token that the ticket was asked for with is still good."""
-    asked = Token(scopes, "", timezone.now() + timedelta(seconds=MAX_AGE), ticket.checksum)
-    return not ticket.checksum or bool(Token.still_good([asked]))
 
 
 CHUNK: Final = 64 * 1024
@@ -217,16 +184,24 @@ def file_urls(site: MCPSite) -> list[URLPattern]:
 
 
 def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) -> HttpResponseBase:
-    """Keep the body under the name in the ticket, once."""
     storage, (name,) = upload_storage(), about
     if storage is None or not CreateUpload().has_permission(request):
         raise NotFound
     announced = _announced(original)
     if was_sent(name) or storage.exists(name):
         raise Refused(409, TAKEN, ASK_ANEW)
-    _count(request)
     try:
-        size, kept = _keep(original, announced, storage, name)
+        wait = hit("uploads", caller_of(request), settings.UPLOAD_RATE)
+    except Exception as error:
+        text = "The server cannot take files at the moment. Send it again in some seconds."
+        seen = f"the cache does not count them: {type(error).__name__}"
+        raise Refused(503, text, "Without the cache no file is taken.", seen=seen) from None
+    if wait is not None:
+        raise LimitExceeded("UPLOAD_RATE", wait)
+    try:
+        with tempfile.SpooledTemporaryFile(SPOOL) as body:
+            size = _receive(original, body, announced)
+            kept = storage.save(name, File(body, name))
     except Refused:
         raise
     except Exception as error:
@@ -244,57 +219,18 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
     return said(201, f"Received {size} bytes.")
 
 
-def _count(request: MCPRequest) -> None:
-    try:
-        wait = hit("uploads", caller_of(request), settings.UPLOAD_RATE)
-    except Exception as error:
-        text = "The server cannot take files at the moment. Send it again in some seconds."
-        seen = f"the cache does not count them: {type(error).__name__}"
-        raise Refused(503, text, "Without the cache no file is taken.", seen=seen) from None
-    if wait is not None:
-        raise LimitExceeded(wait, "UPLOAD_RATE")
-
-
-def _keep(original: HttpRequest, announced: int | None, storage: Storage, name: str) -> tuple[int, str]:
-    """Keep the body; return its length and the name that it got."""
-    with tempfile.SpooledTemporaryFile(SPOOL) as body:
-        try:
-            size = _receive(original, body)
-        except UnreadablePostError:
-            raise Refused(400, "The body did not arrive.", CUT) from None
-        if announced is not None and announced != size:
-            raise Refused(400, "The body is shorter than announced.", CUT)
-        body.seek(0)
-        return size, storage.save(name, File(body, name))
-
-
 def _announced(original: HttpRequest) -> int | None:
-    """Return the length of the body where it is announced."""
     try:
         length = body_length(original.META.get("CONTENT_LENGTH") or None)
     except ValueError:
         raise Refused(400, "Content-Length is not a number.", BREAKS_HTTP) from None
     if length is None and not isinstance(original, ASGIRequest):
         # WSGI has no end of a body but its length.
-        raise Refused(
-            411,
-            "Content-Length is missing.",
-            "Under WSGI a client must announce the length; an ASGI server needs none.",
-        )
+        remedy = "Under WSGI a client must announce the length; an ASGI server needs none."
+        raise Refused(411, "Content-Length is missing.", remedy)
     if length is not None and length > settings.MAX_UPLOAD_BYTES:
         raise _too_large()
     return length
-
-
-def _receive(original: HttpRequest, body: Any) -> int:
-    """Copy the body of the request, within its bound, and return its length."""
-    size = 0
-    while data := original.read(CHUNK):
-        size += len(data)
-        if size > settings.MAX_UPLOAD_BYTES:
-            raise _too_large()
-        body.write(data)
-    return size
 
 
 def _too_large() -> Refused:
@@ -302,8 +238,23 @@ def _too_large() -> Refused:
     return Refused(413, text, "Raise MAX_UPLOAD_BYTES if clients have to send more.")
 
 
+def _receive(original: HttpRequest, body: Any, announced: int | None) -> int:
+    size = 0
+    try:
+        while data := original.read(CHUNK):
+            size += len(data)
+            if size > settings.MAX_UPLOAD_BYTES:
+                raise _too_large()
+            body.write(data)
+    except UnreadablePostError:
+        raise Refused(400, "The body did not arrive.", CUT) from None
+    if announced is not None and announced != size:
+        raise Refused(400, "The body is shorter than announced.", CUT)
+    body.seek(0)
+    return size
+
+
 def _give(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) -> HttpResponseBase:
-    """Send the file that the ticket names, as one to save."""
     if not settings.DOWNLOAD_LINKS:
         raise NotFound
     with read_limits():

@@ -5,6 +5,7 @@ become Django responses. Under WSGI the same exchange runs in the calling thread
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -12,23 +13,27 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.decorators import login_not_required
 from django.core.handlers.asgi import ASGIRequest
 from django.db import connections, transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.urls import URLPattern, re_path
 from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import conditional_page
 
 from ...conf import settings
 from ...context.asgi_request import middleware_attributes, scope_from_wsgi
+from ...oauth.decorators import cors
+from ...oauth.metadata import CARD, MAX_AGE
 from ...protocol.http import Response
 from ...runtime.threads import run_through
-from ...server.methods.base import Later
+from ...server.card import card
 from ...sites import MCPSite
 from . import sse
-from .cards import card_urls
-from .connection import LARGE, WRITE_TIMEOUT, cut_off
-from .consumer import as_application
-from .dispatch import Batched, Pending, answer, conclude, run_batch
-from .exchange import DJANGOS_REQUEST, Exchange
+from .dispatch import StreamableExchange, as_application
+from .exchange import DJANGOS_REQUEST
 from .files import file_urls
+from .registry import registry
+from .server import LARGE, WRITE_TIMEOUT, cut_off
+
+_OWN_CARD: Final = re.compile(r"/?server-card/?\Z")
 
 
 def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
@@ -37,7 +42,7 @@ def url_patterns(site: MCPSite, *, sse: bool = False) -> list[URLPattern]:
         return [re_path(r"^(?:/messages|/)?$", sse_endpoint(site), name="sse"), *file_urls(site)]  # type: ignore[arg-type]
     return [
         re_path(r"^(?:/)?$", endpoint(site), name="endpoint"),  # type: ignore[arg-type]
-        *card_urls(),
+        re_path(r"^(?:/)?server-card/?$", server_card, name="card"),
         *file_urls(site),
     ]
 
@@ -83,8 +88,6 @@ def hook_attributes(request: HttpRequest) -> Mapping[str, Any]:
 CHUNK: Final = 64 * 1024
 # The status where nobody is there to see it.
 GONE: Final = 499
-# Consumers at work: the event loop itself holds tasks weakly.
-_running: set["asyncio.Future[None]"] = set()
 
 
 async def run_consumer(application: Any, request: ASGIRequest) -> HttpResponseBase:
@@ -106,8 +109,7 @@ async def run_consumer(application: Any, request: ASGIRequest) -> HttpResponseBa
         outgoing.open()
 
     task = asyncio.ensure_future(application({**request.scope, DJANGOS_REQUEST: request}, receive, outgoing.put))
-    _running.add(task)
-    task.add_done_callback(_running.discard)
+    registry.keep(task)
     task.add_done_callback(lambda _: outgoing.end())
     try:
         start, body, more = await _begin(outgoing)
@@ -155,7 +157,6 @@ class Outgoing:
         self._messages.put_nowait(message)
 
     async def get(self) -> dict[str, Any]:
-        """Return the next message."""
         message = await self._messages.get()
         self._room.release()
         return message
@@ -166,7 +167,6 @@ class Outgoing:
         self._room.release()
 
     def end(self) -> None:
-        """Say that nothing will come."""
         self._messages.put_nowait({"type": "done"})
 
 
@@ -208,14 +208,18 @@ def _copy_headers(response: Any, start: Mapping[str, Any]) -> Any:
 
 
 def answer_wsgi(site: MCPSite, request: HttpRequest, attributes: Mapping[str, Any]) -> HttpResponse:
-    """Answer in the calling thread."""
     scope = {**scope_from_wsgi(request), DJANGOS_REQUEST: request}
-    exchange = Exchange(site, scope, attributes, can_stream=False)
+    exchange = StreamableExchange(site, scope, attributes, can_stream=False)
     try:
-        response = exchange.front_door()
-        if response is None:
+        outcome: Any = exchange.guarded(exchange.front_door)
+        if outcome is None:
             body = request.read(settings.MAX_BODY_BYTES + 1)
-            response = exchange.too_large() if len(body) > settings.MAX_BODY_BYTES else _whole(exchange, body)
+            if len(body) > settings.MAX_BODY_BYTES:
+                outcome = exchange.failed(exchange.too_large())
+            else:
+                outcome = run_through(lambda: exchange.answer(body))
+        # Whatever needs a stream was refused before.
+        response: Response = outcome if isinstance(outcome, Response) else outcome.in_this_thread()
     finally:
         exchange.close()
     plain = HttpResponse(response.body, status=response.status)
@@ -225,16 +229,14 @@ def answer_wsgi(site: MCPSite, request: HttpRequest, attributes: Mapping[str, An
     return plain
 
 
-def _whole(exchange: Exchange, body: bytes) -> Response:
-    outcome = run_through(lambda: answer(exchange, body))
-    if isinstance(outcome, Pending):
-        call, later = outcome.call, outcome.work
-        assert isinstance(later, Later)
-        outcome = exchange.guarded(lambda: exchange.respond(conclude(exchange.request, call, later)))
-    elif isinstance(outcome, Batched):
-        batch = outcome.batch
-        found = exchange.guarded(lambda: run_batch(exchange, batch))
-        outcome = found if isinstance(found, Response) else found[0]
-    # Whatever needs a stream was refused before.
-    assert isinstance(outcome, Response)
-    return outcome
+@login_not_required
+@cors("GET", "HEAD")
+@conditional_page
+def server_card(request: HttpRequest, **parameters: Any) -> HttpResponseBase:
+    """Answer with the card of an endpoint, where ``SERVER_CARD`` lets anyone read it."""
+    if not settings.SERVER_CARD:
+        return JsonResponse({"error": "not_found"}, status=404, headers={"Cache-Control": "no-store"})
+    if request.method not in ("GET", "HEAD"):
+        return JsonResponse({"error": "method_not_allowed"}, status=405, headers={"Allow": "GET, HEAD, OPTIONS"})
+    found = card(request, _OWN_CARD.sub("", request.path_info))
+    return JsonResponse(found, content_type=CARD, headers={"Cache-Control": f"public, max-age={MAX_AGE}"})

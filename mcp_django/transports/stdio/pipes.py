@@ -65,11 +65,7 @@ class Input:
         threading.Thread(target=self._read, name="mcp-input", daemon=True).start()
 
     async def line(self) -> bytes | None:
-        """Return the next line without its end, None when there are no more.
-
-        Raises:
-            LineTooLong: the line is over the limit.
-        """
+        """Return the next line without its end, None when there are no more."""
         found = await self._lines.get()
         if isinstance(found, LineTooLong):
             raise found
@@ -149,7 +145,6 @@ class Output:
         self._waiting.put(line)
 
     async def room(self) -> None:
-        """Wait until there is room for more."""
         await self._room.wait()
 
     async def close(self, timeout: float) -> None:

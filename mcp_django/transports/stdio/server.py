@@ -9,39 +9,87 @@ import asyncio
 import contextlib
 import itertools
 import signal
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
-from django.contrib.auth import get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
 
 from ...conf import settings
-from ...context.asgi_request import local_request
+from ...context.questions import Answers
 from ...context.request import MCPRequest
-from ...exceptions import AuthenticationFailed
-from ...oauth.scopes import expand
-from ...operating.refused import RATE, refused
-from ...protocol.eras import Call
-from ...protocol.errors import InvalidRequest, ProtocolError
-from ...protocol.inbound import LEGACY_ERA, Batch, Rejected, classify
-from ...protocol.messages import ClientResponse, Id, decode, encode, error_response, notification
+from ...exceptions import AuthenticationFailed, Cancelled, InsufficientScope, ToolError
+from ...operating.calls import RATE, TOKEN, refused
+from ...protocol import subscriptions
+from ...protocol.eras import LEGACY_ERA, Batch, Call, Rejected, classify
+from ...protocol.errors import InternalError, InvalidParams, InvalidRequest, ProtocolError
+from ...protocol.messages import ClientResponse, Id, decode, encode, error_response, notification, request
 from ...runtime.threads import in_thread
-from ...server.dispatch import rejection
-from ...server.methods.base import log_failure
-from ...signin import act_as
+from ...server.dispatch import Reply, rejection
+from ...server.methods.base import Asked, Later, Listen, log_failure
+from ...server.methods.lifecycle import identity
+from ...server.sessions import add_uri
 from ...sites import MCPSite
-from ..http.limits import LimitExceeded, concurrent
-from ..notifications import Mailbox
-from .call import MemorySession, StdioCall, send_changes
+from ...subscriptions.audience import Subscription
+from ..calls import LimitExceeded, begin, concurrent, count_call, in_time, lane_of, perform, streaming
+from ..local import LocalUser
+from ..notifications import LISTS, Mailbox, relay
 from .pipes import Input, LineTooLong, Output
 
+# These read what the session remembers before they write it: one after the other, in the order in which they came.
+IN_TURN: Final = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 # Seconds that calls have to end when the client is gone, then streams, then what is left to be written. Clients wait
 # two seconds before they use force.
 CALLS_END: Final = 1.0
 STREAMS_END: Final = 0.3
 OUTPUT_END: Final = 0.3
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+@dataclass(slots=True)
+class MemorySession:
+    """What ``initialize`` agreed on, and what the client asked for since: one process is one session."""
+
+    version: str
+    client: Mapping[str, Any]
+    capabilities: Mapping[str, Any]
+    log_level: str | None = None
+    uris: Sequence[str] = ()
+    mailbox: Mailbox | None = None
+    began: float = field(default_factory=time.monotonic)
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _subscription: Subscription | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def set_log_level(self, level: str) -> None:
+        self.log_level = level
+
+    def subscribe(self, uri: str) -> None:
+        with self._lock:
+            self._watch(add_uri(self.uris, uri))
+
+    def unsubscribe(self, uri: str) -> None:
+        with self._lock:
+            self._watch([item for item in self.uris if item != uri])
+
+    def _watch(self, uris: Sequence[str]) -> None:
+        if self._subscription is not None:
+            self._subscription.set_uris(uris)
+        self.uris = tuple(uris)
+
+    def open(self, request: MCPRequest, mailbox: Mailbox) -> None:
+        """Subscribe to the lists and to what the client asked for so far; in a worker thread."""
+        with self._lock:
+            self._subscription = mailbox.subscribe(request, uris=self.uris, lists=LISTS)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._subscription is not None:
+                self._subscription.close()
+            self._subscription = None
 
 
 class StdioServer:
@@ -52,7 +100,7 @@ class StdioServer:
     """
 
     def __init__(self, site: MCPSite, user: AbstractBaseUser, scopes: Iterable[str], streams: tuple[int, int]) -> None:
-        self.site, self.user_pk, self.scopes = site, user.pk, expand(scopes)
+        self.user = LocalUser(site, user, scopes)
         self.caller = f"user:{user.pk}"
         self.descriptors = streams
         self.session: MemorySession | None = None
@@ -69,61 +117,24 @@ class StdioServer:
         self._stop = asyncio.Event()
         self.output = Output(output, self._stop.set)
         self._input = Input(descriptor, settings.MAX_BODY_BYTES)
-        with self._signals():
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            # Not on every system, and in the main thread alone.
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, self._stop.set)
+        try:
             reading = asyncio.ensure_future(self._read())
             stopping = asyncio.ensure_future(self._stop.wait())
             await asyncio.wait([reading, stopping], return_when=asyncio.FIRST_COMPLETED)
             for task in (reading, stopping):
                 task.cancel()
             await self._end()
-        if reading.done() and not reading.cancelled():
-            reading.result()
-
-    @contextlib.contextmanager
-    def _signals(self) -> Any:
-        loop = asyncio.get_running_loop()
-        try:
-            for number in SIGNALS:
-                loop.add_signal_handler(number, self._stop.set)
-        except (NotImplementedError, RuntimeError, ValueError):  # not on this system, or not the main thread
-            yield
-            return
-        try:
-            yield
         finally:
             for number in SIGNALS:
-                loop.remove_signal_handler(number)
-
-    # What a call is made of
-
-    def new_request(self) -> MCPRequest:
-        """Return the request of a call, without its user."""
-        return local_request(self.site)
-
-    def authorize(self, request: MCPRequest) -> None:
-        """Give the request its user and what the user may do now; in a worker thread.
-
-        Raises:
-            AuthenticationFailed: there is no such user any more, or not an active one.
-        """
-        user = get_user_model()._default_manager.filter(pk=self.user_pk).first()
-        if user is None or not user.is_active:
-            raise AuthenticationFailed(invalid=True)
-        act_as(request, user, self.scopes)
-
-    def expect_response(self) -> tuple[Id, "asyncio.Future[ClientResponse]"]:
-        """Return an id for a request to the client, and what will be its response."""
-        identifier = f"ask-{next(self._numbers)}"
-        self._questions[identifier] = asyncio.get_running_loop().create_future()
-        return identifier, self._questions[identifier]
-
-    def forget_questions(self, identifiers: Iterable[Id]) -> None:
-        """Take no more responses to requests; the client is told which of them it need not answer."""
-        for identifier in identifiers:
-            future = self._questions.pop(identifier, None)
-            if future is not None:
-                future.cancel()
-                self.output.send(encode(notification("notifications/cancelled", {"requestId": identifier})))
+                with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                    loop.remove_signal_handler(number)
+        if reading.done() and not reading.cancelled():
+            reading.result()
 
     # Messages
 
@@ -132,9 +143,7 @@ class StdioServer:
             try:
                 line = await self._input.line()
             except LineTooLong:
-                error = InvalidRequest(f"The message is larger than {settings.MAX_BODY_BYTES} bytes")
-                self._note(error)
-                self._send_error(error)
+                self._refuse(InvalidRequest(f"The message is larger than {settings.MAX_BODY_BYTES} bytes"))
             else:
                 if line is None:
                     return
@@ -142,17 +151,13 @@ class StdioServer:
                     await self._take(line)
             await self.output.room()
 
-    def _send_error(self, error: ProtocolError, identifier: Id | None = None, *, modern: bool = True) -> None:
-        self.output.send(encode(error_response(identifier, error, modern=modern)))
-
     async def _take(self, line: bytes) -> None:
         try:
             message = classify(line, None, session=self.session)
             self._check_begun(message)
         except Rejected as rejected:
             if rejected.id is not None or _wants_answer(line):
-                self._note(rejected.error)
-                self.output.send(rejection(rejected).body)
+                self.output.send(self._rejection(rejected))
             return
         match message:
             case ClientResponse():
@@ -166,18 +171,24 @@ class StdioServer:
             case Call():
                 self._spawn(self._answer(message))
 
-    def _note(self, error: ProtocolError, outcome: str = "") -> None:
-        """Have the log of calls say that a message is refused, which is no call."""
-        request = self.new_request()
-        request.mcp.record.user = str(self.user_pk)
-        refused(request, outcome or f"error:{error.code}", error.message)
+    def note(self, error: ProtocolError, outcome: str = "", call: "StdioCall | None" = None) -> None:
+        """Have the log of calls say that a message is refused, or a call unless it has begun: then it is there."""
+        refusal = call.request if call is not None else self.user.new_request()
+        refusal.mcp.record.user = str(self.user.user_pk)
+        method = call.call.method if call is not None else ""
+        refused(refusal, outcome or f"error:{error.code}", error.message, method=method)
+
+    def _refuse(
+        self, error: ProtocolError, outcome: str = "", call_id: Id | None = None, *, modern: bool = True
+    ) -> None:
+        self.note(error, outcome)
+        self.output.send(encode(error_response(call_id, error, modern=modern)))
+
+    def _rejection(self, rejected: Rejected) -> bytes:
+        self.note(rejected.error)
+        return rejection(rejected).body
 
     def _check_begun(self, message: Call | ClientResponse | Batch) -> None:
-        """Check that a session has begun, where the message belongs to one (2025-11-25, lifecycle, Initialization).
-
-        Raises:
-            Rejected: it has not.
-        """
         if self.session is not None or isinstance(message, ClientResponse):
             return
         if isinstance(message, Batch):
@@ -203,7 +214,7 @@ class StdioServer:
         assert call.id is not None
         if call.id in self._calls:
             error = InvalidRequest("Invalid request: a request with this id is running")
-            self._note(error)
+            self.note(error)
             return encode(error_response(call.id, error, modern=call.era.modern))
         running = StdioCall(self, call, has_place=has_place)
         task = asyncio.ensure_future(running.run())
@@ -218,9 +229,7 @@ class StdioServer:
     async def _initialize(self, call: Call) -> None:
         """Begin the session; no other message is read before the answer."""
         if self.session is not None:
-            error = InvalidRequest("Invalid request: the session is initialized already")
-            self._note(error)
-            self._send_error(error, call.id)
+            self._refuse(InvalidRequest("Invalid request: the session is initialized already"), call_id=call.id)
             return
         body = await self._run(call)
         if body is None:
@@ -232,33 +241,39 @@ class StdioServer:
 
     async def _run_batch(self, batch: Batch) -> None:
         """Answer the messages of a batch, one after the other, in one message (2025-03-26)."""
-        bodies = []
+        bodies: list[bytes | None] = []
         try:
             with concurrent(self.caller):
                 for item in batch.items:
-                    if (body := await self._run_member(item)) is not None:
-                        bodies.append(body)
+                    match item:
+                        case Rejected():
+                            bodies.append(self._rejection(item))
+                        case ClientResponse():
+                            self._take_response(item)
+                        case Call(id=None):
+                            self._take_notification(item)
+                        case Call():
+                            bodies.append(await self._run(item, has_place=True))
         except LimitExceeded as limit:
-            error = InvalidRequest("Too many calls", data={"retryAfter": limit.retry_after})
-            self._note(error, RATE)
-            self._send_error(error, modern=False)
-        if bodies:
-            self.output.send(b"[" + b",".join(bodies) + b"]")
+            self._refuse(_too_many(limit), RATE, modern=False)
+        if answers := [body for body in bodies if body is not None]:
+            self.output.send(b"[" + b",".join(answers) + b"]")
 
-    async def _run_member(self, item: Call | ClientResponse | Rejected) -> bytes | None:
-        match item:
-            case Rejected():
-                self._note(item.error)
-                return rejection(item).body
-            case ClientResponse():
-                self._take_response(item)
-            case Call(id=None):
-                self._take_notification(item)
-            case Call():
-                return await self._run(item, has_place=True)
-        return None
+    # Questions to the client, and what has no answer
 
-    # What has no answer
+    def expect_response(self) -> tuple[Id, "asyncio.Future[ClientResponse]"]:
+        """Return an id for a request to the client, and what will be its response."""
+        identifier = f"ask-{next(self._numbers)}"
+        self._questions[identifier] = asyncio.get_running_loop().create_future()
+        return identifier, self._questions[identifier]
+
+    def forget_questions(self, identifiers: Iterable[Id]) -> None:
+        """Take no more responses to requests; the client is told which of them it need not answer."""
+        for identifier in identifiers:
+            future = self._questions.pop(identifier, None)
+            if future is not None:
+                future.cancel()
+                self.output.send(encode(notification("notifications/cancelled", {"requestId": identifier})))
 
     def _take_response(self, response: ClientResponse) -> None:
         future = self._questions.pop(response.id, None)
@@ -277,26 +292,38 @@ class StdioServer:
         if not isinstance(identifier, (str, int)) or isinstance(identifier, bool) or identifier not in self._calls:
             return
         running, task = self._calls[identifier]
-        running.give_up()
+        # Nothing more is told of it.
+        running.is_over = True
         task.cancel()
 
     async def _tell_changes(self, session: MemorySession, mailbox: Mailbox) -> None:
         """Tell the session of what changes, as its GET stream does over HTTP."""
-        request = self.new_request()
+        request = self.user.new_request()
 
         def open_session() -> None:
-            self.authorize(request)
+            self.user.authorize(request)
             session.open(request, mailbox)
 
         try:
             await in_thread("reads", open_session)
-            await send_changes(self.output, mailbox, notification)
+            await self.send_changes(mailbox, notification)
         except AuthenticationFailed:
             return
         except Exception as error:
             log_failure("The subscription of the session", error)
         finally:
             session.close()
+
+    async def send_changes(self, mailbox: Mailbox, render: Callable[[str, Mapping[str, Any]], Any]) -> None:
+
+        async def deliver() -> bool:
+            await self.output.room()
+            waiting = mailbox.take()
+            for method, params in waiting:
+                self.output.send(encode(render(method, params)))
+            return bool(waiting)
+
+        await relay(mailbox, deliver)
 
     # The end
 
@@ -337,6 +364,124 @@ def _wants_answer(line: bytes) -> bool:
         value = decode(line)
     except ProtocolError:
         return True
-    if not isinstance(value, dict):
-        return True
-    return not ("method" in value and "id" not in value) and not ("method" not in value and "id" in value)
+    return not isinstance(value, dict) or ("method" in value) == ("id" in value)
+
+
+def _too_many(limit: LimitExceeded) -> InvalidRequest:
+    return InvalidRequest("Too many calls", data={"retryAfter": limit.retry_after})
+
+
+class StdioCall:
+    """One call. ``has_place`` says that it runs within something that holds the caller's place among calls."""
+
+    def __init__(self, server: StdioServer, call: Call, *, has_place: bool = False) -> None:
+        self.server, self.call, self.has_place = server, call, has_place
+        self.request: MCPRequest = server.user.new_request()
+        self.session = None if call.era.modern else server.session
+        self.mailbox: Mailbox | None = None
+        self.is_asking = self.is_over = False
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self) -> bytes | None:
+        """Return the answer; None when the call was given up."""
+        in_turn = self.session is not None and self.call.method in IN_TURN
+        try:
+            async with self.session.turn if self.session is not None and in_turn else contextlib.nullcontext():
+                with contextlib.nullcontext() if self.has_place else concurrent(self.server.caller):
+                    outcome = await self._round(None)
+                    while isinstance(outcome, Asked):
+                        outcome = await self._round(await self._ask(outcome))
+            # What an async tool told last is still on its way through the loop.
+            await asyncio.sleep(0)
+            return outcome.body if isinstance(outcome, Reply) else await self._listen(outcome)
+        except Cancelled:
+            return None
+        except InsufficientScope as error:
+            return self._refusal(InvalidRequest(str(error)))
+        except AuthenticationFailed:
+            return self._refusal(InvalidRequest("The user of this server may not sign in any more"), TOKEN)
+        except LimitExceeded as limit:
+            return self._refusal(_too_many(limit), RATE)
+        except ToolError as error:
+            return self._refusal(InvalidParams(error.message))
+        except ProtocolError as error:
+            return self._refusal(error)
+        except Exception as error:
+            identifier = log_failure(self.call.method, error, self.request.mcp.record)
+            return self._refusal(InternalError(data={"errorId": identifier}))
+        finally:
+            self.is_over = True
+
+    def _refusal(self, error: ProtocolError, outcome: str = "") -> bytes:
+        self.server.note(error, outcome, self)
+        return encode(error_response(self.call.id, error, modern=self.call.era.modern))
+
+    async def _round(self, answers: Answers | None) -> Reply | Asked | Listen:
+        """Run the call from its beginning, with the answers there are, by the authority that its user has now."""
+        self.request = self.server.user.new_request()
+        context = self.request.mcp
+        context.session, context.live = self.session, self.session is not None
+        context.notify = self._notify
+        if answers is not None:
+            context.answers = answers
+        return await in_time(self.request, self.call, settings.CALL_TIMEOUT, self._work())
+
+    async def _work(self) -> Reply | Asked | Listen:
+        outcome = await in_thread(lane_of(self.call.method), self._begin)
+        return await perform(self.request, self.call, outcome) if isinstance(outcome, Later) else outcome
+
+    def _begin(self) -> Reply | Later | Asked | Listen:
+        self.server.user.authorize(self.request)
+        count_call(self.server.caller)
+        return begin(self.request, self.call)
+
+    def _notify(self, method: str, params: Mapping[str, Any]) -> None:
+        message = encode(notification(method, params))
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._tell, message)
+
+    def _tell(self, message: bytes) -> None:
+        # Nothing may be sent for a call after its answer, or after it was cancelled; and while nobody reads, answers
+        # are all that is kept.
+        if not (self.is_over or self.server.output.is_full):
+            self.server.output.send(message)
+
+    # Asking (client/elicitation, client/sampling, client/roots of the handshake era)
+
+    async def _ask(self, asked: Asked) -> Answers:
+        state = self.request.mcp.answers.state(asked.questions)
+        waiting: dict[Id, asyncio.Future[ClientResponse]] = {}
+        for question in asked.questions:
+            wire = question.to_wire(self.call.version)
+            identifier, future = self.server.expect_response()
+            waiting[identifier] = future
+            self.server.output.send(encode(request(identifier, wire["method"], wire.get("params", {}))))
+        self.is_asking = True
+        try:
+            async with asyncio.timeout(settings.QUESTION_TIMEOUT):
+                responses = await asyncio.gather(*waiting.values())
+        except TimeoutError:
+            raise InternalError("The question was not answered in time; nothing was changed") from None
+        finally:
+            self.is_asking = False
+            self.server.forget_questions(waiting)
+        given = {
+            question.key: response.result if response.result is not None else {"error": response.error}
+            for question, response in zip(asked.questions, responses, strict=True)
+        }
+        return Answers(given, state)
+
+    # Listening (2026-07-28, basic/patterns/subscriptions)
+
+    async def _listen(self, wanted: Listen) -> bytes:
+        """Acknowledge, then tell of changes; return the answer, which says that the stream ended in order."""
+        assert self.call.id is not None
+        identifier = self.call.id
+        with streaming(self.server.caller):
+            self.mailbox = mailbox = Mailbox()
+            subscription = await mailbox.subscribed(self.request, uris=wanted.uris, lists=wanted.lists)
+            with contextlib.closing(subscription):
+                honoured = subscriptions.acknowledged(identifier, subscription.lists, subscription.uris)
+                self.server.output.send(encode(honoured))
+                await self.server.send_changes(mailbox, partial(subscriptions.tagged, identifier))
+        return encode(subscriptions.ended(identifier, identity()))

@@ -11,12 +11,12 @@ from django.db.models import F
 import mcp_django as mcp
 from example_project.shop.models import Product
 from mcp_django.context.request import MCPRequest
-from mcp_django.transports.http import connection, view
+from mcp_django.transports.http import server, view
 
 STEP = 0.1
 # Seconds after which a client that reads nothing is cut off: long enough to fill all that is not bounded, and a third
 # of what they are elsewhere.
-connection.WRITE_TIMEOUT = view.WRITE_TIMEOUT = 5.0  # type: ignore[misc]
+server.WRITE_TIMEOUT = view.WRITE_TIMEOUT = 5.0  # type: ignore[misc]
 
 
 @mcp.tool(permissions=["shop.change_product"])

@@ -3,10 +3,12 @@ from functools import partial
 
 import pytest
 from django.apps import apps
+from django.contrib import admin
 from django.contrib.auth.models import AbstractUser
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import models
+from django.http import HttpResponse
 from django.test import override_settings
 from django.test.utils import isolate_apps
 from django.urls import path
@@ -22,9 +24,10 @@ from mcp_django.checks.declarations import (
     check_random,
     check_registries,
     check_tools,
+    check_undeclared,
 )
 from mcp_django.checks.settings import CHECKS, DEPLOYMENT_CHECKS
-from tests.testapp.models import Author
+from tests.testapp.models import Author, Book, Loan
 
 # Django's checks of JSON fields ask the database, once in a process.
 pytestmark = pytest.mark.django_db
@@ -75,7 +78,7 @@ def test_D82_an_action_whose_tool_has_the_name_of_another_is_an_error():
     try:
         assert ids(check_tools()) == ["mcp_django.E005"]
     finally:
-        del site._tools["publish_testapp_book"]
+        site.remove_tool("publish_testapp_book")
 
 
 def test_a_field_that_does_not_exist_is_an_error(exposed):
@@ -164,6 +167,45 @@ def test_columns_that_look_random_are_told_of_for_a_deployment_alone(exposed):
     deployment, always = ([check.__name__ for check in group] for group in (DEPLOYMENT_CHECKS, CHECKS))
     assert check_random.__name__ in deployment
     assert check_random.__name__ not in always
+
+
+class LoanInline(admin.TabularInline):
+    model = Loan
+
+    def get_queryset(self, request):
+        return super().get_queryset(request)
+
+
+class SilentAdmin(admin.ModelAdmin):
+    inlines = [LoanInline]
+    actions = ["ask", "work"]
+
+    def ask(self, request, queryset):
+        return HttpResponse()
+
+    def work(self, request, queryset) -> None: ...
+
+    def has_view_permission(self, request, obj=None):
+        return True
+
+
+def test_what_code_may_do_and_does_not_say_is_told_of_for_a_deployment_alone(monkeypatch):
+    admin_site = admin.AdminSite("silent")
+    admin_site.register(Book, SilentAdmin)
+    silent = MCPSite("silent", admin_site=admin_site)
+    monkeypatch.setattr("mcp_django.checks.declarations.all_sites", lambda: [silent])
+    found = check_undeclared()
+    assert {(message.id, message.obj) for message in found} == {("mcp_django.I162", Book)}
+    assert [message.msg for message in found] == [
+        "SilentAdmin may decide row by row who sees testapp.book, so admin.logentry leaves it out.",
+        "The rows of LoanInline are no model to read, as its get_queryset may ask for the page.",
+        "Actions of testapp.book may show a page that asks for something: ask.",
+    ]
+    monkeypatch.setattr(SilentAdmin, "mcp_history", True, raising=False)
+    monkeypatch.setattr(LoanInline, "mcp_readable", False, raising=False)
+    monkeypatch.setattr(SilentAdmin.ask, "mcp_form", None, raising=False)
+    assert check_undeclared() == []
+    assert "mcp_django.I162" not in ids(checks.run_checks())
 
 
 # Options of exposures

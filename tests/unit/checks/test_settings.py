@@ -17,19 +17,16 @@ from mcp_django.asgi import get_asgi_application
 from mcp_django.checks.settings import (
     check_admin_sites,
     check_authentication,
-    check_channel_layer,
-    check_description,
     check_extras,
-    check_icon,
     check_mounts,
     check_news,
-    check_server,
     check_settings,
     check_shadows,
     check_tenants,
     check_uploads,
     check_urlconfs,
     check_users,
+    check_values,
     check_writers,
 )
 from mcp_django.conf import settings as app_settings
@@ -90,7 +87,7 @@ def test_J170_a_cookie_cannot_be_made_authority():
 )
 def test_an_icon_that_no_client_can_fetch_is_an_error(configured, expected):
     with override_settings(MCP_DJANGO=MCP | configured):
-        assert ids(check_icon()) == expected
+        assert ids(check_values()) == expected
 
 
 def test_a_setting_whose_extra_is_missing_is_an_error(monkeypatch):
@@ -113,7 +110,7 @@ def test_a_setting_whose_extra_is_missing_is_an_error(monkeypatch):
 )
 def test_what_registries_refuse_is_an_error(configured, expected):
     with override_settings(MCP_DJANGO=MCP | configured):
-        assert ids(check_description()) == expected
+        assert ids(check_values()) == expected
 
 
 REDIS = {"BACKEND": "channels_redis.core.RedisChannelLayer"}
@@ -136,7 +133,7 @@ MEMORY = {"BACKEND": "channels.layers.InMemoryChannelLayer"}
 )
 def test_the_channel_layer_reaches_all_workers(own_settings, layers, expected):
     with override_settings(MCP_DJANGO=MCP | own_settings, CHANNEL_LAYERS=layers):
-        assert ids([*check_channel_layer(), *check_news()]) == expected
+        assert ids([*check_values(), *check_news()]) == expected
 
 
 def test_how_news_travel_is_checked_for_a_deployment_alone():
@@ -410,7 +407,7 @@ def test_a_pattern_behind_the_endpoint_is_no_matter(settings):
 def test_who_runs_a_server_without_streams_is_told(monkeypatch, command, app, expected):
     monkeypatch.setattr("sys.argv", ["manage.py", command])
     monkeypatch.setattr("mcp_django.checks.settings.get_commands", lambda: {"runserver": app})
-    assert ids(check_server()) == expected
+    assert ids(check_values()) == expected
 
 
 def test_users_without_permissions_are_an_error(monkeypatch):

@@ -9,8 +9,8 @@ from django.core.exceptions import ImproperlyConfigured, ObjectDoesNotExist, Per
 
 from mcp_django import ToolError
 from mcp_django import site as default_site
-from mcp_django.completions import Completer
-from mcp_django.functions.project import ProjectFunction
+from mcp_django.completions.arguments import Completer
+from mcp_django.functions.signatures import ProjectFunction
 from mcp_django.schema.annotations import Param
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import reader, site_with

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_django.completions.base import MAX_VALUES, NOTHING, Completion, capped, is_usable, last_member, ranked
+from mcp_django.completions.values import MAX_VALUES, NOTHING, Completion, capped, is_usable, last_member, ranked
 
 
 def test_all_values_come_with_their_number_and_some_with_the_word_that_there_are_more():

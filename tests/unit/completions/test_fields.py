@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django import site as default_site
-from mcp_django.completions.fields import complete_field
+from mcp_django.completions.values import complete_field
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Note, Section, Tag

@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import site as default_site
-from mcp_django.completions.templates import ModelTemplate
+from mcp_django.completions.arguments import ModelTemplate
 from mcp_django.orm.uris import FILE_TEMPLATE, PAGE_TEMPLATE, RECORD_TEMPLATE, SCHEMA_TEMPLATE, parse_uri
 from mcp_django.protocol.uri_templates import UriTemplate
 from tests.factories import make_author, make_book, make_superuser, make_user

@@ -9,7 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mcp_django.console.call_filters import OutcomeFilter, outcomes
+from mcp_django.console.calls import OutcomeFilter, outcomes
 from mcp_django.context.record import CallRecord
 from mcp_django.operating.log import row_of, store
 from tests.factories import make_superuser

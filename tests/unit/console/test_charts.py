@@ -3,8 +3,7 @@
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-from mcp_django.console.charts import HEIGHT, WIDTH, bars, lines, table
-from mcp_django.console.figures import Step
+from mcp_django.console.overview import HEIGHT, WIDTH, Step, bars, lines, table
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 SHARES = {"p50": 0.5, "p95": 0.95}

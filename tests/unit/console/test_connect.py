@@ -1,6 +1,6 @@
 import pytest
 
-from mcp_django.transports.setups import CLIENTS
+from mcp_django.transports.client_configs import CLIENTS
 from tests.unit.console.conftest import url
 
 pytestmark = pytest.mark.django_db

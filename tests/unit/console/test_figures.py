@@ -8,8 +8,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mcp_django.console import figures as module
-from mcp_django.console.figures import SPANS, figures, group_of, percentile
+from mcp_django.console import overview as module
+from mcp_django.console.overview import SPANS, figures, group_of, percentile
 from mcp_django.context.record import CallRecord
 from mcp_django.operating.log import row_of, store
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from mcp_django.console.live import counted
+from mcp_django.console.overview import counted
 from mcp_django.context.record import CallRecord
 from mcp_django.models import Session, Stream
 from mcp_django.operating.log import row_of, store

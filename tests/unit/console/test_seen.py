@@ -6,9 +6,8 @@ from django.contrib.auth.models import Permission
 from mcp_django import MCPSite, site
 from mcp_django.console.seen import look, tokens
 from mcp_django.context.narrowing import NARROWED_TO, READ_ONLY, kept_narrowing
-from mcp_django.context.switched import Off, Switched
-from mcp_django.models import CallEntry
-from mcp_django.operating.switches import board, set_switch
+from mcp_django.models import CallEntry, Switch
+from mcp_django.operating.switches import Off, board, set_switch
 from mcp_django.scopes import READ, WRITE
 from mcp_django.signin import SERVICE_ACCOUNT
 from mcp_django.transports.local import LocalClient, Refused
@@ -169,6 +168,6 @@ def test_what_is_left_of_budgets_is_told_of_the_account_the_client_and_the_servi
 
 
 def test_a_service_account_that_is_switched_off_is_told(admin):
-    board.off = Off((Switched("service", "robot"),))
+    board.off = Off((Switch(kind="service", target="robot"),))
     assert look(site, admin, [READ], client_id="robot", facts={SERVICE_ACCOUNT: 1}).off
     assert not look(site, admin, [READ], client_id="robot").off

@@ -1,7 +1,7 @@
 import pytest
 from django.http import QueryDict
 
-from mcp_django.console.tool_forms import SchemaForm
+from mcp_django.console.try_it import SchemaForm
 
 SCHEMA = {
     "type": "object",

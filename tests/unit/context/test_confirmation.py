@@ -10,7 +10,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.test import override_settings
 
 from mcp_django import MCPSite, ToolError
-from mcp_django.context.confirmation import REFUSED, identify, issue, open_state, redeem, seal_state
+from mcp_django.context.confirmation import REFUSED, Confirmation, identify, open_state, seal_state
 from mcp_django.context.questions import STATE_ERROR
 from mcp_django.protocol.errors import InvalidParams
 from tests.factories import make_author, make_user
@@ -19,6 +19,14 @@ from tests.writing import request_of
 pytestmark = pytest.mark.django_db
 
 ARGUMENTS = {"model": "testapp.author", "pk": "1"}
+
+
+def issue(request, *bound):
+    return Confirmation(request, *bound).token()
+
+
+def redeem(request, token, *bound):
+    Confirmation(request, *bound).redeem(token)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_django.context.confirmation import can_ask, confirm, listed, quoted, rows_question, settle
+from mcp_django.context.confirmation import Confirmation, can_ask, listed, quoted, settle
 from mcp_django.context.questions import Answers
 from mcp_django.exceptions import Declined, InputRequired
 from tests.answering import DECLINE, ELICITS, accept
@@ -50,37 +50,45 @@ def test_what_rows_hold_is_quoted_in_one_line(text, shown):
     assert quoted(text) == shown
 
 
+def rows_question(rows, message="?", *schema, key="k"):
+    return Confirmation(None, "tool", {}, rows).question(key, message, *schema)
+
+
 def test_a_question_is_about_its_rows_in_any_order():
     one, two = make_author(), make_author()
-    digests = {rows_question("k", "?", rows).digest for rows in ([one, two], [two, one])}
+    digests = {rows_question(rows).digest for rows in ([one, two], [two, one])}
     assert len(digests) == 1
-    assert rows_question("k", "?", [one]).digest not in digests
-    assert rows_question("k", "!", [one, two]).digest not in digests
+    assert rows_question([one]).digest not in digests
+    assert rows_question([one, two], "!").digest not in digests
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
-    assert rows_question("k", "?", [one, two], schema).digest not in digests
+    assert rows_question([one, two], "?", schema).digest not in digests
 
 
 def test_a_long_message_is_cut():
-    message = rows_question("k", "x" * 10_000, []).params["message"]
+    message = rows_question([], "x" * 10_000).params["message"]
     assert len(message) == 4_001
     assert message.endswith("…")
+
+
+def go_on(request):
+    return Confirmation(request, "tool", {}, [1]).ask("Go on?")
 
 
 def test_78_consent_is_given_or_not(user):
     request = asker(user)
     with pytest.raises(InputRequired) as error:
-        confirm(request, "Go on?", [1])
+        go_on(request)
     [question] = error.value.questions
     state = request.mcp.answers.state([question])
-    assert confirm(asker(user, Answers({"_confirm": accept()}, state)), "Go on?", [1]) is None
+    assert go_on(asker(user, Answers({"_confirm": accept()}, state))) is None
     for answers in (Answers({"_confirm": accept()}), Answers({}, state)):
         with pytest.raises(InputRequired):
-            confirm(asker(user, answers), "Go on?", [1])
+            go_on(asker(user, answers))
     with pytest.raises(Declined):
-        confirm(asker(user, Answers({"_confirm": DECLINE}, request.mcp.answers.state([question]))), "Go on?", [1])
+        go_on(asker(user, Answers({"_confirm": DECLINE}, request.mcp.answers.state([question]))))
 
 
 def test_what_was_entered_is_the_answer(user):
-    question = rows_question("k", "?", [], {"type": "object", "properties": {"a": {"type": "string"}}})
+    question = rows_question([], "?", {"type": "object", "properties": {"a": {"type": "string"}}})
     answers = Answers({"k": accept(a="x")}, Answers().state([question]))
     assert settle(asker(user, answers), question) == {"a": "x"}

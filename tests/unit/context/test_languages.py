@@ -9,7 +9,7 @@ from django.urls import get_script_prefix, set_script_prefix
 from django.utils import timezone, translation
 
 from mcp_django import MCPSite
-from mcp_django.context.languages import language_of, own_locale
+from mcp_django.context.page import language_of, own_locale
 from mcp_django.testing import MCPClient
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords

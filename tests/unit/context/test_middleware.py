@@ -29,7 +29,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 _thread_locals = threading.local()
 _user = ContextVar("_user", default=None)
 _state = Local()
-_ids = ContextVar("_ids", default="")
 _statuses = []
 
 
@@ -88,16 +87,6 @@ def local_request(get_response):
     return middleware
 
 
-def numbered(get_response):
-    """Keeps a number of the request, which has nothing to do with its user."""
-
-    def middleware(request):
-        _ids.set(request.headers.get("X-Id"))
-        return get_response(request)
-
-    return middleware
-
-
 def refusing(get_response):
     return lambda request: HttpResponse(status=451)
 
@@ -118,6 +107,7 @@ def only_async(get_response):
     return middleware
 
 
+NUMBERED = "tests.unit.context.numbered.numbered"
 KINDS = [f"{__name__}.{kind}" for kind in ("ThreadUser", "ThreadRequest", "context_user", "local_request")]
 
 
@@ -284,13 +274,13 @@ def test_middleware_that_answers_itself_refuses_the_call(settings, saved, author
 
 def test_the_kinds_are_recognised_and_nothing_else_is(settings):
     assert all(map(keeps_caller, KINDS))
-    others = [*settings.MIDDLEWARE, f"{__name__}.numbered", f"{__name__}.refusing"]
+    others = [*settings.MIDDLEWARE, NUMBERED]
     assert not any(map(keeps_caller, [*others, "django.middleware.locale.LocaleMiddleware"]))
 
 
 def test_a_check_names_middleware_that_would_not_see_the_tokens_user(settings):
     assert check_call_middleware() == []
-    settings.MIDDLEWARE = [*settings.MIDDLEWARE, f"{__name__}.numbered", *KINDS]
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, NUMBERED, *KINDS]
     found = check_call_middleware()
     assert [message.id for message in found] == ["mcp_django.W048"] * len(KINDS)
     assert all(kind in message.msg and kind in message.hint for kind, message in zip(KINDS, found, strict=True))

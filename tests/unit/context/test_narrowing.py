@@ -25,7 +25,7 @@ from mcp_django.context.narrowing import (
 from mcp_django.context.request import MCPRequest
 from mcp_django.oauth.resource import resource_url
 from mcp_django.oauth.tokens import issue_token
-from mcp_django.orm.access import visible_exposures
+from mcp_django.orm.access import access_of
 from mcp_django.signin import act_as
 from mcp_django.subscriptions.audience import Caller, caller_key
 from mcp_django.testing import MCPClient, MCPError
@@ -183,7 +183,7 @@ def test_hooks_of_the_project_do_not_widen_it(kind: type[ModelExposure]) -> None
     request = request_of(make_user("guest"), site)
     request.mcp.facts = {NARROWED_TO: {"models": ["testapp.book"]}}
     act_as(request, request.user, frozenset({"mcp:read", "mcp:write"}))
-    assert [exposure.label for exposure in visible_exposures(request)] == ["testapp.book"]
+    assert [exposure.label for exposure in access_of(request).exposures] == ["testapp.book"]
     author, book = site.exposures[Author], site.exposures[Book]
     assert book.has_view_permission(request)
     assert not author.has_view_permission(request)
@@ -225,7 +225,7 @@ def test_inlines_of_what_is_left_out_are_not_there() -> None:
     act_as(request, request.user, request.mcp.scopes)
     assert exposure.get_inlines(request, author) == []
     assert exposure.get_formsets(request, author, True) == []
-    assert [found.label for found in visible_exposures(request)] == ["testapp.author"]
+    assert [found.label for found in access_of(request).exposures] == ["testapp.author"]
 
 
 # Addresses
@@ -384,7 +384,7 @@ def test_a_subscriber_hears_of_what_is_left_alone() -> None:
     act_as(request, root, request.mcp.scopes)
     caller = Caller(request)
     later = caller.request(User.objects.get())
-    assert [exposure.label for exposure in visible_exposures(later)] == ["testapp.book"]
+    assert [exposure.label for exposure in access_of(later).exposures] == ["testapp.book"]
     assert "mcp:write" not in later.mcp.scopes
     assert caller_key(later) != caller_key(request_of(root))
 

@@ -21,7 +21,7 @@ from mcp_django import asgi
 from mcp_django.context import refusals
 from mcp_django.oauth.tokens import issue_token
 from mcp_django.testing import MCPClient
-from mcp_django.transports.http.limits import concurrent
+from mcp_django.transports.calls import concurrent
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_superuser
 

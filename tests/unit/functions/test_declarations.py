@@ -74,7 +74,7 @@ def test_what_cannot_be_read_is_an_error_that_names_its_place(broken):
     for ask, function in [
         (broken.function_tools, wrong_tool),
         (lambda: broken.prompts["wrong_prompt"], wrong_prompt),
-        (lambda: list(broken._resources.values()), wrong_resource),
+        (lambda: list(broken.resources.values()), wrong_resource),
         (broken.prepare, wrong_tool),
     ]:
         with pytest.raises(ImproperlyConfigured) as error:
@@ -108,34 +108,42 @@ def test_names_are_taken_before_anything_is_read(broken):
     assert "wrong_prompt" in broken.prompts
 
 
+MADE: list[str] = []
+
+
+def make(function, *, name):
+    MADE.append(name)
+    return function(name)
+
+
+def fail(function):
+    raise KeyError("x")
+
+
+HERE = "tests.unit.functions.test_declarations"
+
+
 def test_each_is_read_once():
-    made = []
-
-    def make():
-        made.append(1)
-        return len(made)
-
-    declared = Declared({"a": Unread(make, make), "b": 7})
-    assert (list(declared), len(declared), made) == (["a", "b"], 2, [])
+    MADE.clear()
+    declared = Declared({"a": Unread(f"{HERE}.make", str.upper, {"name": "first"}), "b": 7})
+    assert (list(declared), len(declared), MADE) == (["a", "b"], 2, [])
     assert (declared["a"], declared["a"], list(declared.values()), dict(declared.items())) == (
-        *(1, 1, [1, 7]),
-        {"a": 1, "b": 7},
+        *("FIRST", "FIRST", ["FIRST", 7]),
+        {"a": "FIRST", "b": 7},
     )
-    more = Declared(declared, {"c": Unread(make, make)})
-    assert (list(more.values()), list(declared), list(more.without("a"))) == ([1, 7, 2], ["a", "b"], ["b", "c"])
-    del more["a"]
-    more["b"] = 8
-    assert list(more.values()) == [8, 2]
+    more = Declared(declared, {"c": Unread(f"{HERE}.make", str.title, {"name": "second"})})
+    assert (list(more.values()), list(declared), list(more.without("a"))) == (
+        *(["FIRST", 7, "Second"], ["a", "b"]),
+        ["b", "c"],
+    )
+    assert MADE == ["first", "second"]
 
 
 def test_any_error_of_reading_has_its_place():
-    def fail():
-        raise KeyError("x")
-
     with pytest.raises(ImproperlyConfigured, match=r"fail: 'x' \(.*test_declarations\.py, line \d+\)"):
-        Unread(fail, fail).read()
+        Unread(f"{HERE}.fail", fail, {}).read()
     with pytest.raises(ImproperlyConfigured, match=r"functools\.partial"):
-        Unread(partial(len, []), fail).read()
+        Unread(f"{HERE}.fail", partial(len, []), {}).read()
 
 
 def fine(request, year: int, *, month=1, name: "Unknown" = None) -> "Nothing":  # noqa: F821

@@ -17,12 +17,12 @@ from oauth2_provider.models import AccessToken, Application, RefreshToken
 from mcp_django import site
 from mcp_django.context import refusals
 from mcp_django.context.request import Client as ProtocolClient
+from mcp_django.emulation.history import Journal
 from mcp_django.exceptions import AuthenticationFailed
-from mcp_django.exposures.history import log_change
 from mcp_django.models import ServiceAccount, UsedAssertion
-from mcp_django.oauth import accounts, credentials
+from mcp_django.oauth import assertions, programs
+from mcp_django.oauth.assertions import read_keys
 from mcp_django.oauth.bearer import Token, verify
-from mcp_django.oauth.keys import read_keys
 from tests.factories import make_author, make_superuser, make_user
 from tests.oauth_flow import ORIGIN, RESOURCE, Flow
 from tests.service_account import TOKEN, ask, ask_by_key, ask_by_secret, assertion, basic, make_account
@@ -187,7 +187,7 @@ def test_keys_are_fetched_where_the_account_publishes_them(monkeypatch: pytest.M
         asked.append((url, again))
         return read_keys(public_set(key_for("ES256", "mine")))
 
-    monkeypatch.setattr(credentials, "fetched_keys", fetched)
+    monkeypatch.setattr(assertions, "fetched_keys", fetched)
     account, _ = make_account(jwks_uri="https://robot.example/jwks.json")
     assert granted(ask_by_key(assertion(account, key_for("ES256", "mine"))))
     assert asked == [("https://robot.example/jwks.json", False)]
@@ -318,7 +318,7 @@ def test_the_streams_of_an_account_end_with_its_tokens() -> None:
     account, secret = make_account()
     _, token = verify(granted(ask_by_secret(account, secret))["access_token"], RESOURCE)
     assert Token.still_good([token]) == {token}
-    accounts.end_tokens([account.client_id])
+    programs.end_tokens([account.client_id])
     assert Token.still_good([token]) == set()
 
 
@@ -335,11 +335,11 @@ def test_a_new_secret_replaces_the_old_one() -> None:
     account, old = make_account()
     granted(ask_by_secret(account, old))
     AccessToken.objects.all().delete()
-    new = accounts.new_secret(account)
+    new = programs.new_secret(account)
     account.save()
     refused(ask_by_secret(account, old))
     assert granted(ask_by_secret(account, new))
-    assert accounts.same_secret(new, Application.objects.get(client_id=account.client_id).client_secret)
+    assert programs.same_secret(new, Application.objects.get(client_id=account.client_id).client_secret)
 
 
 # Others
@@ -362,7 +362,7 @@ def test_an_application_of_an_administrator_is_no_account() -> None:
 
 def test_the_application_of_an_account_can_do_nothing_else() -> None:
     account, secret = make_account()
-    accounts.application_of(account)
+    programs.application_of(account)
     for grant in ("authorization_code", "refresh_token", "password"):
         sent = {"grant_type": grant, "code": "x", "refresh_token": "x", "client_id": account.client_id}
         response = Client().post(TOKEN, sent | {"client_secret": secret})
@@ -380,7 +380,7 @@ def test_the_log_and_the_history_say_which_service_acts(caplog: pytest.LogCaptur
     user, token = verify(answer["access_token"], RESOURCE)
     request = request_of(user, client=ProtocolClient("Claude"), client_id=token.client_id)
     request.mcp.facts = token.facts
-    log_change(request, site.exposures[Author], make_author("Ada"), [], "update_record")
+    Journal(request, "update_record").changed(site.exposures[Author], make_author("Ada"), [])
     said = LogEntry.objects.get().get_change_message()
     assert said == f"Changed via MCP: service account Nightly import ({account.client_id}), update_record."
 

@@ -2,7 +2,7 @@ import ipaddress
 
 import pytest
 
-from mcp_django.oauth.addresses import is_private_or_public, is_public
+from mcp_django.oauth.fetching import is_private_or_public, is_public
 
 LINK_LOCAL = "169.254.169.254"
 # Neither of the public network nor of a network that a project names.

@@ -10,9 +10,8 @@ from oauth2_provider.models import AccessToken, Application, Grant
 
 from mcp_django.context.narrowing import NARROWED_TO, kept_narrowing
 from mcp_django.models import LinkedIdentity
-from mcp_django.oauth.bearer import verify
+from mcp_django.oauth.bearer import note_use, verify
 from mcp_django.oauth.tokens import create_token
-from mcp_django.oauth.usage import note_use
 from mcp_django.signin import LINKED_IDENTITY
 from tests.factories import make_superuser, make_user
 from tests.listening import listen, tell_at_once

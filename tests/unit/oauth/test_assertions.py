@@ -16,9 +16,8 @@ from django.utils import timezone
 from jwcrypto.jwk import JWK
 
 from mcp_django.models import UsedAssertion
-from mcp_django.oauth import assertions
-from mcp_django.oauth.assertions import InvalidAssertion, Rules, read_assertion, use_once, verify
-from mcp_django.oauth.keys import read_keys
+from mcp_django.oauth import assertions as oauth_keys
+from mcp_django.oauth.assertions import InvalidAssertion, Rules, read_assertion, read_keys, use_once, verify
 from tests.signing import KINDS, claims_of, key_for, part, public_set, signed
 
 ISSUER, AUDIENCE = "https://issuer.example", "https://shop.example"
@@ -209,7 +208,7 @@ def test_what_is_no_token_is_refused(raw: str) -> None:
 
 def test_a_huge_token_is_not_even_read() -> None:
     with pytest.raises(InvalidAssertion, match="16384"):
-        check(signed(claims(padding="a" * assertions.MAX_SIZE), KEY))
+        check(signed(claims(padding="a" * oauth_keys.MAX_SIZE), KEY))
 
 
 def test_a_token_within_a_token_is_refused() -> None:

@@ -11,8 +11,7 @@ from django.utils import timezone
 from oauth2_provider.models import AccessToken, Application, set_token_value
 
 from mcp_django.exceptions import AuthenticationFailed
-from mcp_django.oauth.bearer import BearerAuthentication, Token, challenge, verify
-from mcp_django.oauth.tokenplan import plannable
+from mcp_django.oauth.bearer import BearerAuthentication, Token, challenge, plannable, verify
 from mcp_django.oauth.validator import MCPValidator
 from tests.oauth_flow import RESOURCE
 

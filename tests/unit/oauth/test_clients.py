@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from mcp_django.oauth.clients import ClientMetadata, InvalidMetadata, is_loopback, read_metadata
+from mcp_django.oauth.client_metadata import ClientMetadata, InvalidMetadata, read_metadata
+from mcp_django.oauth.resource import is_loopback
 from mcp_django.oauth.settings import provider_settings
 
 SCHEMES = ["https", "http", "cursor"]

@@ -5,7 +5,7 @@ import pytest
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 
-from mcp_django.oauth.cors import ALLOW_HEADERS, cors
+from mcp_django.oauth.decorators import ALLOW_HEADERS, cors
 
 ORIGIN: Any = {"HTTP_ORIGIN": "http://localhost:6274"}
 PATHS = [

@@ -7,7 +7,7 @@ import pytest
 from django.test import RequestFactory
 from oauthlib.oauth2 import OAuth2Error
 
-from mcp_django.oauth.credentials import ASSERTION_TYPE, Credentials, read_credentials
+from mcp_django.oauth.assertions import ASSERTION_TYPE, Credentials, read_credentials
 from tests.signing import claims_of, key_for, signed
 
 

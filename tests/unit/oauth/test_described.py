@@ -13,9 +13,9 @@ from django.utils import timezone
 from oauth2_provider.models import Application
 
 from mcp_django.models import ClientHost, ClientKeys
-from mcp_django.oauth import described, outgoing
-from mcp_django.oauth.described import DocumentRefused, find_described
-from mcp_django.oauth.secrets import is_hashed_here
+from mcp_django.oauth import client_documents, fetching
+from mcp_django.oauth.client_documents import DocumentRefused, find_described
+from mcp_django.oauth.tokens import is_hashed_here
 from tests.tls_server import Authority, Redirected, TLSServer, answer, serving
 
 pytestmark = pytest.mark.django_db
@@ -34,7 +34,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def server(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Iterator[TLSServer]:
     cache.clear()
     with serving(authority.context(HOST)) as running:
-        monkeypatch.setattr(outgoing, "Fetcher", lambda *options: Redirected(running, authority))
+        monkeypatch.setattr(fetching, "Fetcher", lambda *options: Redirected(running, authority))
         running.answers[f"{HOST}/client.json"] = answer(DOCUMENT)
         yield running
 
@@ -209,7 +209,7 @@ def test_without_a_cache_nothing_new_is_fetched(server: TLSServer, monkeypatch: 
     def away(*args: Any, **kwargs: Any) -> None:
         raise ConnectionError
 
-    for module in ("mcp_django.oauth.described.cache", "mcp_django.runtime.throttling.cache"):
+    for module in ("mcp_django.oauth.client_documents.cache", "mcp_django.runtime.cache.cache"):
         for method in ("get", "set", "incr", "add"):
             monkeypatch.setattr(f"{module}.{method}", away, raising=False)
     assert refused().kind == "uncounted"
@@ -218,7 +218,7 @@ def test_without_a_cache_nothing_new_is_fetched(server: TLSServer, monkeypatch: 
 
 def test_few_documents_are_fetched_at_the_same_time(server: TLSServer, monkeypatch: pytest.MonkeyPatch) -> None:
     slots = threading.BoundedSemaphore(1)
-    monkeypatch.setattr(described, "SLOTS", slots)
+    monkeypatch.setattr(client_documents, "SLOTS", slots)
     with slots:
         assert refused().kind == "busy"
     assert find_described(URL, request()).name == "Robot"
@@ -230,7 +230,7 @@ def test_few_documents_are_fetched_at_the_same_time(server: TLSServer, monkeypat
 def test_the_number_of_clients_is_bounded_and_the_unused_go_first(
     server: TLSServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(described, "MAX_CLIENTS", 10)
+    monkeypatch.setattr(client_documents, "MAX_CLIENTS", 10)
     registered = Application.objects.create(client_type="public", registration_source="dcr")
     for number in range(12):
         url = f"https://{HOST}/{number}"
@@ -240,7 +240,7 @@ def test_the_number_of_clients_is_bounded_and_the_unused_go_first(
     assert kept.count() == 10
     assert not kept.filter(client_id__in=[f"https://{HOST}/0", f"https://{HOST}/1"]).exists()
     assert Application.objects.filter(pk=registered.pk).exists()
-    monkeypatch.setattr(described, "unused_clients", lambda source: Application.objects.none())
+    monkeypatch.setattr(client_documents, "unused_clients", lambda source: Application.objects.none())
     assert refused().kind == "busy"
     assert kept.count() == 10
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from mcp_django.oauth.documents import InvalidDocument, check_url, host_of, is_document_id, read_document
+from mcp_django.oauth.client_metadata import InvalidDocument, check_url, is_document_id, read_document
 from tests.signing import key_for, public_set
 
 URL = "https://client.example/oauth/client.json"
@@ -111,17 +111,11 @@ def test_the_project_names_a_port_with_its_host(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("client_id", "host"),
-    [
-        (URL, "client.example"),
-        ("https://localhost:8443/c", "localhost:8443"),
-        ("robot", ""),
-        ("http://a.example/c", ""),
-    ],
+    ("client_id", "expected"),
+    [(URL, True), ("https://localhost:8443/c", True), ("robot", False), ("http://a.example/c", False)],
 )
-def test_the_host_is_that_of_an_https_url(client_id: str, host: str) -> None:
-    assert host_of(client_id) == host
-    assert is_document_id(client_id) is bool(host)
+def test_an_https_url_is_meant_to_be_that_of_a_document(client_id: str, expected: bool) -> None:
+    assert is_document_id(client_id) is expected
 
 
 # The document

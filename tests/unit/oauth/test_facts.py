@@ -11,7 +11,8 @@ from django.utils import timezone
 from oauth2_provider.models import AccessToken, RefreshToken
 
 from mcp_django.models import TokenFacts
-from mcp_django.oauth import facts, tokenplan
+from mcp_django.oauth import bearer
+from mcp_django.oauth import tokens as oauth_tokens
 from mcp_django.oauth.bearer import verify
 from mcp_django.oauth.tokens import create_token
 from tests.oauth_flow import RESOURCE, Flow
@@ -27,14 +28,14 @@ def test_a_grant_keeps_one_row_however_often_it_is_refreshed() -> None:
     flow = Flow()
     tokens = flow.tokens()
     for _ in range(3):
-        assert TokenFacts.objects.get().token == facts.checksum_of(tokens["access_token"])
+        assert TokenFacts.objects.get().token == oauth_tokens.checksum_of(tokens["access_token"])
         tokens = flow.refresh(tokens["refresh_token"]).json()
 
 
 def test_rows_are_deleted_when_nothing_can_need_them_any_more() -> None:
     flow = Flow()
     tokens, ended, _unused = flow.tokens(), flow.tokens(), flow.code()
-    RefreshToken.objects.filter(token_checksum=facts.checksum_of(ended["refresh_token"])).get().revoke()
+    RefreshToken.objects.filter(token_checksum=oauth_tokens.checksum_of(ended["refresh_token"])).get().revoke()
     _, made = create_token(flow.user, scopes=[], resources=[RESOURCE])
     assert TokenFacts.objects.count() == 4
     call_command("clear_mcp_clients", stdout=StringIO())
@@ -43,7 +44,7 @@ def test_rows_are_deleted_when_nothing_can_need_them_any_more() -> None:
     call_command("clear_mcp_clients", "--dry-run", stdout=StringIO())
     assert TokenFacts.objects.count() == 4
     call_command("clear_mcp_clients", stdout=StringIO())
-    kept = {facts.checksum_of(tokens["access_token"]), facts.checksum_of(made)}
+    kept = {oauth_tokens.checksum_of(tokens["access_token"]), oauth_tokens.checksum_of(made)}
     assert set(TokenFacts.objects.values_list("token", flat=True)) == kept
 
 
@@ -52,8 +53,8 @@ def test_a_token_that_waits_for_its_refresh_keeps_what_is_handed_on() -> None:
     tokens = flow.tokens()
     AccessToken.objects.update(expires=timezone.now() - timedelta(days=3))
     grow_old()
-    facts.clear_token_facts()
-    assert facts.facts_of(facts.checksum_of(tokens["access_token"]))
+    oauth_tokens.clear_token_facts()
+    assert oauth_tokens.facts_of(oauth_tokens.checksum_of(tokens["access_token"]))
 
 
 def test_what_is_kept_in_another_database_is_asked_for_by_itself(
@@ -61,14 +62,14 @@ def test_what_is_kept_in_another_database_is_asked_for_by_itself(
 ) -> None:
     user = get_user_model().objects.create_user("ada")
     _, raw = create_token(user, scopes=["mcp:read"], resources=[RESOURCE], facts={"badge": 1})
-    for module in (facts, tokenplan):
+    for module in (oauth_tokens, bearer):
         monkeypatch.setattr(module, "beside_tokens", lambda: False)
-    tokenplan._forget()
+    bearer._forget()
     verify(raw, RESOURCE)
     with django_assert_num_queries(2):
         assert verify(raw, RESOURCE)[1].facts["badge"] == 1
-    assert facts.clear_token_facts() == 0
-    tokenplan._forget()
+    assert oauth_tokens.clear_token_facts() == 0
+    bearer._forget()
 
 
 def test_facts_that_are_no_facts_are_no_authority() -> None:

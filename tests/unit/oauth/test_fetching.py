@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from mcp_django.oauth.addresses import is_private_or_public
-from mcp_django.oauth.fetching import Fetcher, FetchFailed, age_of
+from mcp_django.oauth.fetching import Fetcher, FetchFailed, age_of, is_private_or_public
 from tests.tls_server import PUBLIC, Authority, Redirected, TLSServer, answer, dripping, proxying, serving
 
 HOST = "client.example"

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.test import Client, override_settings
 
-from mcp_django.oauth import grants
+from mcp_django.oauth import programs
 from tests.oauth_flow import ORIGIN
 
 BASE = {"BASE_URL": ORIGIN}
@@ -21,7 +21,7 @@ def test_nothing_is_offered_unless_it_is_set_up() -> None:
     assert found["grant_types_supported"] == ["authorization_code", "refresh_token"]
     assert "private_key_jwt" not in found["token_endpoint_auth_methods_supported"]
     assert "token_endpoint_auth_signing_alg_values_supported" not in found
-    assert not any(map(grants.is_offered, [*grants.GRANTS, None, "", "password"]))
+    assert not any(map(programs.is_offered, [*programs.GRANTS, None, "", "password"]))
 
 
 @override_settings(MCP_DJANGO=BASE | {"SERVICE_ACCOUNTS": True, "CLIENT_DOCUMENTS": "off"})
@@ -36,6 +36,6 @@ def test_service_accounts_are_offered_with_both_ways_to_sign_in() -> None:
 
 
 def test_what_is_not_offered_is_refused_as_unsupported() -> None:
-    for grant in grants.GRANTS:
+    for grant in programs.GRANTS:
         answer = Client().post("/oauth/token/", {"grant_type": grant, "client_id": "a", "client_secret": "b"})
         assert (answer.status_code, answer.json()) == (400, {"error": "unsupported_grant_type"})

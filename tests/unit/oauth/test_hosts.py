@@ -5,7 +5,7 @@ from django.contrib.auth import get_user_model
 from oauth2_provider.models import Application
 
 from mcp_django.models import ClientHost
-from mcp_django.oauth.hosts import (
+from mcp_django.oauth.client_documents import (
     ALLOWED,
     BLOCKED,
     MAX_WAITING,

@@ -18,9 +18,9 @@ from oauth2_provider.models import AccessToken, Application, RefreshToken
 from mcp_django.context import refusals
 from mcp_django.exceptions import AuthenticationFailed
 from mcp_django.models import LinkedIdentity
-from mcp_django.oauth import identities, outgoing
+from mcp_django.oauth import fetching, programs
+from mcp_django.oauth.assertions import read_keys
 from mcp_django.oauth.bearer import verify
-from mcp_django.oauth.keys import read_keys
 from tests.factories import make_user
 from tests.identity_provider import (
     CLIENT_ID,
@@ -50,11 +50,11 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[IdentityProvider]:
     found = IdentityProvider()
 
     def fetched(url: str, again: bool, fetcher: Any) -> Any:
-        assert fetcher == outgoing.fetcher_for(url, is_operators=True)
+        assert fetcher == fetching.fetcher_for(url, is_operators=True)
         found.asked.append(url)
         return read_keys(found.published())
 
-    monkeypatch.setattr(identities, "fetched_keys", fetched)
+    monkeypatch.setattr(programs, "fetched_keys", fetched)
     make_client()
     LinkedIdentity.objects.create(issuer=ISSUER, subject="U0194", user=make_user("ada"))
     with override_settings(MCP_DJANGO=settings_with(ENTRY)):
@@ -484,7 +484,7 @@ def test_wrong_secrets_from_many_addresses_take_the_processor_a_few_times(
 def test_a_client_can_sign_in_place_of_a_secret(provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     own, url = key_for("ES256", "client"), "https://client.example/jwks.json"
     published = {url: [own], ENTRY["jwks_uri"]: provider.keys}
-    monkeypatch.setattr(identities, "fetched_keys", lambda asked, again, fetcher: published[asked])
+    monkeypatch.setattr(programs, "fetched_keys", lambda asked, again, fetcher: published[asked])
 
     def signs(key: JWK) -> Any:
         claims = claims_of(iss=CLIENT_ID, sub=CLIENT_ID, aud=ORIGIN)

@@ -10,7 +10,8 @@ from django.utils import timezone
 from oauth2_provider.models import AccessToken
 from oauthlib.oauth2 import OAuth2Error
 
-from mcp_django.oauth.issuing import bound_to, issue, narrowed
+from mcp_django.oauth.programs import issue, narrowed
+from mcp_django.oauth.validator import check_resources
 from tests.factories import make_user
 from tests.oauth_flow import RESOURCE
 
@@ -30,7 +31,7 @@ def asking(**fields: Any) -> HttpRequest:
     ],
 )
 def test_a_program_gets_what_it_asks_for_and_may_have(scope: str, granted: list[str], found: set[str]) -> None:
-    assert narrowed(asking(scope=scope), granted, granted) == found
+    assert narrowed(asking(scope=scope), granted) == found
 
 
 @pytest.mark.parametrize(
@@ -38,14 +39,14 @@ def test_a_program_gets_what_it_asks_for_and_may_have(scope: str, granted: list[
 )
 def test_nothing_is_no_scope(scope: str, granted: list[str]) -> None:
     with pytest.raises(OAuth2Error) as failure:
-        narrowed(asking(scope=scope), granted, granted)
+        narrowed(asking(scope=scope), granted)
     assert failure.value.error == "invalid_scope"
 
 
 def test_a_token_is_for_the_endpoint_that_is_named_or_the_only_one() -> None:
-    assert bound_to(asking(resource=f"{RESOURCE}/")) == [RESOURCE]
+    assert check_resources([f"{RESOURCE}/"], asking()) == [RESOURCE]
     with pytest.raises(OAuth2Error) as failure:
-        bound_to(asking(resource="https://other.example/mcp"))
+        check_resources(["https://other.example/mcp"], asking())
     assert failure.value.error == "invalid_target"
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from jwcrypto.jwk import JWK
 
-from mcp_django.oauth import keys
-from mcp_django.oauth.fetching import Fetcher
-from mcp_django.oauth.keys import FetchedLately, InvalidKeys, fetched_keys, fits, read_keys
-from mcp_django.oauth.outgoing import fetcher_for
+from mcp_django.oauth import assertions
+from mcp_django.oauth.assertions import FetchedLately, InvalidKeys, fetched_keys, fits, read_keys
+from mcp_django.oauth.fetching import Fetcher, fetcher_for
 from tests.signing import KINDS, key_for, public_set
 from tests.tls_server import PUBLIC, Authority, TLSServer, answer, serving
 
@@ -148,9 +147,9 @@ def test_keys_are_fetched_once_and_again_when_one_is_missing(
     # Nobody can have it fetched without end.
     with pytest.raises(FetchedLately) as failure:
         fetched_keys(URL, True, fetcher)
-    assert 0 < failure.value.seconds <= keys.PAUSE + 1
+    assert 0 < failure.value.seconds <= assertions.PAUSE + 1
     assert len(server.asked) == 1
-    monkeypatch.setattr(keys, "PAUSE", 0)
+    monkeypatch.setattr(assertions, "PAUSE", 0)
     assert ids(fetched_keys(URL, True, fetcher)) == ["new"]
     assert ids(fetched_keys(URL, False, fetcher)) == ["new"]
     assert len(server.asked) == 2
@@ -162,10 +161,10 @@ def test_keys_that_cannot_be_fetched_again_serve_for_a_while(
     server.answers[f"{HOST}/jwks.json"] = published(key_for("ES256", "one"))
     assert fetched_keys(URL, False, fetcher)
     server.answers.clear()
-    monkeypatch.setattr(keys, "FRESH", -1)
-    monkeypatch.setattr(keys, "PAUSE", -1)
+    monkeypatch.setattr(assertions, "FRESH", -1)
+    monkeypatch.setattr(assertions, "PAUSE", -1)
     assert ids(fetched_keys(URL, False, fetcher)) == ["one"]
-    monkeypatch.setattr(keys, "STALE", -1)
+    monkeypatch.setattr(assertions, "STALE", -1)
     assert fetched_keys(URL, False, fetcher) == []
 
 

@@ -14,8 +14,8 @@ from oauth2_provider.models import AccessToken
 from mcp_django.models import LinkedIdentity
 from mcp_django.oauth.assertions import Assertion
 from mcp_django.oauth.bearer import Token
-from mcp_django.oauth.linking import NotLinked, Provider, end_tokens_of, give_groups, is_linked, linked_identity
-from mcp_django.oauth.tokens import create_token
+from mcp_django.oauth.programs import NotLinked, Provider, end_tokens_of, give_groups, linked_identity
+from mcp_django.oauth.tokens import create_token, stands
 from mcp_django.signin import LINKED_IDENTITY
 from tests.factories import make_user
 from tests.identity_provider import ENTRY, ISSUER, settings_with
@@ -53,7 +53,7 @@ def nobody(provider: Provider, assertion: Assertion) -> str:
     with pytest.raises(NotLinked) as failure:
         linked_identity(provider, assertion)
     assert (User.objects.count(), LinkedIdentity.objects.count()) == before
-    return failure.value.reason.seen
+    return failure.value.reason.what
 
 
 def test_a_user_is_found_by_issuer_and_subject() -> None:
@@ -225,11 +225,11 @@ def test_a_group_that_does_not_exist_is_logged_and_not_made(caplog: pytest.LogCa
 def test_a_link_stands_while_it_is_there_for_its_user_and_its_provider() -> None:
     person = make_person()
     link = LinkedIdentity.objects.create(issuer=ISSUER, subject="U1", user=person)
-    assert is_linked(link.pk, person.pk)
-    assert not is_linked(link.pk, make_user("eve").pk)
-    assert not is_linked(0, person.pk)
+    assert stands({LINKED_IDENTITY: link.pk}, person.pk)
+    assert not stands({LINKED_IDENTITY: link.pk}, make_user("eve").pk)
+    assert not stands({LINKED_IDENTITY: 0}, person.pk)
     with override_settings(MCP_DJANGO=settings_with()):
-        assert not is_linked(link.pk, person.pk)
+        assert not stands({LINKED_IDENTITY: link.pk}, person.pk)
 
 
 def test_the_tokens_of_a_link_can_be_ended() -> None:

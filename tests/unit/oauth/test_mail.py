@@ -15,7 +15,7 @@ from django.test import override_settings
 from django.utils import translation
 from oauth2_provider.models import Application
 
-from mcp_django.oauth import mail
+from mcp_django.oauth import pages
 from tests.oauth_flow import ORIGIN, REDIRECT_URI, Flow, redirected
 
 pytestmark = pytest.mark.django_db
@@ -169,7 +169,7 @@ def test_a_mail_server_that_fails_costs_nothing_but_an_entry_in_the_log(
 def test_a_mail_server_that_hangs_is_not_waited_for(
     django_capture_on_commit_callbacks: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mail, "PATIENCE", 0.01)
+    monkeypatch.setattr(pages, "PATIENCE", 0.01)
     Hanging.answered.clear()
     with backend("Hanging"):
         assert connect(django_capture_on_commit_callbacks) == []

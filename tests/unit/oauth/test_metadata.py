@@ -168,4 +168,4 @@ def test_R33_a_scope_is_advertised_once_something_needs_it() -> None:
     try:
         assert Client().get(SERVER).json()["scopes_supported"] == ["mcp:read", "mcp:write", "mcp:admin"]
     finally:
-        del site._tools["shut_down"]
+        site.remove_tool("shut_down")

@@ -10,10 +10,9 @@ from django.core.cache import cache
 from django.test import Client
 
 from mcp_django.models import ClientHost
-from mcp_django.oauth import outgoing
-from mcp_django.oauth.addresses import is_private_or_public, is_public
-from mcp_django.oauth.fetching import Fetcher, FetchFailed
-from mcp_django.oauth.outgoing import announces_documents, fetcher_for, forget, why_not_fetched
+from mcp_django.oauth import client_documents
+from mcp_django.oauth.client_documents import announces_documents, forget, why_not_fetched
+from mcp_django.oauth.fetching import Fetcher, FetchFailed, fetcher_for, is_private_or_public, is_public
 
 pytestmark = pytest.mark.django_db
 
@@ -36,13 +35,13 @@ class Network:
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch, documents_can_be_fetched: Any) -> Iterator[Network]:
     cache.clear()
-    outgoing._known.clear()
+    client_documents._known.clear()
     found = Network()
-    monkeypatch.setattr(outgoing, "look", documents_can_be_fetched)
+    monkeypatch.setattr(client_documents, "look", documents_can_be_fetched)
     monkeypatch.setattr(Fetcher, "reach", lambda *arguments: found.reach(*arguments))
     yield found
     cache.clear()
-    outgoing._known.clear()
+    client_documents._known.clear()
 
 
 def configure(settings: Any, **changes: Any) -> None:
@@ -81,7 +80,7 @@ def test_what_one_worker_sees_all_know(network: Network) -> None:
     network.up = False
     assert not announced()
     # Another worker has the cache alone.
-    outgoing._known.clear()
+    client_documents._known.clear()
     assert not announced()
     assert len(network.tried) == 1
 
@@ -91,7 +90,7 @@ def test_a_worker_whose_cache_is_away_knows_it_by_itself(network: Network, monke
         raise ConnectionError
 
     for method in ("get", "set", "delete"):
-        monkeypatch.setattr(outgoing.cache, method, away, raising=False)
+        monkeypatch.setattr(client_documents.cache, method, away, raising=False)
     network.up = False
     assert why_not_fetched() == why_not_fetched() != ""
     assert len(network.tried) == 1

@@ -7,8 +7,7 @@ import pytest
 from django.utils import timezone
 from oauth2_provider.models import AccessToken, Grant, RefreshToken
 
-from mcp_django.oauth.revoking import drop_codes, end_access, live
-from mcp_django.oauth.tokens import create_token
+from mcp_django.oauth.tokens import create_token, drop_codes, end_access, live
 from tests.factories import make_user
 from tests.oauth_flow import RESOURCE, Flow
 

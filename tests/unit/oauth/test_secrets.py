@@ -1,6 +1,6 @@
 import pytest
 
-from mcp_django.oauth.secrets import hashed_secret, is_hashed_here, same_secret
+from mcp_django.oauth.tokens import hashed_secret, is_hashed_here, same_secret
 
 
 def test_a_secret_is_stored_so_that_it_can_be_compared_and_not_read() -> None:

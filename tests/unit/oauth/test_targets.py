@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from oauth2_provider.models import Application
 
-from mcp_django.oauth.targets import described_by, hosts_of, shown_target, targets_of
+from mcp_django.oauth.pages import described_by, hosts_of, shown_target, targets_of
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.html import escape
 from oauth2_provider.models import AccessToken, Application, RefreshToken
 
-from mcp_django.oauth.tokenlist import add_last_changes, client_name, describe
+from mcp_django.oauth.pages import add_last_changes, client_name, describe
 from mcp_django.oauth.tokens import create_token
 from mcp_django.testing import MCPClient
 from tests.factories import make_author, make_user

@@ -5,7 +5,7 @@ from django.contrib.auth import get_user_model
 from django.utils import timezone
 from oauth2_provider.models import AccessToken, Application
 
-from mcp_django.oauth import tokenplan
+from mcp_django.oauth import bearer
 from mcp_django.orm import permissions
 from tests.unit.orm.test_permissions import make_member
 
@@ -14,24 +14,24 @@ pytestmark = pytest.mark.django_db
 
 def test_the_query_is_compiled_once_for_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    original = tokenplan._compile
-    tokenplan._forget()
+    original = bearer._compile
+    bearer._forget()
 
-    def compiled(using: str) -> tokenplan.TokenPlan:
+    def compiled(using: str) -> bearer.TokenPlan:
         calls.append(using)
         return original(using)
 
-    monkeypatch.setattr(tokenplan, "_compile", compiled)
-    assert tokenplan.find_token("0" * 64) is None
-    assert tokenplan.find_token("1" * 64) is None
+    monkeypatch.setattr(bearer, "_compile", compiled)
+    assert bearer.find_token("0" * 64) is None
+    assert bearer.find_token("1" * 64) is None
     assert calls == ["default"]
 
 
 def test_a_changed_setting_drops_the_plan(settings: Any) -> None:
-    tokenplan.find_token("0" * 64)
-    assert tokenplan._plans
+    bearer.find_token("0" * 64)
+    assert bearer._plans
     settings.TIME_ZONE = "Europe/Paris"
-    assert not tokenplan._plans
+    assert not bearer._plans
 
 
 def test_values_go_through_djangos_converters() -> None:
@@ -40,15 +40,15 @@ def test_values_go_through_djangos_converters() -> None:
         user=user, token="x", scope="a b", expires=timezone.now(), resource=["https://a/", "https://b/"]
     )
     row.refresh_from_db()
-    found = tokenplan.find_token(row.token_checksum)
-    assert found == tokenplan.TokenRow(user, row.expires, "a b", ["https://a/", "https://b/"], "")
+    found = bearer.find_token(row.token_checksum)
+    assert found == bearer.TokenRow(user, row.expires, "a b", ["https://a/", "https://b/"], "")
     assert found.user.date_joined == user.date_joined  # type: ignore[union-attr]
 
 
 def user_of_a_token(owner: Any) -> Any:
     """The user as a call finds them."""
     token = AccessToken.objects.create(user=owner, token="x", scope="a", expires=timezone.now())
-    found = tokenplan.find_token(token.token_checksum)
+    found = bearer.find_token(token.token_checksum)
     assert found is not None
     return found.user
 
@@ -73,7 +73,7 @@ def test_where_the_database_makes_no_json_of_many_rows_they_are_asked_for(
     django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(permissions, "AS_ONE", {})
-    monkeypatch.setattr(tokenplan, "_plans", {})
+    monkeypatch.setattr(bearer, "_plans", {})
     user = user_of_a_token(make_member())
     with django_assert_num_queries(1):
         permissions.load_permissions(user)
@@ -97,24 +97,24 @@ def test_other_backends_are_asked_as_always(settings: Any) -> None:
     ],
 )
 def test_a_project_with_rules_of_its_own_gets_them(settings: Any, changes: dict[str, str]) -> None:
-    assert tokenplan.plannable()
+    assert bearer.plannable()
     settings.OAUTH2_PROVIDER = settings.OAUTH2_PROVIDER | changes
-    assert not tokenplan.plannable()
+    assert not bearer.plannable()
 
 
 def test_a_client_model_that_can_be_switched_off_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Application, "is_usable", lambda self, request: False)
-    tokenplan._forget()
-    assert not tokenplan.plannable()
+    bearer._forget()
+    assert not bearer.plannable()
     monkeypatch.undo()
-    tokenplan._forget()
+    bearer._forget()
 
 
 def test_the_toolkits_own_validator_is_planned_too(settings: Any) -> None:
     settings.OAUTH2_PROVIDER = settings.OAUTH2_PROVIDER | {
         "OAUTH2_VALIDATOR_CLASS": "oauth2_provider.oauth2_validators.OAuth2Validator"
     }
-    assert tokenplan.plannable()
+    assert bearer.plannable()
 
 
 def allow_everything(uri: str, audiences: list[str]) -> bool:

@@ -4,7 +4,7 @@ import pytest
 from django.utils import timezone
 from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 
-from mcp_django.oauth.unused import unused_clients
+from mcp_django.oauth.tokens import unused_clients
 from tests.oauth_flow import Flow
 
 pytestmark = pytest.mark.django_db

@@ -6,16 +6,15 @@ import pytest
 from django.core.cache import cache
 from django.utils import timezone
 
-from mcp_django.oauth import usage
-from mcp_django.oauth.bearer import Token
-from mcp_django.oauth.usage import last_uses, note_use, shortened
+from mcp_django.oauth import bearer
+from mcp_django.oauth.bearer import Token, last_uses, note_use, shortened
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser
 
 
 @pytest.fixture(autouse=True)
 def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage, "_noted", {})
+    monkeypatch.setattr(bearer, "_noted", {})
 
 
 def token(checksum: str) -> Token:
@@ -27,7 +26,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     keep = cache.set
     monkeypatch.setattr(
-        usage.cache, "set", lambda key, *args, **kwargs: (found.append(key), keep(key, *args, **kwargs))
+        bearer.cache, "set", lambda key, *args, **kwargs: (found.append(key), keep(key, *args, **kwargs))
     )
     return found
 
@@ -46,12 +45,12 @@ def test_a_call_notes_it() -> None:
 
 def test_a_worker_writes_once_a_minute_for_each_token(writes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     moment = 1000.0
-    monkeypatch.setattr(usage.time, "monotonic", lambda: moment)
+    monkeypatch.setattr(bearer.time, "monotonic", lambda: moment)
     for _ in range(50):
         note_use(token("a" * 64))
         note_use(token("b" * 64))
     assert len(writes) == 2
-    moment += usage.EVERY
+    moment += bearer.EVERY
     note_use(token("a" * 64))
     assert len(writes) == 3
 
@@ -71,17 +70,17 @@ def test_a_cache_that_is_away_costs_nothing_but_the_answer(monkeypatch: pytest.M
     def away(*args: Any, **kwargs: Any) -> None:
         raise ConnectionError
 
-    monkeypatch.setattr(usage.cache, "set", away)
-    monkeypatch.setattr(usage.cache, "get_many", away)
+    monkeypatch.setattr(bearer.cache, "set", away)
+    monkeypatch.setattr(bearer.cache, "get_many", away)
     note_use(token("a" * 64))
     assert last_uses(["a" * 64]) == {}
 
 
 def test_what_a_worker_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage, "MAX_NOTED", 3)
+    monkeypatch.setattr(bearer, "MAX_NOTED", 3)
     for number in range(10):
         note_use(token(f"{number:064}"))
-    assert len(usage._noted) <= 3
+    assert len(bearer._noted) <= 3
 
 
 def test_without_time_zones_the_moment_has_none(settings: Any) -> None:

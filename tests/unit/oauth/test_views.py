@@ -501,7 +501,7 @@ def test_refusals_are_not_counted_without_a_rate_or_a_cache(settings: Any, monke
     with override_settings(MCP_DJANGO=settings.MCP_DJANGO | {"TOKEN_REFUSAL_RATE": None}):
         assert Client().post("/oauth/token/", wrong).status_code == 401
     settings.MCP_DJANGO = settings.MCP_DJANGO | {"TOKEN_REFUSAL_RATE": "0/h"}
-    monkeypatch.setattr("mcp_django.runtime.throttling.cache.incr", down)
+    monkeypatch.setattr("mcp_django.runtime.cache.cache.incr", down)
     assert Client().post("/oauth/token/", wrong).status_code == 401
 
 
@@ -548,7 +548,7 @@ def test_a_hook_that_fails_costs_the_numbers_and_not_the_page(flow: Flow, monkey
     def fails(*args: Any) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr("mcp_django.oauth.reach.visible_exposures", fails)
+    monkeypatch.setattr("mcp_django.oauth.pages.access_of", fails)
     page = flow.ask()
     assert page.status_code == 200
     assert "Kinds of records" not in page.text

@@ -214,8 +214,8 @@ def test_no_call_asks_the_cache_where_there_are_no_budgets(monkeypatch):
     def fail(*args, **kwargs):
         raise AssertionError("It was asked.")
 
-    monkeypatch.setattr(budgets, "check", fail)
-    monkeypatch.setattr(budgets, "spend", fail)
+    monkeypatch.setattr(budgets.counts, "add", fail)
+    monkeypatch.setattr(budgets.counts, "used", fail)
     assert not client.call("list_models").is_error
 
 

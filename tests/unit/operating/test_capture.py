@@ -7,8 +7,8 @@ from django.test import override_settings
 
 from mcp_django.models import CallEntry
 from mcp_django.operating import capture
-from mcp_django.operating.capture import blanked
-from mcp_django.sensitive import HIDDEN
+from mcp_django.operating.capture import Blanking
+from mcp_django.schema.values import HIDDEN
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_superuser
 
@@ -122,14 +122,14 @@ def test_a_hook_that_fails_keeps_nothing(client, call_log, capturing, caplog, pa
     ],
 )
 def test_what_is_named_like_a_secret_is_blanked(given):
-    found = json.dumps(blanked(given))
+    found = json.dumps(Blanking().value(given))
     assert CANARY not in found
     assert HIDDEN in found
 
 
 def test_what_is_none_stays_as_it_is():
     given = {"name": "Ada", "active": True, "password": None, "columns": ["id", "name"], "rows": [[1, "Ada"]]}
-    assert blanked(given) == given
+    assert Blanking().value(given) == given
 
 
 LIKELY = [
@@ -146,13 +146,13 @@ LIKELY = [
 @pytest.mark.parametrize("secret", LIKELY)
 @pytest.mark.parametrize("place", [lambda it: {"note": it}, lambda it: [[1, f"see {it}, and call"]], lambda it: [it]])
 def test_what_looks_like_a_secret_is_blanked_wherever_it_stands(secret, place):
-    found = json.dumps(blanked(place(secret)))
+    found = json.dumps(Blanking().value(place(secret)))
     assert secret not in found
     assert HIDDEN in found
 
 
 def test_the_number_of_a_card_is_blanked_as_a_number_too():
-    assert blanked({"note": 4111111111111111, "pks": [378282246310005]}) == {"note": HIDDEN, "pks": [HIDDEN]}
+    assert Blanking().value({"note": 4111111111111111, "pks": [378282246310005]}) == {"note": HIDDEN, "pks": [HIDDEN]}
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_the_number_of_a_card_is_blanked_as_a_number_too():
     ],
 )
 def test_what_names_something_stays_as_it_is(value):
-    assert blanked({"note": value, "rows": [[value]]}) == {"note": value, "rows": [[value]]}
+    assert Blanking().value({"note": value, "rows": [[value]]}) == {"note": value, "rows": [[value]]}
 
 
 def test_no_character_that_misleads_a_reader_stands_raw(client, call_log, capturing):
@@ -190,8 +190,8 @@ def test_no_character_that_misleads_a_reader_stands_raw(client, call_log, captur
 def test_a_secret_that_only_its_model_tells_is_blanked():
     from rest_framework.authtoken.models import Token
 
-    assert blanked({"columns": ["key"], "rows": [[CANARY]]}, Token)["rows"] == [[HIDDEN]]
-    assert blanked({"values": {"key": CANARY}}, Token)["values"] == {"key": HIDDEN}
+    assert Blanking(Token).value({"columns": ["key"], "rows": [[CANARY]]})["rows"] == [[HIDDEN]]
+    assert Blanking(Token).value({"values": {"key": CANARY}})["values"] == {"key": HIDDEN}
 
 
 def test_nothing_that_is_no_json_is_kept():

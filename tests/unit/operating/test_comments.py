@@ -10,11 +10,12 @@ from urllib.parse import unquote
 import pytest
 from channels.db import database_sync_to_async
 from django.db import connection
+from django.db.backends.signals import connection_created
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_django.context.record import CURRENT, CallRecord
-from mcp_django.operating import comments
+from mcp_django.operating import telemetry
 from mcp_django.runtime.hooks import reading
 from mcp_django.testing import MCPClient
 from tests.factories import make_author, make_superuser
@@ -55,9 +56,10 @@ TEXTS = st.lists(st.sampled_from(PARTS) | st.text(max_size=5) | st.characters(),
 @pytest.fixture(autouse=True)
 def commented(db):
     connection.ensure_connection()
-    comments.install()
+    telemetry.annotate_queries()
     yield
-    comments.uninstall()
+    connection_created.disconnect(dispatch_uid="mcp_django.comments")
+    connection.execute_wrappers.remove(telemetry.annotate)
 
 
 @pytest.fixture
@@ -121,11 +123,11 @@ def test_outside_of_a_call_there_is_none():
 def test_no_text_can_end_the_comment_or_be_a_parameter(application, client, tool):
     settings = SimpleNamespace(SERVER_NAME=application)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comments, "settings", settings)
-        text = comments.comment_of(CallRecord(client_name=client, tool=tool, traceparent=TRACEPARENT))
+        patch.setattr(telemetry, "settings", settings)
+        text = telemetry.comment_of(CallRecord(client_name=client, tool=tool, traceparent=TRACEPARENT))
     found = pairs_of(f"SELECT 1 {text}")
     expected = {"application": application, "client": client, "tool": tool, "traceparent": TRACEPARENT}
-    expected = {name: value[: comments.MAX_VALUE] for name, value in expected.items() if value}
+    expected = {name: value[: telemetry.MAX_VALUE] for name, value in expected.items() if value}
     assert found == {name: value.encode(errors="replace").decode() for name, value in expected.items()}
     token = CURRENT.set(CallRecord(client_name=client, tool=tool))
     try:
@@ -179,14 +181,14 @@ def test_the_trace_is_left_out_where_plans_are_found_by_the_whole_text(within):
 
     for vendor, threshold in (("postgresql", None), ("postgresql", 5), ("oracle", None)):
         database = SimpleNamespace(vendor=vendor, connection=SimpleNamespace(prepare_threshold=threshold))
-        comments.annotate(execute, "SELECT 1", None, False, {"connection": database})
+        telemetry.annotate(execute, "SELECT 1", None, False, {"connection": database})
     assert ["traceparent" in sql for sql in found] == [True, False, False]
 
 
 def test_what_is_no_text_is_executed_as_it_is(within):
     within(tool="x")
     composed = object()
-    assert comments.annotate(lambda sql, *rest: sql, composed, None, False, {}) is composed
+    assert telemetry.annotate(lambda sql, *rest: sql, composed, None, False, {}) is composed
 
 
 def test_hidden_values_are_in_no_comment():
@@ -207,7 +209,7 @@ def test_postgresql_takes_it_however_parameters_are_bound(options, within, djang
     own.settings_dict = {**own.settings_dict, "OPTIONS": {**own.settings_dict.get("OPTIONS", {}), **options}}
     try:
         own.ensure_connection()
-        assert comments.annotate in own.execute_wrappers
+        assert telemetry.annotate in own.execute_wrappers
         for _ in range(3):
             with own.cursor() as cursor:
                 cursor.execute("SELECT CAST(%s AS text), '%%'", ["a%"])
@@ -253,6 +255,7 @@ settings.MCP_DJANGO = {**settings.MCP_DJANGO, "SQL_COMMENTS": ON}
 settings.DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
 django.setup()
 from django.db import connection
+from django.db.backends.signals import connection_created
 connection.ensure_connection()
 print([wrapper.__name__ for wrapper in connection.execute_wrappers])
 """

@@ -19,11 +19,12 @@ from mcp_django import site
 from mcp_django.context.record import CallRecord
 from mcp_django.exceptions import CallRefused
 from mcp_django.models import Session, Stream
-from mcp_django.operating import metrics, refused
+from mcp_django.operating import calls as operating_calls
+from mcp_django.operating import metrics
 from mcp_django.signals import call_started
 from mcp_django.subscriptions.hub import hub
 from mcp_django.testing import MCPClient, MCPError
-from mcp_django.transports.http.limits import concurrent, streaming
+from mcp_django.transports.calls import concurrent, streaming
 from tests.documentation import blocks_of
 from tests.factories import make_author, make_superuser, make_user
 
@@ -147,8 +148,8 @@ def test_ends_and_refusals_are_told_apart(client, added, tools):
 @pytest.mark.parametrize("log", [True, False])
 def test_each_refused_request_is_counted_also_those_that_the_log_leaves_out(added, settings, monkeypatch, log):
     settings.MCP_DJANGO = {**settings.MCP_DJANGO, "CALL_LOG": log}
-    monkeypatch.setattr(refused, "OF_STRANGERS", 2)
-    refused.forget()
+    monkeypatch.setattr(operating_calls, "OF_STRANGERS", 2)
+    operating_calls.forget()
     added("refusals_total", site=site.name, reason="token")
     for _ in range(5):
         MCPClient().send("tools/list", {})
@@ -270,7 +271,7 @@ import django
 django.setup()
 from mcp_django import site
 from mcp_django.context.record import CallRecord
-from mcp_django.operating import metrics, refused
+from mcp_django.operating import calls, metrics
 from mcp_django.subscriptions.hub import hub
 from django.test import Client, RequestFactory
 hub._queue = [1] * int(sys.argv[1])

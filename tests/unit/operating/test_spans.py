@@ -355,7 +355,7 @@ def test_nothing_is_imported_or_made_while_it_is_off(settings, client):
     code = """
 import sys, json, django
 django.setup()
-from mcp_django.transports import setups
+from mcp_django.transports import client_configs
 from mcp_django.transports.stdio import server
 from mcp_django.server import dispatch
 print(json.dumps([name for name in sys.modules if name.partition('.')[0] in ('opentelemetry', 'prometheus_client')]))

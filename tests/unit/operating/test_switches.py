@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from mcp_django.models import ServiceAccount, Switch
 from mcp_django.operating import switches
-from mcp_django.operating.switches import AWAY, LOOK, MARK, POLL, Board, current, end_switch, find_switches, set_switch
+from mcp_django.operating.switches import LOOK, MARK, POLL, Board, end_switch, find_switches, set_switch
 from mcp_django.signals import switches_changed
 from tests.factories import make_superuser, make_user
 from tests.testapp.models import Author
@@ -117,7 +117,11 @@ def test_without_a_cache_switches_act_within_five_seconds(clock, away, asked):
 def test_the_mark_is_kept_while_the_cache_is_away(clock, monkeypatch):
     board = Board()
     board.current()
-    monkeypatch.setattr(switches, "_read_mark", lambda: AWAY)
+
+    def away(key):
+        raise ConnectionError
+
+    monkeypatch.setattr(switches.cache, "get", away, raising=False)
     clock.now += POLL
     board.current()
     assert board._mark is None
@@ -188,9 +192,9 @@ def test_each_picture_has_a_version_of_its_own():
     versions = set()
     for kind, target in (("writes", ""), ("user", "ada"), ("tool", "get_record")):
         set_switch(kind, target)
-        versions.add(current().version)
+        versions.add(switches.board.current().version)
     end_switch(find_switches("writes")[0])
-    versions.add(current().version)
+    versions.add(switches.board.current().version)
     assert len(versions) == 4
 
 
@@ -199,10 +203,10 @@ def test_each_picture_has_a_version_of_its_own():
 
 def test_a_switch_acts_in_its_own_process_at_once_and_its_end_too():
     switch = set_switch("tool", "delete_record", reason="Audit")
-    found = current().tool("delete_record", read_only=False)
+    found = switches.board.current().tool("delete_record", read_only=False)
     assert found.reason == "Audit"
     assert end_switch(switch) is True
-    assert current() is None
+    assert switches.board.current() is None
     assert end_switch(switch) is False
 
 
@@ -242,7 +246,7 @@ def test_one_that_is_to_come_ends_none():
     later = set_switch("writes", reason="later", begins=now + timedelta(hours=1), until=timedelta(hours=2))
     assert later.until - later.begins == timedelta(hours=2)
     assert [switch.reason for switch in find_switches("writes")] == ["now", "later"]
-    assert [item.reason for item in current().switched] == ["now"]
+    assert [item.reason for item in switches.board.current().switched] == ["now"]
 
 
 def test_all_are_told_when_it_is_committed(django_capture_on_commit_callbacks):

@@ -4,40 +4,25 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.contrib import admin
+from django.contrib.admin import AdminSite, ModelAdmin
 from django.contrib.auth.models import User
-from django.db.models import IntegerField, Model, QuerySet
+from django.db.models import Count, IntegerField, Model, QuerySet
 from django.test.utils import isolate_apps
 from rest_framework import serializers
 
-from mcp_django import MCPSite, ModelExposure
+from mcp_django import AdminExposure, MCPSite, ModelExposure
+from mcp_django.context.narrowing import Narrowing
 from mcp_django.context.request import MCPRequest
-from mcp_django.context.switched import Off, Switched
 from mcp_django.exceptions import CallRefused, NotFound
+from mcp_django.models import Switch
+from mcp_django.operating.switches import Off
 from mcp_django.orm import columns
-from mcp_django.orm.access import (
-    caller_actions,
-    get_exposure,
-    get_row,
-    has_every_row,
-    may_view,
-    page_fields,
-    page_rows,
-    parse_pk,
-    permits_any,
-    permits_view,
-    permitted_actions,
-    refusal,
-    refuse_switched,
-    related_exposure,
-    sees_any,
-    sees_every_row,
-    visible_exposures,
-    visible_fields,
-    visible_name,
-)
+from mcp_django.orm.access import access_of, has_every_row, parse_pk
 from mcp_django.orm.filters import filters_of, find_filter
 from mcp_django.orm.ordering import client_order_key
-from mcp_django.sensitive import is_sensitive
+from mcp_django.orm.permissions import load_permissions
+from mcp_django.schema.values import is_sensitive
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.fieldapp.models import Seat
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, PublishedBook, Section, Shelf, Tag
@@ -66,33 +51,33 @@ class TestModels:
     def test_row_125_a_model_without_view_permission_is_not_there(self) -> None:
         site = site_with(Book, Author)
         request = request_of(make_user("u", "testapp.view_author"), site)
-        assert [exposure.label for exposure in visible_exposures(request)] == ["testapp.author"]
+        assert [exposure.label for exposure in access_of(request).exposures] == ["testapp.author"]
         labels: tuple[Any, ...] = ("testapp.book", "testapp.nothing", "", None, 5, [], "x" * 100_000)
         for label in labels:
             with pytest.raises(NotFound) as error:
-                get_exposure(request, label)
+                access_of(request).get_exposure(label)
             assert error.value.args == ()
 
     def test_a_label_is_read_in_any_case(self) -> None:
         request = request_of(make_superuser(), site_with(Book))
-        assert get_exposure(request, "testapp.Book").model is Book
+        assert access_of(request).get_exposure("testapp.Book").model is Book
 
     def test_the_verdict_is_made_once_for_a_request_and_anew_for_another_user(
         self, django_assert_num_queries: Any
     ) -> None:
         site = site_with(Book)
         request = request_of(make_user("u", "testapp.view_book"), site)
-        visible_exposures(request)
+        assert access_of(request).exposures
         with django_assert_num_queries(0):
-            assert get_exposure(request, "testapp.book")
+            assert access_of(request).get_exposure("testapp.book")
         request.user = make_user("other")
-        assert visible_exposures(request) == []
+        assert access_of(request).exposures == []
 
     def test_a_relation_to_an_invisible_model_has_no_exposure(self) -> None:
         site = site_with(Book, Author)
         field = Book._meta.get_field("author")
-        assert related_exposure(request_of(make_superuser(), site), field).model is Author  # type: ignore[union-attr]
-        assert related_exposure(request_of(make_user("u", "testapp.view_book"), site), field) is None
+        assert access_of(request_of(make_superuser(), site)).exposure_of(field.related_model).model is Author  # type: ignore[union-attr]
+        assert access_of(request_of(make_user("u", "testapp.view_book"), site)).exposure_of(field.related_model) is None
 
     def test_a_hook_that_fails_shows_nothing_and_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
         class Broken(ModelExposure):
@@ -103,7 +88,7 @@ class TestModels:
         site.register(Tag, Broken)
         request = request_of(make_superuser(), site)
         with pytest.raises(NotFound):
-            get_exposure(request, "testapp.tag")
+            access_of(request).get_exposure("testapp.tag")
         assert "has_view_permission" in caplog.text
 
     def test_actions_are_asked_for_once_in_a_request(self) -> None:
@@ -117,26 +102,26 @@ class TestModels:
         site = MCPSite()
         site.register(Tag, Counting)
         request = request_of(make_superuser(), site)
-        assert caller_actions(request, site.exposures[Tag]) == caller_actions(request, site.exposures[Tag]) == {}
+        assert access_of(request)[site.exposures[Tag]].actions == access_of(request)[site.exposures[Tag]].actions == {}
         assert Counting.asked == 1
 
     @pytest.mark.parametrize("target", ["testapp.book", "testapp"])
     def test_a_model_that_is_switched_off_is_not_there_and_its_name_is_told_why(self, target: str) -> None:
         site = site_with(Book)
-        request = request_of(make_superuser(), site, off=Off((Switched("model", target, "Audit"),)))
+        request = request_of(make_superuser(), site, off=Off((Switch(kind="model", target=target, reason="Audit"),)))
         exposure = site.exposures[Book]
-        assert permits_view(request, exposure)
-        assert not may_view(request, exposure)
-        assert visible_exposures(request) == []
+        assert access_of(request)[exposure].may("view")
+        assert not access_of(request)[exposure].is_there
+        assert access_of(request).exposures == []
         with pytest.raises(CallRefused, match="Reason given: Audit"):
-            get_exposure(request, "testapp.book")
+            access_of(request).get_exposure("testapp.book")
 
     def test_who_lacks_the_permission_does_not_learn_of_a_switch(self) -> None:
-        off = Off((Switched("model", "testapp.book", "Audit"),))
+        off = Off((Switch(kind="model", target="testapp.book", reason="Audit"),))
         request = request_of(make_user("u", "testapp.view_author"), site_with(Book, Author), off=off)
         with pytest.raises(NotFound):
-            get_exposure(request, "testapp.book")
-        assert get_exposure(request, "testapp.author").model is Author
+            access_of(request).get_exposure("testapp.book")
+        assert access_of(request).get_exposure("testapp.author").model is Author
 
     @pytest.mark.parametrize("target", ["testapp.tag.merge", "merge"])
     def test_an_action_that_is_switched_off_is_not_there(self, target: str) -> None:
@@ -147,32 +132,76 @@ class TestModels:
         site = MCPSite()
         site.register(Tag, Mergeable)
         exposure = site.exposures[Tag]
-        request = request_of(make_superuser(), site, off=Off((Switched("action", target),)))
-        assert set(permitted_actions(request, exposure)) == {"merge", "split"}
-        assert set(caller_actions(request, exposure)) == {"split"}
-        refuse_switched(request, exposure)
-        refuse_switched(request, exposure, "split")
+        request = request_of(make_superuser(), site, off=Off((Switch(kind="action", target=target),)))
+        assert set(access_of(request)[exposure].permitted_actions) == {"merge", "split"}
+        assert set(access_of(request)[exposure].actions) == {"split"}
+        access_of(request)[exposure].refuse_switched()
+        access_of(request)[exposure].refuse_switched("split")
         with pytest.raises(CallRefused, match="switched off"):
-            refuse_switched(request, exposure, "merge")
-        refuse_switched(request_of(make_superuser("other"), site), exposure, "merge")
+            access_of(request)[exposure].refuse_switched("merge")
+        access_of(request_of(make_superuser("other"), site))[exposure].refuse_switched("merge")
 
-    def test_whether_a_hook_permits_anything_is_asked_of_the_models_that_are_there(self) -> None:
+    def test_a_verdict_is_read_from_permissions_where_no_hook_of_the_project_decides(self) -> None:
+        class Own(ModelExposure):
+            def has_change_permission(self, request: MCPRequest, obj: Any = None) -> bool:
+                return obj is None or obj.name == "a"
+
+        user = make_user("u", "testapp.change_tag", "testapp.view_author")
         site = site_with(Book, Author)
-        may_add = {Author}
+        site.register(Tag, Own)
+        request = request_of(user, site)
+        for _ in range(2):
+            model, author = access_of(request)[site.exposures[Tag]], access_of(request)[site.exposures[Author]]
+            assert [model.may(deed) for deed in ("view", "change", "add")] == [True, True, False]
+            assert [model.may_row(deed, Tag(name="b")) for deed in ("view", "change")] == [True, False]
+            assert model.stock_verdict("change") is None
+            assert [author.may_row(deed, Author()) for deed in ("view", "delete")] == [True, False]
+            request = request_of(user, site)
+            load_permissions(user)
+        assert (model.stock_verdict("view"), model.stock_verdict("add")) == (True, False)
+        assert [seen.exposure.model for seen in access_of(request).models if seen.may("change")] == [Tag]
 
-        def ask(request: MCPRequest, exposure: Any) -> bool:
-            return exposure.model in may_add
+    def test_hooks_that_look_at_the_place_are_asked_on_the_admins_list(self) -> None:
+        class Placed(ModelAdmin):  # type: ignore[type-arg]
+            def has_view_permission(self, request: Any, obj: Any = None) -> bool:
+                return bool(request.resolver_match.url_name == "testapp_author_changelist")
 
-        assert permits_any(request_of(make_superuser(), site), "has_add_permission", ask)
-        off = Off((Switched("model", "testapp.author"),))
-        assert not permits_any(request_of(make_superuser("other"), site, off=off), "has_add_permission", ask)
+        site = MCPSite()
+        exposure = AdminExposure(Author, site, Placed(Author, admin.site))
+        request = request_of(make_superuser(), site)
+        assert access_of(request)[exposure].may("view")
+        assert request.resolver_match is None
+
+    def test_why_a_model_is_not_there(self) -> None:
+        class Refusing(ModelExposure):
+            def has_view_permission(self, request: MCPRequest, obj: Any = None) -> bool:
+                return False
+
+        site = site_with(Book, Author)
+        site.register(Tag, Refusing)
+        closed = AdminExposure(Shelf, site, ModelAdmin(Shelf, AdminSite()))
+        models = [*(site.exposures[model] for model in (Book, Author, Tag)), closed]
+        user = make_user("u", "testapp.view_book", "testapp.view_tag", "testapp.view_shelf")
+        off = Off((Switch(kind="model", target="testapp.book"),))
+        request = request_of(user, site)
+        assert [access_of(request)[model].why_not() for model in models] == ["", "no permission", "refused", ""]
+        assert access_of(request_of(user, site, off=off))[models[0]].why_not() == "off"
+        guest = make_user("guest", "testapp.view_shelf", staff=False)
+        assert access_of(request_of(guest, site))[closed].why_not() == "not admitted"
+        request = request_of(user, site)
+        request.mcp.narrowing = Narrowing(labels=frozenset({"testapp.author"}))
+        assert [access_of(request)[model].why_not() for model in models] == [
+            "narrowed",
+            "no permission",
+            *["narrowed"] * 2,
+        ]
 
     def test_whether_anything_is_visible_is_decided_once(self, django_assert_num_queries: Any) -> None:
         request = request_of(make_user("u", "testapp.view_book"), site_with(Book, Author))
-        assert sees_any(request)
+        assert access_of(request).sees_any
         with django_assert_num_queries(0):
-            assert sees_any(request)
-        assert not sees_any(request_of(make_user("other"), site_with(Book)))
+            assert access_of(request).sees_any
+        assert not access_of(request_of(make_user("other"), site_with(Book))).sees_any
 
     def test_the_reason_for_an_empty_site_is_told_to_those_who_see_nothing(self) -> None:
         class Guarded(ModelExposure):
@@ -181,9 +210,9 @@ class TestModels:
 
         site = site_with(Book)
         site.register(Tag, Guarded)
-        assert refusal(request_of(make_user("u"), site)) == "Sign in with a second factor."
-        assert refusal(request_of(make_user("v", "testapp.view_book"), site)) == ""
-        assert refusal(request_of(make_user("w"), site_with(Book))) == ""
+        assert access_of(request_of(make_user("u"), site)).refusal == "Sign in with a second factor."
+        assert access_of(request_of(make_user("v", "testapp.view_book"), site)).refusal == ""
+        assert access_of(request_of(make_user("w"), site_with(Book))).refusal == ""
 
 
 class Mine(ModelExposure):
@@ -216,10 +245,10 @@ def test_whether_a_caller_has_every_row_is_asked_of_the_queryset() -> None:
     plain, staffs, failing = (exposure(Book, site) for exposure in (ModelExposure, Staffs, Failing))
     superuser, user = request_of(make_superuser(), site), request_of(make_user("u"), site)
     for _ in range(2):
-        assert sees_every_row(user, plain)
-        assert sees_every_row(superuser, staffs)
-        assert not sees_every_row(user, staffs)
-        assert not sees_every_row(superuser, failing)
+        assert access_of(user)[plain].sees_every_row
+        assert access_of(superuser)[staffs].sees_every_row
+        assert not access_of(user)[staffs].sees_every_row
+        assert not access_of(superuser)[failing].sees_every_row
 
 
 @pytest.mark.django_db
@@ -228,22 +257,22 @@ class TestFields:
         site = site_with(Book, fields=["title"])
         request = request_of(make_superuser(), site)
         exposure = site.exposures[Book]
-        assert visible_fields(request, exposure) == ("id", "title")
-        assert page_fields(request, exposure) == ("id", "title")
+        assert access_of(request)[exposure].fields == ("id", "title")
+        assert access_of(request)[exposure].page_fields == ("id", "title")
 
     def test_row_129_sensitive_fields_are_not_there_by_default(self) -> None:
         site = site_with(Author)
-        assert "secret_token" not in visible_fields(request_of(make_superuser(), site), site.exposures[Author])
+        assert "secret_token" not in access_of(request_of(make_superuser(), site))[site.exposures[Author]].fields
 
     def test_a_many_to_many_field_is_not_there_while_its_model_is_not(self) -> None:
         site = site_with(Book, Tag, fields=["title", "tags"])
         exposure = site.exposures[Book]
-        assert "tags" in visible_fields(request_of(make_superuser(), site), exposure)
-        assert "tags" not in visible_fields(request_of(make_user("u", "testapp.view_book"), site), exposure)
+        assert "tags" in access_of(request_of(make_superuser(), site))[exposure].fields
+        assert "tags" not in access_of(request_of(make_user("u", "testapp.view_book"), site))[exposure].fields
 
     def test_a_path_through_many_rows_is_no_column(self) -> None:
         site = site_with(Book, fields=["title", "tags__name"])
-        assert visible_fields(request_of(make_superuser(), site), site.exposures[Book]) == ("id", "title")
+        assert access_of(request_of(make_superuser(), site))[site.exposures[Book]].fields == ("id", "title")
 
     def test_a_relation_that_a_package_reads_is_there_if_all_of_its_rows_are(
         self, monkeypatch: pytest.MonkeyPatch
@@ -261,7 +290,7 @@ class TestFields:
             if exposure is not None:
                 site.register(Tag, exposure)
             shown.append(
-                "tags" in visible_fields(request_of(make_superuser(str(exposure)), site), site.exposures[Book])
+                "tags" in access_of(request_of(make_superuser(str(exposure)), site))[site.exposures[Book]].fields
             )
         assert shown == [True, False, False]
 
@@ -269,13 +298,13 @@ class TestFields:
         site = site_with(Book, Author, fields=["title", "author"])
         request, exposure = request_of(make_superuser(), site), site.exposures[Book]
         names = ("title", "pk", "id", "author_id", "owner_id", "price", "")
-        found = [visible_name(request, exposure, name) for name in names]
+        found = [access_of(request)[exposure].field_named(name) for name in names]
         assert found == ["title", "id", "id", "author", None, None, None]
 
     def test_row_131_a_generic_relation_is_no_way_to_filter_or_to_follow(self) -> None:
         site = site_with(Note, fields=["target", "target__name", "text"])
         request = request_of(make_superuser(), site)
-        assert visible_fields(request, site.exposures[Note]) == ("id", "target", "text")
+        assert access_of(request)[site.exposures[Note]].fields == ("id", "target", "text")
         assert find_filter(request, site.exposures[Note], "target") is None
         assert find_filter(request, site.exposures[Note], "target__name") is None
 
@@ -284,18 +313,18 @@ class TestFields:
         site = site_with(model)
         site.register(Book, ModelExposure, fields="__all__", exclude=["price"])
         request = request_of(make_superuser(), site)
-        assert "price" not in visible_fields(request, site.exposures[model])
+        assert "price" not in access_of(request)[site.exposures[model]].fields
         assert find_filter(request, site.exposures[model], "price") is None
-        assert "title" in visible_fields(request, site.exposures[model])
+        assert "title" in access_of(request)[site.exposures[model]].fields
 
     def test_a_child_of_a_model_that_is_not_exposed_shows_what_it_has(self) -> None:
         site = site_with(AudioBook)
-        assert "price" in visible_fields(request_of(make_superuser(), site), site.exposures[AudioBook])
+        assert "price" in access_of(request_of(make_superuser(), site))[site.exposures[AudioBook]].fields
 
     def test_row_126_a_child_that_names_the_field_shows_it(self) -> None:
         site = site_with(PublishedBook, fields=["price"])
         site.register(Book, ModelExposure, fields="__all__", exclude=["price"])
-        assert "price" in visible_fields(request_of(make_superuser(), site), site.exposures[PublishedBook])
+        assert "price" in access_of(request_of(make_superuser(), site))[site.exposures[PublishedBook]].fields
 
     def test_a_serializer_decides_what_is_read_and_what_is_filtered(self) -> None:
         class Masked(serializers.CharField):
@@ -312,13 +341,13 @@ class TestFields:
 
         site = site_with(Author, serializer_class=AuthorSerializer)
         request, exposure = request_of(make_superuser(), site), site.exposures[Author]
-        assert visible_fields(request, exposure) == ("id", "name", "email", "nickname", "born")
+        assert access_of(request)[exposure].fields == ("id", "name", "email", "nickname", "born")
         assert {name for name, _, _ in filters_of(request, exposure)} == {"id", "name", "born"}
         assert client_order_key(request, exposure, "email", descending=False) is None
         for _ in range(2):
-            assert page_fields(request, exposure) == visible_fields(request, exposure)
+            assert access_of(request)[exposure].page_fields == access_of(request)[exposure].fields
         few = site_with(Author, serializer_class=AuthorSerializer, fields=["name", "email"])
-        assert visible_fields(request_of(request.user, few), few.exposures[Author]) == ("id", "name", "email")
+        assert access_of(request_of(request.user, few))[few.exposures[Author]].fields == ("id", "name", "email")
 
 
 STRANGE = ["１", "01", "+1", " 1 ", "1\n", "1.0", "", "x", "-0", True, False, 1.5, 1.0, None, [1], {"pk": 1}, b"1"]
@@ -333,10 +362,10 @@ class TestRows:
         Author.objects.create(pk=0, name="zeroth")
         site = site_with(Author)
         request = request_of(make_superuser(), site)
-        assert get_row(request, site.exposures[Author], 1).pk == 1
-        assert get_row(request, site.exposures[Author], "1").pk == 1
+        assert access_of(request)[site.exposures[Author]].get_row(1).pk == 1
+        assert access_of(request)[site.exposures[Author]].get_row("1").pk == 1
         with pytest.raises(NotFound):
-            get_row(request, site.exposures[Author], pk)
+            access_of(request)[site.exposures[Author]].get_row(pk)
 
     def test_row_124_text_and_uuid_keys_are_exact(self) -> None:
         shelf, section = ModelExposure(Shelf, MCPSite()), ModelExposure(Section, MCPSite())
@@ -352,7 +381,7 @@ class TestRows:
         seat, site = Seat.objects.create(hall="A", number=7), site_with(Seat)
         request, exposure = request_of(make_superuser(), site), site.exposures[Seat]
         assert parse_pk(exposure, '["A","7"]') == parse_pk(exposure, ["A", 7]) == ("A", 7)
-        assert get_row(request, exposure, '["A","7"]') == seat
+        assert access_of(request)[exposure].get_row('["A","7"]') == seat
         wrong = [
             "A",
             "[",
@@ -383,7 +412,7 @@ class TestRows:
 
         site = site_with(Pair)
         with pytest.raises(NotFound):
-            get_row(request_of(make_superuser(), site), site.exposures[Pair], "7")
+            access_of(request_of(make_superuser(), site))[site.exposures[Pair]].get_row("7")
 
     def test_hooks_get_an_empty_row_and_some_that_the_caller_sees(self) -> None:
         class Few(ModelExposure):
@@ -396,7 +425,7 @@ class TestRows:
         site.register(Author, Few)
         request = request_of(make_superuser(), site)
         for _ in range(2):
-            assert [row.name for row in page_rows(request, site.exposures[Author])] == ["", "a", "c"]
+            assert [row.name for row in access_of(request)[site.exposures[Author]].sample_rows()] == ["", "a", "c"]
 
     def test_a_model_that_makes_no_empty_row_has_those_of_the_caller(self, monkeypatch: pytest.MonkeyPatch) -> None:
         author, site = make_author("a"), site_with(Author)
@@ -409,18 +438,31 @@ class TestRows:
             create(self, *args, **kwargs)
 
         monkeypatch.setattr(Author, "__init__", needs_values)
-        assert list(page_rows(request, exposure)) == [author]
+        assert list(access_of(request)[exposure].sample_rows()) == [author]
+
+    def test_a_row_that_no_plan_reads_is_read_by_the_orm(self) -> None:
+        class Counted(ModelExposure):
+            def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+                return super().get_queryset(request).annotate(written=Count("books"))
+
+        author, site = make_author("a"), MCPSite()
+        site.register(Author, Counted)
+        model = access_of(request_of(make_superuser(), site))[site.exposures[Author]]
+        assert model.get_row(author.pk).written == 0  # type: ignore[attr-defined]
+        assert model.fields_of(author) == model.fields_of(None) == ("id",)
+        with pytest.raises(NotFound):
+            model.get_row(author.pk + 1)
 
     def test_row_121_a_row_of_another_is_not_there(self) -> None:
         owner, other = make_user("a", "testapp.view_book"), make_user("b", "testapp.view_book")
         book = make_book(owner=owner)
         site = MCPSite()
         site.register(Book, Mine)
-        assert get_row(request_of(owner, site), site.exposures[Book], book.pk) == book
+        assert access_of(request_of(owner, site))[site.exposures[Book]].get_row(book.pk) == book
         with pytest.raises(NotFound) as hidden:
-            get_row(request_of(other, site), site.exposures[Book], book.pk)
+            access_of(request_of(other, site))[site.exposures[Book]].get_row(book.pk)
         with pytest.raises(NotFound) as missing:
-            get_row(request_of(other, site), site.exposures[Book], 10**6)
+            access_of(request_of(other, site))[site.exposures[Book]].get_row(10**6)
         assert hidden.value.args == missing.value.args == ()
 
     def test_row_127_the_default_manager_decides_what_there_is(self) -> None:
@@ -428,7 +470,7 @@ class TestRows:
         loan = Loan.objects.create(book=book, borrower="x", due="2024-01-01T00:00:00Z", deleted="2024-01-02T00:00:00Z")
         site = site_with(Loan)
         with pytest.raises(NotFound):
-            get_row(request_of(make_superuser(), site), site.exposures[Loan], loan.pk)
+            access_of(request_of(make_superuser(), site))[site.exposures[Loan]].get_row(loan.pk)
 
     def test_a_permission_on_the_row_is_asked(self) -> None:
         class Single(ModelExposure):
@@ -438,6 +480,6 @@ class TestRows:
         site = MCPSite()
         site.register(Author, Single)
         request = request_of(User(), site)
-        assert get_row(request, site.exposures[Author], make_author("seen").pk)
+        assert access_of(request)[site.exposures[Author]].get_row(make_author("seen").pk)
         with pytest.raises(NotFound):
-            get_row(request, site.exposures[Author], make_author("unseen").pk)
+            access_of(request)[site.exposures[Author]].get_row(make_author("unseen").pk)

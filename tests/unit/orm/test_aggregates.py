@@ -15,8 +15,7 @@ from mcp_django.exceptions import ToolError
 from mcp_django.orm.aggregates import exact_field
 from mcp_django.orm.columns import trimmed
 from mcp_django.tools.aggregate import AggregateRecords
-from mcp_django.tools.aggregation import find_title
-from mcp_django.tools.having import COMPARISONS
+from mcp_django.tools.measures import COMPARISONS, find_title
 from tests.factories import make_author, make_book, make_superuser
 from tests.filterapp.models import Screening
 from tests.reading import reader, site_with

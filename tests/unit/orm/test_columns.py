@@ -17,7 +17,7 @@ from django.utils.html import format_html
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.orm.columns import field_renderer, pk_text, render, render_column, resolve_column
 from mcp_django.orm.kinds import choices_of
-from mcp_django.schema.jsonable import clean_text
+from mcp_django.schema.values import clean_text
 from mcp_django.tools.models import DescribeModel
 from tests.factories import make_superuser
 from tests.reading import reader, site_with

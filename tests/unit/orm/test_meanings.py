@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_django.orm.meanings import models_fitting, models_meant, paths_meant
+from mcp_django.orm.suggestions import Suggestions
 from tests.factories import make_superuser, make_user
 from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag
@@ -17,12 +17,12 @@ def request_(db: None) -> Any:
 
 @pytest.mark.parametrize("text", ["book", "Books", "testapp.books", "testapp/book", "Testapp Book", "boook", "BOOK"])
 def test_a_model_is_known_by_its_names_in_any_number(request_: Any, text: str) -> None:
-    assert models_meant(request_, text) == ["testapp.book"]
+    assert Suggestions(request_).models(text) == ["testapp.book"]
 
 
 @pytest.mark.parametrize("text", ["", "?", None, 5, "zzzzzz", "x" * 10_000])
 def test_what_is_like_no_model_means_none(request_: Any, text: Any) -> None:
-    assert models_meant(request_, text) == []
+    assert Suggestions(request_).models(text) == []
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ def test_what_is_like_no_model_means_none(request_: Any, text: Any) -> None:
 )
 def test_a_path_is_corrected_hop_by_hop(request_: Any, text: str, found: str | None) -> None:
     exposure = request_.mcp.site.exposures[Book]
-    assert paths_meant(request_, exposure, text, lambda path: True)[:1] == ([] if found is None else [found])
+    assert Suggestions(request_).paths(exposure, text, lambda path: True)[:1] == ([] if found is None else [found])
 
 
 def test_a_path_that_is_of_no_use_is_not_offered(request_: Any) -> None:
     exposure = request_.mcp.site.exposures[Book]
-    assert paths_meant(request_, exposure, "titel", lambda path: False) == []
+    assert Suggestions(request_).paths(exposure, "titel", lambda path: False) == []
 
 
 @pytest.mark.parametrize(
@@ -71,18 +71,18 @@ def test_a_path_that_is_of_no_use_is_not_offered(request_: Any) -> None:
     ],
 )
 def test_a_call_without_model_fits_those_that_have_its_fields(request_: Any, arguments: Any, found: list[str]) -> None:
-    assert models_fitting(request_, arguments) == found
+    assert Suggestions(request_).models_fitting(arguments) == found
 
 
 def test_what_the_caller_may_not_view_is_never_meant(db: None) -> None:
     site = site_with(Book, Author, Loan, Tag)
     viewer = reader(make_user("viewer", "testapp.view_book"), site)
-    assert models_meant(viewer, "loans") == models_meant(viewer, "author") == []
-    assert models_fitting(viewer, {"fields": ["borrower"]}) == []
+    assert Suggestions(viewer).models("loans") == Suggestions(viewer).models("author") == []
+    assert Suggestions(viewer).models_fitting({"fields": ["borrower"]}) == []
     exposure = site.exposures[Book]
     for text in ("author.nam", "loan.borrower", "loansBorrower", "authorSecretToken"):
         assert not any(
             "__" in path
-            for path in paths_meant(viewer, exposure, text, lambda path: True)
+            for path in Suggestions(viewer).paths(exposure, text, lambda path: True)
             if not path.startswith("author__nam")
         )

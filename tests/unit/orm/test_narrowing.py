@@ -9,7 +9,8 @@ from django.test import RequestFactory
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm.filters import leads_to_hidden_model, leads_to_hidden_rows
+from mcp_django.orm.filters import leads_to_hidden_rows
+from mcp_django.orm.ways import guards_on
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_superuser, make_user
 from tests.filterapp.admin import FilmAdmin, sidebar
@@ -176,11 +177,11 @@ def test_a_path_knows_whether_rows_on_its_way_may_be_hidden() -> None:
     request = reader(make_user("u", "filterapp.view_film"), site)
     for path in ("title", "studio_id", "studio__name"):
         assert not leads_to_hidden_rows(request, Film, path)
-        assert not leads_to_hidden_model(request, Film, path)
+        assert guards_on(request, Film, path) == ()
     site.register(Studio, ModelExposure, fields=["name"])
     request = reader(request.user, site)
-    assert leads_to_hidden_model(request, Film, "studio__name")
-    assert not leads_to_hidden_model(request, Film, "studio_id")
+    assert guards_on(request, Film, "studio__name") is None
+    assert guards_on(request, Film, "studio_id") == ()
     allowed = reader(make_superuser(), site)
     assert not leads_to_hidden_rows(allowed, Film, "studio__owner__name")
     admins = reader(make_superuser("other"), MCPSite(admin_site=sidebar))

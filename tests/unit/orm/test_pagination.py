@@ -18,15 +18,10 @@ from mcp_django.exceptions import ToolError
 from mcp_django.orm.lookups import resolve_path
 from mcp_django.orm.pagination import (
     CURSOR_ERROR,
+    Cursor,
     OrderKey,
     Segment,
-    list_cursor,
-    read_cursor,
-    read_list_cursor,
-    segment_condition,
-    segment_order,
     segments,
-    write_cursor,
 )
 from mcp_django.orm.plans import Bind
 from mcp_django.protocol.errors import InvalidParams
@@ -59,16 +54,16 @@ def test_row_79_a_cursor_gives_back_the_values_of_each_type() -> None:
     row.created = datetime(2024, 1, 1, 1, 2, 3, 4, tzinfo=UTC)
     row.reading_time = timedelta(days=1, microseconds=5)
     values = [getattr(row, k.path) for k in keys]
-    assert list(read_cursor(ALICE, "p", keys, write_cursor(ALICE, "p", keys, values))) == values
+    assert list(Cursor(ALICE, "p").read(keys, Cursor(ALICE, "p").write(keys, values))) == values
 
 
 def test_null_and_long_integers_survive() -> None:
     keys = [key("rating"), key("id")]
-    assert read_cursor(ALICE, "p", keys, write_cursor(ALICE, "p", keys, [None, 2**62])) == (None, 2**62)
+    assert Cursor(ALICE, "p").read(keys, Cursor(ALICE, "p").write(keys, [None, 2**62])) == (None, 2**62)
 
 
 def forged() -> list[Any]:
-    good = write_cursor(ALICE, "p", KEYS, ["a", 1])
+    good = Cursor(ALICE, "p").write(KEYS, ["a", 1])
     flipped = [good[:i] + ("A" if good[i] != "A" else "B") + good[i + 1 :] for i in range(len(good))]
     return [*flipped, "", "x", good + "a", good[:-1], good * 99, "a:b:c", "é", None, 5, [], {}, good.encode()]
 
@@ -80,7 +75,7 @@ FORGED = forged()
 @pytest.mark.parametrize("cursor", FORGED, ids=range(len(FORGED)))
 def test_row_68_a_damaged_cursor_is_one_fixed_error(cursor: Any) -> None:
     with pytest.raises(ToolError) as error:
-        read_cursor(ALICE, "p", KEYS, cursor)
+        Cursor(ALICE, "p").read(KEYS, cursor)
     assert error.value.message == CURSOR_ERROR
 
 
@@ -95,44 +90,47 @@ def test_row_68_a_damaged_cursor_is_one_fixed_error(cursor: Any) -> None:
     ids=["user", "site", "query", "order"],
 )
 def test_row_68_a_cursor_of_another_is_the_same_error(request_: Any, purpose: str, keys: Any) -> None:
-    cursor = write_cursor(ALICE, "p", KEYS, ["a", 1])
+    cursor = Cursor(ALICE, "p").write(KEYS, ["a", 1])
     with pytest.raises(ToolError) as error:
-        read_cursor(request_, purpose, keys, cursor)
+        Cursor(request_, purpose).read(keys, cursor)
     assert error.value.message == CURSOR_ERROR
 
 
 def test_row_68_an_expired_cursor_is_the_same_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    cursor = write_cursor(ALICE, "p", KEYS, ["a", 1])
+    cursor = Cursor(ALICE, "p").write(KEYS, ["a", 1])
     now = datetime.now().timestamp()
     monkeypatch.setattr("django.core.signing.time.time", lambda: now + 24 * 3600 + 5)
     with pytest.raises(ToolError) as error:
-        read_cursor(ALICE, "p", KEYS, cursor)
+        Cursor(ALICE, "p").read(KEYS, cursor)
     assert error.value.message == CURSOR_ERROR
 
 
 def test_row_205_a_cursor_survives_the_rotation_of_keys_and_dies_with_its_key() -> None:
     with override_settings(SECRET_KEY="old" * 20):
-        cursor = write_cursor(ALICE, "p", KEYS, ["a", 1])
+        cursor = Cursor(ALICE, "p").write(KEYS, ["a", 1])
     with override_settings(SECRET_KEY="new" * 20, SECRET_KEY_FALLBACKS=["old" * 20]):
-        assert read_cursor(ALICE, "p", KEYS, cursor) == ("a", 1)
+        assert Cursor(ALICE, "p").read(KEYS, cursor) == ("a", 1)
     with override_settings(SECRET_KEY="new" * 20), pytest.raises(ToolError):
-        read_cursor(ALICE, "p", KEYS, cursor)
+        Cursor(ALICE, "p").read(KEYS, cursor)
 
 
 def test_a_cursor_does_not_show_the_values_it_holds() -> None:
-    body = write_cursor(ALICE, "p", KEYS, ["a hidden value", 1]).split(":")[0]
+    body = Cursor(ALICE, "p").write(KEYS, ["a hidden value", 1]).split(":")[0]
     assert b"hidden" not in base64.urlsafe_b64decode(body + "===")
 
 
 def test_a_sort_value_too_long_for_a_cursor_is_refused() -> None:
     with pytest.raises(ToolError, match="Choose another ordering"):
-        write_cursor(ALICE, "p", KEYS, ["x" * 5000, 1])
+        Cursor(ALICE, "p").write(KEYS, ["x" * 5000, 1])
 
 
 def test_row_68_list_cursors_are_bound_to_their_list() -> None:
-    assert read_list_cursor(ALICE, "resources/list", list_cursor(ALICE, "resources/list", "shop.order")) == "shop.order"
+    assert (
+        Cursor(ALICE, "resources/list").read_name(Cursor(ALICE, "resources/list").write_name("shop.order"))
+        == "shop.order"
+    )
     with pytest.raises(InvalidParams, match="not valid"):
-        read_list_cursor(ALICE, "tools/list", list_cursor(ALICE, "resources/list", "shop.order"))
+        Cursor(ALICE, "tools/list").read_name(Cursor(ALICE, "resources/list").write_name("shop.order"))
 
 
 # Segments
@@ -190,8 +188,8 @@ def page(keys: Sequence[OrderKey], after: Any, size: int, row_values: bool = Tru
     nulls = None if after is None else [value is None for value in after]
     found: list[Any] = []
     for segment in segments(keys, nulls, nulls_largest=largest, row_values=row_values):
-        condition = segment_condition(segment, keys, lambda index: Bind(after[index]))
-        rows = Book.objects.filter(condition).order_by(*segment_order(segment, keys, nulls_largest=largest))
+        condition = segment.condition(keys, lambda index: Bind(after[index]))
+        rows = Book.objects.filter(condition).order_by(*segment.order(keys, nulls_largest=largest))
         found += rows.values_list("pk", *[k.path for k in keys])[: size - len(found)]
     return found
 
@@ -266,7 +264,7 @@ def test_row_70_a_page_in_one_direction_is_one_range_of_an_index() -> None:
     assert shapes("-title", "-id", nulls=[False, False]) == [Segment(beyond=2)]
     assert shapes("title", "pages", "id", nulls=[False, False, False]) == [Segment(beyond=3)]
     assert shapes("title", "id") == [Segment()]
-    condition = segment_condition(Segment(beyond=2), [order_key("title"), order_key("id")], Bind)
+    condition = Segment(beyond=2).condition([order_key("title"), order_key("id")], Bind)
     sql = str(Book.objects.filter(condition).query)
     assert '"id") > (' in sql
     assert " OR " not in sql
@@ -287,8 +285,8 @@ def test_row_70_null_is_a_range_of_its_own() -> None:
 
 def test_the_place_of_null_is_written_only_where_an_index_would_not_have_it() -> None:
     keys = [order_key("rating", nulls_last=False), order_key("published", nulls_last=False), order_key("id")]
-    first = segment_order(Segment(null=False), keys, nulls_largest=True)
+    first = Segment(null=False).order(keys, nulls_largest=True)
     assert (first[0], first[2]) == ("rating", "id")
     assert isinstance(first[1], OrderBy)
-    assert segment_order(Segment(null=False), keys, nulls_largest=False) == ["rating", "published", "id"]
-    assert segment_order(Segment(nulls=(True, False), beyond=1), keys, nulls_largest=True) == ["id"]
+    assert Segment(null=False).order(keys, nulls_largest=False) == ["rating", "published", "id"]
+    assert Segment(nulls=(True, False), beyond=1).order(keys, nulls_largest=True) == ["id"]

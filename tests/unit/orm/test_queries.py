@@ -10,9 +10,9 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
 from mcp_django.orm import queries
-from mcp_django.orm.access import related_exposure
+from mcp_django.orm.access import access_of
 from mcp_django.orm.lookups import parse_condition, resolve_path
-from mcp_django.orm.queries import COUNT_CAP, check_searchable, chunks, count_rows, narrowed, rows_of
+from mcp_django.orm.queries import COUNT_CAP, check_searchable, chunks, narrowed
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import query_of, reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag
@@ -96,7 +96,7 @@ def test_a_search_is_the_admins_and_gives_each_row_once() -> None:
     exposure = request.mcp.site.exposures[Book]
     assert list(narrowed(request, exposure, [], "sola")) == [book]
     query = query_of(request, exposure, ["id"], search="sola", limit=1)
-    assert [list(rows) for rows in rows_of(request, query, exposure.get_queryset(request))] == [[book]]
+    assert [list(rows) for rows in query.rows(exposure.get_queryset(request))] == [[book]]
 
 
 def test_a_search_without_search_fields_is_refused_rather_than_ignored() -> None:
@@ -115,15 +115,15 @@ def test_row_118_a_count_is_exact_up_to_its_cap_and_bounded_beyond(monkeypatch: 
     request = reader(make_superuser(), site_with(Book))
     query = query_of(request, request.mcp.site.exposures[Book], ["id"], limit=1)
     assert COUNT_CAP == 10_000
-    assert count_rows(request, query) == 4
+    assert query.count() == 4
     monkeypatch.setattr("mcp_django.orm.queries.COUNT_CAP", 2)
-    assert count_rows(request, query) == 3
+    assert query.count() == 3
 
 
 def test_the_related_exposure_decides_about_a_filter_through_it() -> None:
     site = site_with(Book, Tag)
     request = reader(make_user("u", "testapp.view_book"), site)
-    assert related_exposure(request, Book._meta.get_field("tags")) is None
+    assert access_of(request).exposure_of(Book._meta.get_field("tags").related_model) is None
     make_book().tags.set([Tag.objects.create(name="t")])
     assert found(request, Book, condition(Book, "tags__name", "exact", "t")) == set()
 

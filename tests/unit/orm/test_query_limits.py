@@ -16,9 +16,9 @@ from mcp_django import ModelExposure, ToolError
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm import query_limits
 from mcp_django.orm.aggregates import _Collected
+from mcp_django.orm.queries import PageQuery
 from mcp_django.orm.query_limits import TOO_SLOW, read_limits
-from mcp_django.server.methods.completions import complete
-from mcp_django.server.methods.resources import read_resource
+from mcp_django.server.methods.resources import complete, read_resource
 from mcp_django.server.methods.tools import call_tool
 from mcp_django.testing import MCPClient
 from tests.factories import make_book, make_superuser
@@ -97,9 +97,7 @@ def test_row_118_resources_and_completions_are_stopped_too(request_: MCPRequest,
 def test_row_118_a_count_that_takes_too_long_costs_no_page(in_a_hurry: None, monkeypatch: pytest.MonkeyPatch) -> None:
     Tag.objects.create(name="tag")
     request = reader(make_superuser(), site_with(Tag))
-    monkeypatch.setattr(
-        "mcp_django.tools.query.count_rows", lambda *arguments: Tag.objects.filter(pk__lt=ENDLESS).count()
-    )
+    monkeypatch.setattr(PageQuery, "count", lambda query: Tag.objects.filter(pk__lt=ENDLESS).count())
     arguments = {"model": "testapp.tag", "count": True, "fields": ["name"]}
     found: Any = call_tool(request, {"name": "query_records", "arguments": arguments})
     assert "isError" not in found

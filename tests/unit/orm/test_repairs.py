@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_django.orm.repairs import (
+from mcp_django.orm.suggestions import (
     with_argument,
     with_condition,
     with_field,

@@ -10,9 +10,8 @@ from django.db.models.signals import post_init
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import NotFound
-from mcp_django.orm.access import columns_of, get_row, visible_fields
-from mcp_django.orm.pages import show_row
-from mcp_django.orm.rows import MAX_JOINS, find_row
+from mcp_django.orm.access import access_of, columns_of
+from mcp_django.orm.pages import MAX_JOINS, find_row, show_rows
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import MODELS, make_library, reader, site_with
 from tests.testapp.models import Author, Book, Placement, Section, Shelf
@@ -26,7 +25,7 @@ def test_a_row_is_the_one_of_the_queryset_and_shown_alike(model: Any) -> None:
     make_library(3)
     site = site_with(*MODELS)
     request, exposure = reader(make_superuser(), site), site.exposures[model]
-    columns = columns_of(exposure, visible_fields(request, exposure))
+    columns = columns_of(exposure, access_of(request)[exposure].fields)
     for row in exposure.get_queryset(request):
         found = find_row(request, exposure, row.pk if isinstance(row.pk, int) else str(row.pk))
         assert type(found.row) is model
@@ -38,8 +37,8 @@ def test_a_row_is_the_one_of_the_queryset_and_shown_alike(model: Any) -> None:
                 type(own),
                 bytes(own) if field.name == "blob" else own,
             )
-        by_itself = show_row(request, exposure, get_row(request, exposure, str(row.pk)), columns, {})
-        assert show_row(request, exposure, found.row, columns, found.labels) == by_itself
+        by_itself = show_rows(request, exposure, [access_of(request)[exposure].get_row(str(row.pk))], columns)
+        assert show_rows(request, exposure, [found.row], columns, labels=found.labels) == by_itself
 
 
 def test_a_row_and_its_labels_are_one_query(django_assert_num_queries: Any) -> None:
@@ -50,7 +49,7 @@ def test_a_row_and_its_labels_are_one_query(django_assert_num_queries: Any) -> N
         book = make_book(title=title, author=make_author(f"Author of the {title}"))
         with django_assert_num_queries(1):
             found = find_row(request, exposure, book.pk)
-            page = show_row(request, exposure, found.row, columns_of(exposure, names), found.labels)
+            page = show_rows(request, exposure, [found.row], columns_of(exposure, names), labels=found.labels)
         assert page.rows == [[book.pk, title, [book.author_id, f"Author of the {title}"], None]]
 
 
@@ -148,10 +147,10 @@ def test_the_tables_of_one_query_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     columns = columns_of(exposure, ("id", "author", "owner"))
     pages = []
     for bound, paths in ((MAX_JOINS, ["author__name", "owner__username"]), (1, ["author__name"]), (0, [])):
-        monkeypatch.setattr("mcp_django.orm.rows.MAX_JOINS", bound)
+        monkeypatch.setattr("mcp_django.orm.pages.MAX_JOINS", bound)
         found = find_row(request, exposure, book.pk)
         assert list(found.labels) == paths
-        pages.append(show_row(request, exposure, found.row, columns, found.labels))
+        pages.append(show_rows(request, exposure, [found.row], columns, labels=found.labels))
     assert pages[0] == pages[1] == pages[2]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_django import ToolError
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm.spellings import lookup_meant
+from mcp_django.orm.wording import lookup_meant
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.proposals import proposal
 from mcp_django.tools.query import QueryRecords

@@ -12,19 +12,18 @@ from rest_framework import serializers
 
 import mcp_django as mcp
 from mcp_django import ModelExposure
-from mcp_django.completions.fields import complete_field
-from mcp_django.orm.pages import read_page
+from mcp_django.completions.values import complete_field
 from mcp_django.orm.unreadable import LOST, is_unreadable, salvaged
-from mcp_django.resources.models import ModelResources
+from mcp_django.resources.models import Resources
 from mcp_django.testing import MCPClient, MCPError
-from mcp_django.tools.action_tools import RunAction
+from mcp_django.tools.actions import RunAction
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
 from mcp_django.tools.writes import UpdateRecord
 from tests.factories import make_book, make_superuser
 from tests.fieldapp.models import Guest, Remark, Sample, Seat
-from tests.reading import query_of, reader, shown
+from tests.reading import query_of, read, reader, shown
 from tests.testapp.models import Author, Book, Loan
 from tests.writing import call, refusal, site_with
 
@@ -145,7 +144,7 @@ def test_the_three_roads_agree_on_rows_with_bad_values(samples: list[Sample], na
     spoil(name, sql, samples[0])
     spoil(name, sql, samples[3])
     query = query_of(request, exposure)
-    plan, tuples, instances = (read_page(request, query, road) for road in ("plan", "tuples", "instances"))
+    plan, tuples, instances = (read(query, road) for road in ("plan", "tuples", "instances"))
     assert shown(plan) == shown(tuples) == shown(instances)
     assert len(plan.rows) == 5
     assert [row[plan.names.index("name")] for row in plan.rows] == [f"s{i}" for i in range(5)]
@@ -251,7 +250,7 @@ def test_a_foreign_key_that_leads_nowhere_costs_its_label_alone(name: str, kept:
         assert page["rows"][1][-1] == key
         assert [other[-1][1] is None for other in page["rows"]] == [False, True, False]
     exposure = site.exposures[type(row)]
-    roads = [read_page(asking, query_of(asking, exposure), road) for road in ("plan", "tuples", "instances")]
+    roads = [read(query_of(asking, exposure), road) for road in ("plan", "tuples", "instances")]
     assert shown(roads[0]) == shown(roads[1]) == shown(roads[2])
     assert call(GET, asking, model=label, pk=row.pk)["fields"][name] == key
     done = call(UPDATE, asking, model=label, pk=row.pk, values={text: "new"})
@@ -314,14 +313,14 @@ def test_a_key_that_cannot_be_read_costs_its_row() -> None:
 def test_what_fails_is_found_in_halves(bad: set[int]) -> None:
     calls = []
 
-    def read(start: int, stop: int) -> list[Any]:
-        calls.append((start, stop))
-        wanted = range(start, min(stop, 7))
+    def read(part: range) -> list[Any]:
+        calls.append(part)
+        wanted = range(part.start, min(part.stop, 7))
         if bad.intersection(wanted):
             raise ValueError
         return list(wanted)
 
-    assert salvaged(read, 0, 10) == [LOST if i in bad else i for i in range(7)]
+    assert salvaged(read, range(10)) == [LOST if i in bad else i for i in range(7)]
     assert len(calls) <= 1 + 2 * 4 * max(len(bad), 1)
 
 
@@ -425,10 +424,10 @@ def test_row_133_what_the_database_says_never_reaches_the_client() -> None:
 def test_pages_and_rows_as_resources_are_there_as_well(asking: Any, samples: list[Sample]) -> None:
     name, sql = BAD[0]
     spoil(name, sql, samples[1])
-    resources = ModelResources()
-    (page,) = resources.read(asking, f"django://fieldapp/sample?fields=name,{name}")
+    resources = Resources(asking)
+    (page,) = resources.find(f"django://fieldapp/sample?fields=name,{name}").read()
     assert [row[1:] for row in json.loads(page["text"])["rows"]] == [[f"s{i}", None] for i in range(5)]
-    (row,) = resources.read(asking, f"django://fieldapp/sample/{samples[1].pk}")
+    (row,) = resources.find(f"django://fieldapp/sample/{samples[1].pk}").read()
     assert json.loads(row["text"])["fields"]["name"] == "s1"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
-from mcp_django.protocol.clients import KNOWN, Limits, limits_of
+from mcp_django.protocol.client_requests import KNOWN, Limits, limits_of
 from mcp_django.testing import MCPClient, ToolCall
 from tests.factories import make_author, make_book, make_superuser
 from tests.session_client import SessionClient

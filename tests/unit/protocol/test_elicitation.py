@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_django.protocol.elicitation import requested_schema, restore
+from mcp_django.protocol.client_requests import requested_schema, restore
 from tests.protocol_messages import MODERN
 from tests.protocol_schemas import check_wire
 

@@ -7,8 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_django.protocol.eras import Call, Era, Headers, SessionFacts
-from mcp_django.protocol.inbound import LEGACY_ERA, MAX_BATCH, MODERN_ERA, Batch, Rejected, classify
+from mcp_django.protocol.eras import (
+    LEGACY_ERA,
+    MAX_BATCH,
+    MODERN_ERA,
+    Batch,
+    Call,
+    Era,
+    Headers,
+    Rejected,
+    SessionFacts,
+    classify,
+)
 from mcp_django.protocol.messages import ClientResponse
 from mcp_django.protocol.versions import SUPPORTED
 from tests.protocol_messages import (

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from mcp_types.methods import SERVER_RESULTS
 
+from mcp_django.protocol.eras import LEGACY_ERA
 from mcp_django.protocol.errors import (
     InternalError,
     InvalidParams,
@@ -14,7 +15,6 @@ from mcp_django.protocol.errors import (
     ResourceNotFound,
     UnsupportedVersion,
 )
-from mcp_django.protocol.inbound import LEGACY_ERA
 from mcp_django.protocol.messages import ClientResponse
 from mcp_django.protocol.versions import SUPPORTED
 from tests.protocol_messages import LEGACY, MODERN, PARAMS, Facts, accepted, body_of, legacy_headers, rejected

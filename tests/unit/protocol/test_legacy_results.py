@@ -8,8 +8,8 @@ import pytest
 from mcp_types.methods import SERVER_RESULTS, serialize_server_result
 
 from mcp_django.protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
+from mcp_django.protocol.eras import LEGACY_ERA
 from mcp_django.protocol.errors import ResourceNotFound
-from mcp_django.protocol.inbound import LEGACY_ERA
 from mcp_django.protocol.messages import encode, error_response, notification, result_response
 from tests.protocol_messages import LEGACY, PARAMS, accepted, body_of, legacy_headers
 from tests.protocol_schemas import check_wire, has_definition

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from mcp_types.methods import CACHEABLE_METHODS, SERVER_RESULTS, serialize_server_result
 
+from mcp_django.protocol.eras import LEGACY_ERA, MAX_RESPONSE_BYTES, MAX_RESPONSES, MAX_STATE_CHARS, MODERN_ERA
 from mcp_django.protocol.errors import (
     HeaderMismatch,
     InvalidParams,
@@ -14,9 +15,7 @@ from mcp_django.protocol.errors import (
     MissingClientCapability,
     ResourceNotFound,
 )
-from mcp_django.protocol.inbound import LEGACY_ERA, MODERN_ERA
 from mcp_django.protocol.messages import ClientResponse, Message, encode
-from mcp_django.protocol.modern import MAX_RESPONSE_BYTES, MAX_RESPONSES, MAX_STATE_CHARS
 from mcp_django.protocol.versions import SUPPORTED
 from tests.protocol_messages import (
     CAPABILITIES_KEY,

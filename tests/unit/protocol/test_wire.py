@@ -7,7 +7,7 @@ import mcp_types
 from mcp_types import jsonrpc
 from mcp_types.methods import CACHEABLE_METHODS, INPUT_REQUIRED_METHODS
 
-from mcp_django.protocol import errors, modern
+from mcp_django.protocol import eras, errors
 
 CODES = (
     "HEADER_MISMATCH",
@@ -26,22 +26,22 @@ def test_the_codes_are_those_of_the_protocol() -> None:
 
 
 def test_the_members_of_meta_are_those_of_the_protocol() -> None:
-    assert modern.VERSION_KEY == mcp_types.PROTOCOL_VERSION_META_KEY
-    assert modern.CAPABILITIES_KEY == mcp_types.CLIENT_CAPABILITIES_META_KEY
-    assert modern.CLIENT_KEY == mcp_types.CLIENT_INFO_META_KEY
-    assert modern.LOG_LEVEL_KEY == mcp_types.LOG_LEVEL_META_KEY
-    assert modern.SERVER_KEY == mcp_types.SERVER_INFO_META_KEY
+    assert eras.VERSION_KEY == mcp_types.PROTOCOL_VERSION_META_KEY
+    assert eras.CAPABILITIES_KEY == mcp_types.CLIENT_CAPABILITIES_META_KEY
+    assert eras.CLIENT_KEY == mcp_types.CLIENT_INFO_META_KEY
+    assert eras.LOG_LEVEL_KEY == mcp_types.LOG_LEVEL_META_KEY
+    assert eras.SERVER_KEY == mcp_types.SERVER_INFO_META_KEY
 
 
 def test_the_methods_are_those_of_the_protocol() -> None:
-    assert modern.CACHEABLE_METHODS == CACHEABLE_METHODS
-    assert modern.INPUT_REQUIRED_METHODS == INPUT_REQUIRED_METHODS
+    assert eras.CACHEABLE_METHODS == CACHEABLE_METHODS
+    assert eras.INPUT_REQUIRED_METHODS == INPUT_REQUIRED_METHODS
 
 
 def test_the_types_are_loaded_by_the_first_message() -> None:
     code = """
 import sys
-import mcp_django.protocol.inbound, mcp_django.protocol.client_requests, mcp_django.protocol.legacy
+import mcp_django.protocol.eras, mcp_django.protocol.client_requests, mcp_django.protocol.eras
 from mcp_django.protocol.eras import validate
 assert not {"mcp_types", "pydantic"} & sys.modules.keys()
 validate("tools/list", "2025-11-25", {})

@@ -15,7 +15,7 @@ from mcp_django.exceptions import NotFound
 from mcp_django.orm.columns import is_file
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.resources.files import _read, file_type
-from mcp_django.resources.models import ModelResources
+from mcp_django.resources.models import Resources
 from tests.factories import make_book, make_superuser, make_user
 from tests.reading import reader, site_with
 from tests.testapp.models import Book
@@ -35,7 +35,7 @@ def media(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def read(book: Book, user: Any = None, **options: Any) -> dict[str, Any]:
     request = reader(user or make_superuser(f"user{book.pk}"), site_with(Book, **options))
-    contents = ModelResources().read(request, f"django://testapp/book/{book.pk}/cover")
+    contents = Resources(request).find(f"django://testapp/book/{book.pk}/cover").read()
     assert len(contents) == 1
     return contents[0]
 
@@ -167,4 +167,4 @@ def test_row_158_a_field_that_is_not_shown_is_not_found(media: Path) -> None:
     request = reader(make_superuser(), site_with(Book))
     for name in ("title", "nothing", "pk", "%63over/", "Cover"):
         with pytest.raises(NotFound):
-            ModelResources().read(request, f"django://testapp/book/{book.pk}/{name}")
+            Resources(request).find(f"django://testapp/book/{book.pk}/{name}").read()

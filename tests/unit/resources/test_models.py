@@ -10,13 +10,12 @@ from mcp_django import MCPSite
 from mcp_django.exceptions import NotFound
 from mcp_django.orm.pagination import CURSOR_ERROR
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.resources.models import ModelResources
+from mcp_django.resources.models import Resources
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import make_library, reader, site_with
 from tests.testapp.models import Author, Book, Shelf, Tag
 
 pytestmark = pytest.mark.django_db
-RESOURCES = ModelResources()
 
 
 @pytest.fixture
@@ -25,7 +24,7 @@ def request_() -> Any:
 
 
 def read(request: Any, uri: str) -> Any:
-    contents = RESOURCES.find(request, uri).read()
+    contents = Resources(request).find(uri).read()
     assert [content["uri"] for content in contents] == [uri]
     assert contents[0]["mimeType"] == "application/json"
     return json.loads(contents[0]["text"])
@@ -33,7 +32,7 @@ def read(request: Any, uri: str) -> Any:
 
 def test_row_125_the_list_holds_a_page_and_a_description_of_each_visible_model() -> None:
     site = site_with(Author, Book, description="d")
-    definitions, cursor = RESOURCES.list(reader(make_user("u", "testapp.view_book"), site), None)
+    definitions, cursor = Resources(reader(make_user("u", "testapp.view_book"), site)).list(None)
     assert cursor is None
     assert [definition["uri"] for definition in definitions] == [
         "django://testapp/book",
@@ -54,7 +53,7 @@ def test_an_exposure_says_how_long_what_is_read_of_it_may_be_kept(path: str) -> 
     user = make_superuser()
     for ttl_ms, hints in ((None, {}), (0, {"ttlMs": 0}), (5000, {"ttlMs": 5000})):
         request = reader(user, site_with(Book, cache_ttl_ms=ttl_ms))
-        assert RESOURCES.find(request, f"django://testapp/{path}").cache_hints == hints
+        assert Resources(request).find(f"django://testapp/{path}").cache_hints == hints
 
 
 def test_125_nothing_is_said_of_a_hidden_model() -> None:
@@ -62,27 +61,27 @@ def test_125_nothing_is_said_of_a_hidden_model() -> None:
     request = reader(make_user("u", "testapp.view_book"), site)
     for uri in ("django://testapp/author", "django://testapp/nosuch", "x://"):
         with pytest.raises(NotFound):
-            RESOURCES.find(request, uri)
+            Resources(request).find(uri)
 
 
 def test_the_list_is_paged_by_cursor(request_: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, _ = RESOURCES.list(request_, None)
+    whole, _ = Resources(request_).list(None)
     monkeypatch.setattr("mcp_django.resources.models.LIST_PAGE", 3)
-    first, cursor = RESOURCES.list(request_, None)
-    second, end = RESOURCES.list(request_, cursor)
+    first, cursor = Resources(request_).list(None)
+    second, end = Resources(request_).list(cursor)
     assert (len(first), len(second), end) == (7, 2, None)
     assert [*first[:-1], *second, first[-1]] == whole
     with pytest.raises(InvalidParams, match="not valid"):
-        RESOURCES.list(request_, "x")
+        Resources(request_).list("x")
     with pytest.raises(InvalidParams, match="not valid"):
-        RESOURCES.list(reader(make_superuser("b"), request_.mcp.site), cursor)
+        Resources(reader(make_superuser("b"), request_.mcp.site)).list(cursor)
 
 
 def test_templates_are_there_for_who_may_view_anything(request_: Any) -> None:
-    found = {template["uriTemplate"] for template in RESOURCES.templates(request_)}
+    found = {template["uriTemplate"] for template in Resources(request_).templates()}
     assert "django://{app_label}/{model_name}/{pk}" in found
     assert "django://{app_label}/{model_name}{?cursor,search,ordering,fields}" in found
-    assert RESOURCES.templates(reader(make_user("u"), request_.mcp.site)) == []
+    assert Resources(reader(make_user("u"), request_.mcp.site)).templates() == []
 
 
 @pytest.mark.parametrize("query", ["", "?ordering=-pages", "?fields=title,author&ordering=author"])
@@ -132,7 +131,7 @@ def test_row_124_a_record_whose_key_is_the_word_schema_is_still_a_record(request
 def test_rows_121_125_162_what_is_not_there_is_not_found(request_: Any, uri: str) -> None:
     make_book()
     with pytest.raises(NotFound) as error:
-        RESOURCES.find(request_, uri).read()
+        Resources(request_).find(uri).read()
     assert error.value.args == ()
 
 
@@ -140,7 +139,7 @@ def test_row_121_a_record_of_another_is_not_found() -> None:
     site = MCPSite(admin_site=admin.site)
     book = make_book(owner=make_superuser())
     with pytest.raises(NotFound):
-        RESOURCES.find(reader(make_user("u", "testapp.view_book"), site), f"django://testapp/book/{book.pk}").read()
+        Resources(reader(make_user("u", "testapp.view_book"), site)).find(f"django://testapp/book/{book.pk}").read()
 
 
 @pytest.mark.parametrize("query", ["ordering=secret_token", "fields=secret_token", "ordering=nothing"])
@@ -148,11 +147,11 @@ def test_row_112_a_query_on_what_is_hidden_is_invalid(query: str) -> None:
     make_author()
     request = reader(make_superuser(), site_with(Author))
     with pytest.raises(InvalidParams):
-        RESOURCES.find(request, f"django://testapp/author?{query}").read()
+        Resources(request).find(f"django://testapp/author?{query}").read()
 
 
 def test_row_68_a_bad_cursor_is_one_fixed_error(request_: Any) -> None:
     for cursor in ("x", "a:b:c", "x" * 5000):
         with pytest.raises(InvalidParams) as error:
-            RESOURCES.find(request_, f"django://testapp/book?cursor={cursor}").read()
+            Resources(request_).find(f"django://testapp/book?cursor={cursor}").read()
         assert error.value.message == CURSOR_ERROR

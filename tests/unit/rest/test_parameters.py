@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.restapp.urls")]
 class ByNumber(views.OrderViewSet):
     lookup_field = "number"
 
-    @action(detail=False, methods=["post"])
+    @action(detail=False, methods=["post"], serializer_class=serializers.OrderSerializer)
     def imported(self, request):
         data = self.get_serializer(data=request.data)
         data.is_valid(raise_exception=True)
@@ -63,10 +63,14 @@ def test_the_key_in_the_url_has_the_type_of_its_field(ann):
     assert inputs(ann, views.ClockViewSet, "destroy").path["pk"]["type"] == "string"
 
 
-def test_an_extra_action_takes_fields_where_it_validates_them(ann):
+def test_an_extra_action_takes_the_fields_of_the_serializer_that_it_declares(ann):
     assert inputs(ann, ByNumber, "imported").schema["required"] == ["number"]
     assert inputs(ann, views.OrderViewSet, "refund").required == ["amount", "reason"]
-    assert list(inputs(ann, ByNumber, "odd").properties) == ["data"]
+    odd = inputs(ann, ByNumber, "odd")
+    assert list(odd.properties) == ["data"]
+    assert odd.properties["data"]["additionalProperties"] is True
+    assert "number" in odd.properties["data"]["properties"]
+    assert "required" not in odd.properties["data"]
     assert list(inputs(ann, views.ClockViewSet, "create").properties) == ["data"]
 
 
@@ -227,16 +231,40 @@ def test_filters_and_paginators_name_their_parameters(ann, viewset, names):
     assert list(parameters(ann, viewset, prefix=prefix)) == names
 
 
-def test_only_lists_and_actions_that_filter_take_them(ann):
-    class Extra(views.OrderViewSet):
-        @action(detail=False)
-        def recent(self, request):
-            page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
-            return self.get_paginated_response(self.get_serializer(page, many=True).data)
+class Extra(views.OrderViewSet):
+    def page(self):
+        found = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
+        return self.get_paginated_response(self.get_serializer(found, many=True).data)
 
-    assert list(parameters(ann, Extra, "recent")) == ["search", "ordering", "page", "page_size"]
+    @action(detail=False)
+    def recent(self, request):
+        page = self.paginate_queryset(self.filter_queryset(self.get_queryset()))
+        return self.get_paginated_response(self.get_serializer(page, many=True).data)
+
+    @action(detail=False)
+    def by_helper(self, request):
+        return self.page()
+
+    @action(detail=False, filter_backends=[], pagination_class=None)
+    def stats(self, request):
+        return Response({"orders": self.get_queryset().count()})
+
+
+def test_lists_and_extra_actions_take_them_unless_they_declare_that_they_do_not(ann):
+    for name in ("recent", "by_helper"):
+        assert list(parameters(ann, Extra, name)) == ["search", "ordering", "page", "page_size"]
     for name in ("retrieve", "stats", "destroy"):
         assert parameters(ann, Extra, name) == {}
+
+
+def test_an_extra_action_that_lists_by_a_helper_has_a_second_page(ann):
+    for number in range(5):
+        make_order(ann, f"A{number}")
+    site = fresh_site("orders", Extra)
+    tool, request = site._tools["by_helper_orders"], request_of(ann, site)
+    first = call(tool, request, page_size=3, ordering="number")
+    second = call(tool, request, page_size=3, ordering="number", **first["next"])
+    assert [row["number"] for row in [*first["results"], *second["results"]]] == ["A0", "A1", "A2", "A3", "A4"]
 
 
 def test_parameters_that_the_project_names_are_there_too(ann):

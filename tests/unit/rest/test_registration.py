@@ -9,7 +9,7 @@ from rest_framework.views import APIView
 
 import mcp_django
 from mcp_django import AlreadyRegistered, MCPSite
-from mcp_django.rest.registration import declare
+from mcp_django.rest.tools import declare
 from tests.factories import make_user
 from tests.restapp import views
 from tests.restapp.calling import fresh_site, make_order
@@ -23,7 +23,7 @@ def test_a_viewset_is_registered_as_with_a_router():
     site = MCPSite()
     assert mcp_django.register_viewset("clients", views.ClientViewSet, site=site) is views.ClientViewSet
     assert {"list_clients", "retrieve_clients"} <= site._tools.keys()
-    assert list(site._resources) == ["rest://clients", "rest://clients{?limit,offset}", "rest://clients/{name}"]
+    assert list(site.resources) == ["rest://clients", "rest://clients{?limit,offset}", "rest://clients/{name}"]
 
 
 def test_the_decorator_gives_the_class_back():

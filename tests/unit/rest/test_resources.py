@@ -104,7 +104,7 @@ def test_row_112_a_page_cannot_be_ordered_by_what_is_hidden(ann):
 def test_a_name_that_no_template_can_have_is_an_argument_of_the_tool_alone(ann):
     odd = {name: {"type": "string"} for name in ("from", "request", "größe", "a-b", "fine")}
     site = fresh_site("clock", views.ClockViewSet, parameters={"list": odd})
-    assert [uri for uri in site._resources if "{" in uri] == ["rest://clock{?fine}"]
+    assert [uri for uri in site.resources if "{" in uri] == ["rest://clock{?fine}"]
     assert call(site._tools["list_clock"], request_of(ann, site), **{"from": "x"})["query"] == {"from": "x"}
 
 
@@ -120,7 +120,7 @@ def test_links_of_the_projects_own_pages_are_uris(ann):
     for number in range(3):
         make_order(ann, f"A{number}")
     site = fresh_site("orders", Paged)
-    resource = site._resources["rest://orders{?search,ordering,page,page_size}"]
+    resource = site.resources["rest://orders{?search,ordering,page,page_size}"]
     (found,) = resource.read(request_of(ann, site), "rest://orders?search=A")
     page = json.loads(found["text"])
     assert page["next"] == "rest://orders?search=A&page=2"
@@ -132,8 +132,8 @@ def test_links_of_the_projects_own_pages_are_uris(ann):
 def test_what_depends_on_the_caller_is_no_reason_to_fail(django_assert_num_queries):
     with django_assert_num_queries(0):
         site = fresh_site("filtered", FilteredViewSet)
-    uris = [uri for uri in site._resources if uri.startswith("rest://filtered{")]
+    uris = [uri for uri in site.resources if uri.startswith("rest://filtered{")]
     assert uris == ["rest://filtered{?locked,status,client,total_min,total_max,number,note}"]
     # This one asks the request for its rows.
     site = fresh_site(r"o/(?P<order_pk>\d+)/items", views.ItemViewSet, "item", name="items")
-    assert list(site._resources) == ["rest://items/{order_pk}{?cursor}", "rest://items/{order_pk}/{pk}"]
+    assert list(site.resources) == ["rest://items/{order_pk}{?cursor}", "rest://items/{order_pk}/{pk}"]

@@ -42,6 +42,7 @@ def ann():
         ({"next": "http://testserver/x"}, {"next": "http://testserver/x"}),
         ({"next": "http://internal/x?page=2", "results": []}, {"results": []}),
         ({"next": None, "previous": 3, "rows": []}, {"previous": 3, "rows": []}),
+        ({"next": "monday", "rows": []}, {"next": "monday", "rows": []}),
         ({"links": {"next": "/things/answer/?x", "first": "/", "prev": None}, "rows": []}, {"next": {}, "rows": []}),
         ({"links": {"next": "/things/answer/?x"}}, {"links": {"next": "/things/answer/?x"}}),
     ],
@@ -73,7 +74,7 @@ def test_a_text_file_comes_once_and_a_long_one_as_a_link(ann, monkeypatch):
     result = mcp(ann).call("export_orders")
     assert (result.structured["file"]["name"], result.structured["file"]["text"]) == ("orders.csv", "A1\n")
     assert len(result.content) == 1
-    monkeypatch.setattr("mcp_django.actions.responses.SHOWN", 2)
+    monkeypatch.setattr("mcp_django.emulation.responses.SHOWN", 2)
     client = mcp(ann)
     result = client.call("export_orders")
     assert result.content[1]["uri"] == result.structured["file"]["uri"]

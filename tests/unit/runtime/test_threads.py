@@ -18,7 +18,7 @@ from mcp_django import site
 from mcp_django.runtime import threads
 from mcp_django.runtime.threads import Handover, in_thread, run_through
 from mcp_django.testing import MCPClient
-from mcp_django.transports.http import consumer
+from mcp_django.transports.http import dispatch
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_book, make_superuser
 from tests.testapp.admin import BookAdmin
@@ -175,7 +175,7 @@ class Caller:
 
     async def post(self, message, version):
         asked = Exchange(
-            consumer.as_application(site), http_scope(authorization=self.authorization, mcp_protocol_version=version)
+            dispatch.as_application(site), http_scope(authorization=self.authorization, mcp_protocol_version=version)
         )
         await asked.send(message)
         return asked
@@ -268,7 +268,7 @@ async def test_queries_of_one_user_hold_up_nobody_else(callers, book, gate):
     asked = [await greedy.call("query_records", model="testapp.book") for _ in range(20)]
     async with standing(gate, asked):
         await eventually(lambda: gate.inside)
-        nobody = Exchange(consumer.as_application(site), http_scope())
+        nobody = Exchange(dispatch.as_application(site), http_scope())
         await nobody.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
         assert (await answered(nobody))[0] == 401
         assert (await result(await other.send("tools/list")))["tools"]
@@ -287,7 +287,7 @@ async def test_lists_and_refusals_wait_for_no_query_when_every_thread_has_one(ca
     asked = [await who.call("query_records", model="testapp.book") for who in [greedy, second] for _ in range(10)]
     async with standing(gate, asked):
         await eventually(lambda: len(gate.inside) == 4)
-        nobody = Exchange(consumer.as_application(site), http_scope())
+        nobody = Exchange(dispatch.as_application(site), http_scope())
         await nobody.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
         assert (await answered(nobody))[0] == 401
         for who in callers:
@@ -435,7 +435,7 @@ async def listen(caller):
     scope = http_scope(
         authorization=caller.authorization, mcp_protocol_version="2026-07-28", mcp_method="subscriptions/listen"
     )
-    asked = Exchange(consumer.as_application(site), scope)
+    asked = Exchange(dispatch.as_application(site), scope)
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     params = {"notifications": {"resourceSubscriptions": ["django://testapp/book/1"]}, "_meta": meta}
     await asked.send({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params})

@@ -13,7 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import models
 from mcp_types import ElicitRequestFormParams
 
-from mcp_django.protocol.elicitation import requested_schema
+from mcp_django.protocol.client_requests import requested_schema
 from mcp_django.schema.annotations import Param
 from mcp_django.schema.elicitation import blank
 from tests.testapp.models import Author

@@ -14,10 +14,25 @@ from django.test import override_settings
 from django.utils import translation
 from jsonschema import Draft202012Validator
 from mcp_types import ElicitRequestFormParams
+from rest_framework import serializers
 
-from mcp_django.protocol.elicitation import requested_schema
-from mcp_django.schema.forms import MAX_CHOICES, field_schema, fields_of, form_schema, question_schema, read_form
+from mcp_django.protocol.client_requests import requested_schema
+from mcp_django.schema.forms import (
+    MAX_CHOICES,
+    NOTATIONS,
+    choice,
+    field_schema,
+    fields_of,
+    form_schema,
+    notation,
+    question_schema,
+    read_form,
+    serializer_schema,
+    with_default,
+    writable_fields,
+)
 from tests.factories import make_author
+from tests.restapp.models import Client, Order
 from tests.testapp.models import Author, Book, Shelf, Tag
 
 MOMENT = "ISO 8601 date and time, such as 2026-07-28T14:30:00Z"
@@ -457,3 +472,162 @@ def test_a_model_form_builds_its_row() -> None:
     form = TagForm()
     read_form(form, question_schema(form)["properties"], {"name": "fresh"})
     assert form.save().name == "fresh"
+
+
+@pytest.mark.parametrize("name", NOTATIONS)
+def test_a_field_of_a_form_and_one_of_a_serializer_are_written_alike(name: str) -> None:
+    modules = [module for module in (forms, serializers) if hasattr(module, name)]
+    assert modules
+    for module in modules:
+        field = getattr(module, name)(**({"assume_scheme": "https"} if module is forms and name == "URLField" else {}))
+        assert notation(field) == NOTATIONS[name]
+
+
+def test_a_field_of_no_such_kind_has_no_notation() -> None:
+    assert notation(forms.CharField()) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "shape"),
+    [
+        ([], [], ({"type": "string"}, ["one of 0 values"])),
+        ([(1, "One"), (2, "2")], [""], ({"type": "integer", "enum": [1, 2]}, ["1 = One"])),
+        ([(1, "One"), ("b", "B")], [""], ({"type": "string", "enum": ["1", "b", ""]}, ["1 = One"])),
+        ([(n, f"No {n}") for n in range(51)], [], ({"type": "integer", "enum": list(range(51))}, [""])),
+    ],
+)
+def test_values_stay_numbers_where_all_are(options, more, shape) -> None:
+    assert choice(options, *more) == shape
+
+
+def test_a_default_that_is_worked_out_is_not_shown() -> None:
+    shape = {"type": "string"}, ["UUID"]
+    assert with_default(({"type": "string"}, ["UUID"]), lambda: 5, [""]) == {**shape[0], "description": "(UUID)"}
+    assert with_default(shape, 5, ["Whose"]) == {
+        "type": "string",
+        "default": 5,
+        "description": "Whose (UUID, default 5)",
+    }
+
+
+class Line(serializers.Serializer):
+    name = serializers.CharField(max_length=5)
+    count = serializers.IntegerField(min_value=1, max_value=9, default=2)
+
+
+class Deep(serializers.Serializer):
+    def get_fields(self):
+        return {"inner": Deep()}
+
+
+class Everything(serializers.Serializer):
+    text = serializers.CharField(help_text="Some words", label="The text")
+    label_only = serializers.CharField(label="What it is")
+    number = serializers.FloatField(allow_null=True, required=False)
+    price = serializers.DecimalField(max_digits=6, decimal_places=2, min_value=0)
+    yes = serializers.BooleanField(default=True)
+    day = serializers.DateField()
+    moment = serializers.DateTimeField()
+    uuid = serializers.UUIDField()
+    mail = serializers.EmailField()
+    choice = serializers.ChoiceField(choices=[("a", "A"), ("b", "The other")], allow_null=True)
+    numbered = serializers.ChoiceField(choices=[(1, "One"), (2, "2")])
+    grouped = serializers.ChoiceField(choices=[("G", [("x", "X")]), ("y", "Y")])
+    several = serializers.MultipleChoiceField(choices=["a", "b"])
+    tags = serializers.ListField(child=serializers.CharField(max_length=3), max_length=2)
+    map = serializers.DictField()
+    anything = serializers.JSONField()
+    line = Line()
+    lines = Line(many=True)
+    client = serializers.PrimaryKeyRelatedField(queryset=Client.objects.all())
+    clients = serializers.PrimaryKeyRelatedField(queryset=Client.objects.all(), many=True)
+    by_name = serializers.SlugRelatedField("name", queryset=Client.objects.all())
+    shown = serializers.CharField(read_only=True)
+    hidden = serializers.HiddenField(default=1)
+    file = serializers.FileField()
+    method = serializers.SerializerMethodField()
+    deep = Deep()
+
+
+FIELDS = writable_fields(Everything())
+
+
+def test_what_cannot_be_sent_is_left_out():
+    assert not {"shown", "hidden", "file", "method"} & FIELDS.keys()
+    assert FIELDS.keys() < Everything().fields.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [
+        ("text", {"type": "string", "description": "Some words"}),
+        ("label_only", {"type": "string", "description": "What it is."}),
+        ("number", {"anyOf": [{"type": "number"}, {"type": "null"}]}),
+        ("yes", {"type": "boolean", "default": True, "description": "(default True)"}),
+        ("uuid", {"type": "string", "description": "(UUID)"}),
+        ("mail", {"type": "string", "description": "(email address)"}),
+        (
+            "choice",
+            {
+                "anyOf": [{"type": "string", "enum": ["a", "b"]}, {"type": "null"}],
+                "description": "(b = The other)",
+            },
+        ),
+        ("numbered", {"type": "integer", "enum": [1, 2], "description": "(1 = One)"}),
+        ("grouped", {"type": "string", "enum": ["x", "y"]}),
+        ("several", {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}),
+        ("map", {"type": "object", "additionalProperties": True}),
+        ("anything", {}),
+        ("client", {"type": "integer", "description": "(primary key of restapp.client)"}),
+        ("by_name", {"type": "string", "description": "(name of restapp.client)"}),
+    ],
+)
+def test_each_kind_of_field_has_its_schema(name, schema):
+    assert serializer_schema(FIELDS[name]) == schema
+
+
+def test_limits_stand_in_the_words_too():
+    price = serializer_schema(FIELDS["price"])
+    assert price["type"] == "string"
+    assert price["description"].endswith("such as 12.50, at most 6 digits, at most 2 decimal places, at least 0)")
+    tags = serializer_schema(FIELDS["tags"])
+    assert tags["items"] == {"type": "string", "maxLength": 3}
+    assert tags["description"] == "(each: at most 3 characters, at most 2 items)"
+
+
+def test_serializers_within_serializers_are_objects_down_to_a_bound():
+    line = serializer_schema(FIELDS["line"])
+    assert line["required"] == ["name"]
+    assert line["properties"]["count"]["default"] == 2
+    lines = serializer_schema(FIELDS["lines"])
+    assert lines["items"]["properties"].keys() == {"name", "count"}
+    assert str(serializer_schema(FIELDS["deep"])).count("properties") == 4
+
+
+def test_the_widest_integers_of_a_database_are_no_limits():
+    class Serializer(serializers.ModelSerializer):
+        class Meta:
+            model = Order
+            fields = ["total", "client"]
+
+    wide = serializers.IntegerField(min_value=-(2**63), max_value=2**63 - 1)
+    wide.bind("wide", Serializer())
+    assert serializer_schema(wide) == {"type": "integer"}
+
+
+def test_no_row_is_read_for_a_schema(django_assert_num_queries):
+    # There is no database at all in this test.
+    assert [serializer_schema(field) for field in writable_fields(Everything()).values()]
+
+
+def test_files_of_the_server_are_not_listed(tmp_path):
+    (tmp_path / "private.txt").touch()
+    field = serializers.FilePathField(path=str(tmp_path))
+    field.bind("path", Everything())
+    assert serializer_schema(field) == {"type": "string"}
+
+
+def test_many_choices_are_left_to_the_serializer():
+    field = serializers.ChoiceField(choices=[str(number) for number in range(201)])
+    field.bind("many", Everything())
+    assert serializer_schema(field) == {"type": "string", "description": "(one of 201 values)"}

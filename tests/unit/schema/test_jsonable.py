@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_django.schema.jsonable import to_jsonable
+from mcp_django.schema.values import to_jsonable
 from tests.testapp.models import Author, Book, Shelf
 
 

@@ -19,7 +19,7 @@ from mcp_django.models import KeyedCall
 from mcp_django.server import idempotency
 from mcp_django.server.idempotency import OTHER, TOO_LONG, UNKNOWN, Once, clear_keyed_calls, take_key
 from mcp_django.testing import MCPClient
-from mcp_django.tools.action_tools import RunAction
+from mcp_django.tools.actions import RunAction
 from mcp_django.tools.base import Tool
 from mcp_django.tools.functions import FunctionTool
 from mcp_django.tools.query import QueryRecords

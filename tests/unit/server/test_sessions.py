@@ -13,9 +13,8 @@ from mcp_django.conf import settings as own_settings
 from mcp_django.context.request import MCPContext, MCPRequest
 from mcp_django.exceptions import NotFound
 from mcp_django.models import Session, Stream
-from mcp_django.protocol.eras import Call
+from mcp_django.protocol.eras import LEGACY_ERA, Call
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.protocol.inbound import LEGACY_ERA
 from mcp_django.server import sessions
 from mcp_django.server.sessions import ClientSession, find_session, lease_key, open_session, topic
 from mcp_django.subscriptions.hub import hub

@@ -2,7 +2,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, User
 
 from mcp_django import MCPSite
-from mcp_django.orm.access import may_view
+from mcp_django.orm.access import access_of
 from mcp_django.subscriptions.audience import Audience, Caller, caller_key
 from mcp_django.subscriptions.changes import Changes
 from mcp_django.subscriptions.watches import Watch
@@ -51,8 +51,9 @@ def audience():
 def open_stream(audience):
     def start(*watches, user=None, **options):
         stream = Stream()
-        stream.caller = audience.add(stream, Caller(request(user, **options)))
-        audience.watch(stream, stream.caller, watches)
+        stream.caller = Caller(request(user, **options))
+        audience.add(stream)
+        audience.watch(stream, watches)
         return stream
 
     return start
@@ -125,17 +126,17 @@ def test_102_each_look_has_a_request_that_remembers_nothing():
     original = request(user, notify=print, progress_token=1)
     original.tenant, original._secret = "one", "two"
     exposure = original.mcp.site.exposures[Tag]
-    assert may_view(original, exposure)
+    assert access_of(original)[exposure].is_there
     caller = Caller(original)
     user.user_permissions.clear()
     made = caller.request(User.objects.get(pk=user.pk))
-    assert not may_view(made, exposure)
+    assert not access_of(made)[exposure].is_there
     assert (made.tenant, made.META, made.path) == ("one", original.META, original.path)
     assert not hasattr(made, "_secret")
     assert (made.mcp.scopes, made.mcp.client_id) == (SCOPES, "client-1")
     assert made.mcp.notify is None
     assert made.mcp.progress_token is None
-    assert may_view(original, exposure)
+    assert access_of(original)[exposure].is_there
 
 
 # Who is concerned
@@ -164,7 +165,7 @@ def test_streams_of_one_caller_are_found_together(audience, open_stream):
 
 def test_a_stream_that_watches_something_else_is_not_concerned_by_what_it_watched(audience, open_stream):
     stream = open_stream(ROW, FILE, PAGE)
-    audience.watch(stream, stream.caller, (FILE, OTHER))
+    audience.watch(stream, (FILE, OTHER))
     assert stream.watches == (FILE, OTHER)
     assert concerned(audience, changes("1", "2")) == {(stream, FILE), (stream, OTHER)}
     assert concerned(audience, changes(uris=[PAGE.uri])) == set()
@@ -174,18 +175,18 @@ def test_53_nothing_is_left_of_streams_that_were_closed(audience, open_stream):
     streams = [open_stream(ROW, FILE, OTHER, PAGE, PLAIN, user=User(pk=pk)) for pk in (1, 1, 2)]
     for stream in streams:
         stream.caller.pages[PAGE.uri] = 1
-        audience.remove(stream, stream.caller)
-        audience.remove(stream, stream.caller)
+        audience.remove(stream)
+        audience.remove(stream)
     caller = streams[0].caller
     assert not any([audience._index, audience._pks, audience._callers, caller.seen, caller.pages])
-    audience.watch(streams[0], streams[0].caller, (ROW,))
+    audience.watch(streams[0], (ROW,))
     assert not audience._index
 
 
 def test_what_was_seen_is_known_while_somebody_watches_it(audience, open_stream):
     first, second = open_stream(ROW, OTHER), open_stream(FILE)
     assert first.caller.seen == {("a.b", "1"), ("a.b", "2")}
-    audience.remove(first, first.caller)
+    audience.remove(first)
     assert second.caller.seen == {("a.b", "1")}
 
 
@@ -198,6 +199,6 @@ def test_only_changes_that_somebody_watches_are_kept(audience, open_stream):
     assert not audience.relevant(changes("1", label="a.c"))
     assert audience.relevant(any_row()).rows == {"a.b": None}
     assert audience.relevant(changes(everything=True)).everything
-    audience.watch(stream, stream.caller, (PAGE,))
+    audience.watch(stream, (PAGE,))
     # A page wants to know of all rows.
     assert audience.relevant(changes("1", "2")).rows == {"a.b": {"1", "2"}}

@@ -33,7 +33,7 @@ def commit(news, django_capture_on_commit_callbacks):
         with django_capture_on_commit_callbacks(execute=True):
             work()
         rest = news.process.fanout.run()
-        assert rest in (None, audience.PACE)
+        assert rest in (None, subscriptions.PACE)
 
     return run
 
@@ -176,7 +176,7 @@ def test_what_happens_after_a_token_has_ended_is_told_to_none_of_its_streams(com
         case "revoked":
             row.revoke()
         case "expired":
-            monkeypatch.setattr(audience.timezone, "now", lambda: auth.expires)
+            monkeypatch.setattr(subscriptions.timezone, "now", lambda: auth.expires)
         case "cut back":
             row.scope = ""
             row.save()
@@ -197,7 +197,7 @@ def test_the_tokens_of_all_whom_a_change_concerns_are_one_query(news):
         return [listen(user, uri_of(tag), auth=verify(raw, RESOURCE)[1]) for raw in tokens]
 
     def queries():
-        process = some[0].subscription.process
+        process = subscriptions._processes[0]
         process.fanout.put(changes)
         with CaptureQueriesContext(connection) as captured:
             process.fanout.run()
@@ -380,16 +380,16 @@ def test_202_losses_in_a_row_are_told_at_most_once_a_second(news, commit):
     book = make_book()
     listener, run = listen(make_superuser(), uri_of(book)), news.process.fanout.run
     news.process.fanout.heard(RESYNC)
-    assert run() == audience.PACE
+    assert run() == subscriptions.PACE
     news.process.fanout.heard(RESYNC)
     rest = run()
-    assert 0 < rest <= audience.RESYNC_PACE
+    assert 0 < rest <= subscriptions.RESYNC_PACE
     assert listener.take() == [uri_of(book)]
     # What is known to have changed does not wait.
     commit(book.save)
     assert listener.take() == [uri_of(book)]
     news.process.fanout._resync_at = 0
-    assert run() == audience.PACE
+    assert run() == subscriptions.PACE
     assert listener.take() == [uri_of(book)]
     assert run() is None
 
@@ -412,7 +412,7 @@ def test_the_queries_for_a_change_do_not_grow_with_the_streams_of_a_user(commit,
     notify.add_rows("testapp.book", [str(book.pk)])
 
     def queries():
-        process = listeners[0].subscription.process
+        process = subscriptions._processes[0]
         process.fanout.put(notify)
         with django_assert_num_queries(5):
             process.fanout.run()
@@ -436,7 +436,7 @@ def test_the_queries_for_a_change_do_not_grow_with_the_users_of_rows_that_are_ev
         listeners.append(listen(user, uri_of(tag), page_of(Tag)))
     notify = Changes()
     notify.add_rows("testapp.tag", [str(tag.pk) for tag in tags])
-    process = listeners[0].subscription.process
+    process = subscriptions._processes[0]
     process.fanout.put(notify)
     with django_assert_num_queries(5):
         process.fanout.run()
@@ -478,7 +478,7 @@ def moody(news, monkeypatch):
 
 def test_211_a_hook_that_fails_closes_that_call_and_keeps_the_streams(moody, caplog):
     change, uri, lucky, unlucky = moody
-    assert change(ZeroDivisionError("x"))() == audience.PACE
+    assert change(ZeroDivisionError("x"))() == subscriptions.PACE
     assert (lucky.take(), unlucky.take()) == ([uri], [])
     assert "ZeroDivisionError" in caplog.text
     change(None)()
@@ -492,7 +492,7 @@ def test_202_a_change_that_cannot_be_checked_now_is_told_when_it_can(moody, monk
     assert run() == 2.0
     assert run() == 4.0
     monkeypatch.setattr(Moody, "error", None)
-    assert run() == audience.PACE
+    assert run() == subscriptions.PACE
     assert unlucky.take() == [uri]
     assert run() is None
 
@@ -500,8 +500,8 @@ def test_202_a_change_that_cannot_be_checked_now_is_told_when_it_can(moody, monk
 def test_202_who_cannot_be_told_for_long_is_ended_and_not_left_stale(moody):
     change, uri, lucky, unlucky = moody
     run = change(OperationalError("down"))
-    pauses = [run() for _ in range(audience.ATTEMPTS)]
-    assert pauses == [2.0, 4.0, 8.0, 10.0, 10.0, audience.PACE]
+    pauses = [run() for _ in range(subscriptions.ATTEMPTS)]
+    assert pauses == [2.0, 4.0, 8.0, 10.0, 10.0, subscriptions.PACE]
     assert unlucky.ended == ["changes cannot be checked"]
     assert lucky.ended == []
     assert set(lucky.take()) == {uri}
@@ -517,7 +517,7 @@ def test_202_a_database_that_is_down_loses_no_change(news, commit, monkeypatch):
 
     news.process.fanout.heard(Changes.read("changes", {"rows": {"testapp.book": [str(book.pk)]}}))
     with monkeypatch.context() as patched:
-        patched.setattr(audience, "reload", fail)
+        patched.setattr(subscriptions, "reload", fail)
         assert news.process.fanout.run() == 2.0
     assert listener.take() == []
     commit()
@@ -585,7 +585,7 @@ def test_who_watches_much_is_told_after_who_watches_little(commit, monkeypatch):
 
 
 def test_a_user_watches_so_many_pages_and_any_number_of_their_rows(news, monkeypatch):
-    monkeypatch.setattr(subscriptions, "MAX_PAGES", 5)
+    monkeypatch.setattr(audience, "MAX_PAGES", 5)
     book, user, other = make_book(), make_superuser("heavy"), make_superuser("other")
     pages = [f"{page_of(Book)}?search=word{number}" for number in range(1, 10)]
     first = listen(user, *pages[:3])

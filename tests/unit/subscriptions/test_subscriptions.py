@@ -16,10 +16,9 @@ from django.db import connection, connections, transaction
 from mcp_django import MCPSite, notify_changed
 from mcp_django.operating.switches import end_switch, set_switch
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.subscriptions import authority, subscriptions
-from mcp_django.subscriptions.audience import Caller
+from mcp_django.subscriptions import audience, subscriptions
+from mcp_django.subscriptions.audience import Caller, Subscription, check_uris
 from mcp_django.subscriptions.hub import hub
-from mcp_django.subscriptions.subscriptions import check_uris
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.listening import listen, page_of, rolled_back, tell_at_once, uri_of
 from tests.testapp.models import Book, Tag
@@ -99,7 +98,7 @@ def test_a_request_that_is_refused_leaves_nothing_behind(news, monkeypatch):
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(subscriptions, "find_watches", fail)
+        patched.setattr(audience, "find_watches", fail)
         with pytest.raises(ZeroDivisionError):
             listen(make_superuser("chief"), "shop://x")
     monkeypatch.setattr(news.process.sweep.worker, "wake", lambda: fail(None, None))
@@ -170,23 +169,23 @@ def test_a_closed_subscription_watches_nothing_any_more(news):
 @pytest.mark.django_db
 def test_a_page_that_cannot_be_had_is_not_honoured(news, monkeypatch):
     user = make_user("reader", "testapp.view_book")
-    original = subscriptions.content_digest
+    original = audience.content_digest
 
     def fail(request, watch):
         if "ordering" in watch.uri:
-            raise subscriptions.NotFound
+            raise audience.NotFound
         return original(request, watch)
 
-    monkeypatch.setattr(subscriptions, "content_digest", fail)
+    monkeypatch.setattr(audience, "content_digest", fail)
     listener = listen(user, page_of(Book), f"{page_of(Book)}?ordering=title")
     assert listener.subscription.uris == (page_of(Book),)
 
 
 @pytest.mark.django_db
 def test_two_who_come_at_once_are_one_caller_with_its_lists(news, monkeypatch):
-    user, audience = make_superuser(), news.process.audience
+    user = make_superuser()
     first = listen(user)
-    monkeypatch.setattr(audience, "find", lambda request: None)
+    monkeypatch.setattr(news.process.audience, "find", lambda request: None)
     second = listen(user, lists=["tools"])
     assert second.subscription.caller is first.subscription.caller
     assert first.subscription.caller.lists is not None
@@ -226,7 +225,8 @@ def test_the_child_of_a_fork_has_no_subscriptions(monkeypatch):
     processes = [subscriptions._Process()]
     monkeypatch.setattr(subscriptions, "_processes", processes)
     parents = processes[0]
-    parents.audience.add(object(), Caller(request_of(User(pk=1))))
+    caller = Caller(request_of(User(pk=1)))
+    parents.audience.add(Subscription(caller, None, frozenset(), print, print, parents.audience))
     subscriptions._forked()
     assert processes[0] is not parents
     assert not processes[0].audience.callers()
@@ -320,7 +320,7 @@ def test_an_async_tool_may_tell(real):
 
 @pytest.mark.django_db(transaction=True)
 def test_the_sweep_runs_by_itself_while_streams_are_open(real, monkeypatch):
-    monkeypatch.setattr(authority, "EVERY", 0.01)
+    monkeypatch.setattr(subscriptions, "EVERY", 0.01)
     user = make_user("reader")
     listener, other = listen(user), listen(make_superuser())
     user.delete()
@@ -335,7 +335,7 @@ def test_the_sweep_runs_by_itself_while_streams_are_open(real, monkeypatch):
 
 @pytest.mark.django_db(transaction=True)
 def test_lists_that_switches_change_for_a_moment_are_told_each_time(real, monkeypatch):
-    monkeypatch.setattr(authority, "EVERY", 1000.0)
+    monkeypatch.setattr(subscriptions, "EVERY", 1000.0)
     listener = listen(make_superuser(), lists=["tools"])
     switch = set_switch("tool", "delete_record")
     assert listener.wait(lambda: listener.lists == ["tools"])

@@ -2,7 +2,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser, Group, Permission, User
 
 from mcp_django.orm import queries
-from mcp_django.subscriptions.users import identity, reload
+from mcp_django.subscriptions.audience import identity, reload
 from tests.factories import make_superuser, make_user
 
 pytestmark = pytest.mark.django_db

@@ -14,7 +14,7 @@ from benchmarks.catalogue import catalogue
 from benchmarks.tokens import asking
 from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm.access import visible_exposures
+from mcp_django.orm.access import access_of
 from mcp_django.tools import finding
 from mcp_django.tools.models import ListModels
 from tests.factories import make_superuser, make_user
@@ -252,7 +252,7 @@ def test_the_words_of_a_model_are_read_once() -> None:
 
 def test_the_right_one_of_fifty_models_is_found() -> None:
     request = asking(catalogue())
-    assert len(visible_exposures(request)) == 50
+    assert len(access_of(request).exposures) == 50
     for query, label in [
         ("invoices that are overdue", "invoice"),
         ("notes on contracts", "contractnote"),

@@ -11,7 +11,7 @@ from django.test.utils import isolate_apps
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.tools.models import DescribeModel
-from mcp_django.tools.overviews import may_words, overview, writable_fields
+from mcp_django.tools.overviews import Overview, may_words
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_superuser, make_user
 from tests.reading import reader, site_with
@@ -105,7 +105,7 @@ def test_choices_that_do_not_speak_have_their_labels() -> None:
         many = models.CharField(max_length=9, choices=[(f"choice{number}", "x") for number in range(20)])
 
     site = site_with(Scale)
-    found = overview(reader(make_superuser(), site), site.exposures[Scale])["fields"].replace("*", "")
+    found = Overview(reader(make_superuser(), site), site.exposures[Scale]).in_short()["fields"].replace("*", "")
     assert "level 1=Low|2=High," in found
     assert "code d=Draft|published|X," in found
     assert found.endswith("choice10|choice11|…")
@@ -116,13 +116,13 @@ def test_what_may_be_done_follows_permissions_token_and_site() -> None:
     user = make_user("u", "testapp.view_book", "testapp.change_book")
     exposure = site.exposures[Book]
     assert may_words(reader(user, site), exposure) == "view change"
-    assert writable_fields(reader(user, site), exposure)["title"].required is True
-    assert writable_fields(reader(user, site), exposure)["rating"].required is False
-    assert writable_fields(reader(user, site), site.exposures[Loan]) == {}
+    assert Overview(reader(user, site), exposure).uses["title"].required is True
+    assert Overview(reader(user, site), exposure).uses["rating"].required is False
+    assert Overview(reader(user, site), site.exposures[Loan]).uses == {}
     token = request_of(user, site, scopes=frozenset({"mcp:read"}))
-    assert (may_words(token, exposure), writable_fields(token, exposure)) == ("view", {})
+    assert (may_words(token, exposure), Overview(token, exposure).uses) == ("view", {})
     with override_settings(MCP_DJANGO={"READ_ONLY": True}):
-        assert (may_words(reader(user, site), exposure), writable_fields(reader(user, site), exposure)) == ("view", {})
+        assert (may_words(reader(user, site), exposure), Overview(reader(user, site), exposure).uses) == ("view", {})
 
 
 class TestRelatedRows:

@@ -10,7 +10,7 @@ from django.test import override_settings
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.arguments import RECORD_NOT_FOUND
-from mcp_django.tools.record import GetRecord, record_payload
+from mcp_django.tools.record import GetRecord, Record
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Profile, Shelf, Tag
@@ -82,12 +82,12 @@ def test_permissions_are_those_of_the_row_the_token_and_the_site() -> None:
     mine, nobodys = make_book(owner=user, status="published"), make_book()
     request = reader(user, site)
     exposure = site.exposures[Book]
-    assert record_payload(request, exposure, mine)["permissions"] == {"change": True, "delete": False}
-    assert record_payload(request, exposure, nobodys)["permissions"] == {"change": False, "delete": True}
+    assert Record(request, exposure, mine).payload()["permissions"] == {"change": True, "delete": False}
+    assert Record(request, exposure, nobodys).payload()["permissions"] == {"change": False, "delete": True}
     only_read = request_of(user, site, scopes=frozenset({"mcp:read"}))
-    assert record_payload(only_read, exposure, mine)["permissions"] == {"change": False, "delete": False}
+    assert Record(only_read, exposure, mine).payload()["permissions"] == {"change": False, "delete": False}
     with override_settings(MCP_DJANGO={"READ_ONLY": True}):
-        assert record_payload(request, exposure, mine)["permissions"] == {"change": False, "delete": False}
+        assert Record(request, exposure, mine).payload()["permissions"] == {"change": False, "delete": False}
 
 
 def test_row_83_a_record_beyond_the_bound_is_cut_with_a_hint(request_: Any) -> None:

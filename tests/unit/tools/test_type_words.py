@@ -6,7 +6,7 @@ import pytest
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.orm.access import columns_of
-from mcp_django.tools.type_words import choice_words, type_words
+from mcp_django.tools.overviews import choice_words, type_words
 from tests.factories import make_superuser, make_user
 from tests.reading import reader
 from tests.testapp.models import Author, Book, Tag

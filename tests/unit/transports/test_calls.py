@@ -12,26 +12,26 @@ from mcp_django.context.record import CallRecord
 from mcp_django.exceptions import Cancelled
 from mcp_django.server.dispatch import Reply
 from mcp_django.transports import calls
-from mcp_django.transports.calls import Waiting, in_time
+from mcp_django.transports.calls import Outbox, in_time
 
 # Bytes of a long message.
 LONG = 50_000
 
 
-def said(waiting: Waiting) -> list[dict[str, Any]]:
+def said(waiting: Outbox) -> list[dict[str, Any]]:
     return [json.loads(data)["params"] for data in waiting.take()]
 
 
-def progress(waiting: Waiting, done: int, message: str = "") -> None:
+def progress(waiting: Outbox, done: int, message: str = "") -> None:
     waiting.put("notifications/progress", {"progressToken": "p", "progress": done, "message": message})
 
 
-def log(waiting: Waiting, data: str) -> None:
+def log(waiting: Outbox, data: str) -> None:
     waiting.put("notifications/message", {"level": "info", "data": data})
 
 
 async def test_what_is_read_in_time_is_sent_as_it_was_told() -> None:
-    waiting = Waiting()
+    waiting = Outbox()
     progress(waiting, 1)
     log(waiting, "a")
     progress(waiting, 2)
@@ -40,7 +40,7 @@ async def test_what_is_read_in_time_is_sent_as_it_was_told() -> None:
 
 
 async def test_of_progress_that_nobody_reads_the_newest_is_kept() -> None:
-    waiting = Waiting()
+    waiting = Outbox()
     for done in range(10_000):
         progress(waiting, done, "x" * 1_000)
     found = said(waiting)
@@ -50,7 +50,7 @@ async def test_of_progress_that_nobody_reads_the_newest_is_kept() -> None:
 
 
 async def test_log_messages_that_nobody_reads_are_left_out_and_counted() -> None:
-    waiting = Waiting()
+    waiting = Outbox()
     for _ in range(100):
         log(waiting, "x" * LONG)
     progress(waiting, 1)
@@ -65,7 +65,7 @@ async def test_log_messages_that_nobody_reads_are_left_out_and_counted() -> None
 
 
 async def test_any_thread_may_tell() -> None:
-    waiting = Waiting()
+    waiting = Outbox()
     thread = threading.Thread(target=progress, args=(waiting, 1))
     thread.start()
     await waiting.wake.wait()
@@ -74,7 +74,7 @@ async def test_any_thread_may_tell() -> None:
 
 
 async def test_what_was_told_is_taken_at_once_and_before_the_end() -> None:
-    waiting = Waiting(60)
+    waiting = Outbox(60)
     progress(waiting, 1)
     assert [len(found or []) for found in [await waiting.next()]] == [1]
     progress(waiting, 2)
@@ -85,7 +85,7 @@ async def test_what_was_told_is_taken_at_once_and_before_the_end() -> None:
 
 
 async def test_a_quiet_call_is_looked_at_when_patience_ends_and_when_it_rings() -> None:
-    waiting = Waiting(0.01)
+    waiting = Outbox(0.01)
     assert await waiting.next() == []
     waiting.patience = 60
     waiting.ring()

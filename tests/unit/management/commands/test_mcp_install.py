@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 
-from mcp_django.transports.setups import CLIENTS
+from mcp_django.transports.client_configs import CLIENTS
 
 ROOT = Path(__file__).resolve().parents[4]
 URL = "http://testserver/mcp"

@@ -9,7 +9,7 @@ from django.utils import timezone
 from oauth2_provider.models import Application
 
 from mcp_django.models import ServiceAccount, Switch
-from mcp_django.operating.switches import current
+from mcp_django.operating.switches import board
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser, make_user
 
@@ -38,7 +38,7 @@ def test_a_tool_is_off_for_two_hours_and_on_again(run: Any) -> None:
     assert switch.by.startswith("mcp_switch")
     assert client.call("delete_record", model="testapp.author", pk="1").text.endswith("Reason given: Audit")
     assert run("on", "tool", "delete_record").startswith("tool delete_record is on again.")
-    assert current() is None
+    assert board.current() is None
 
 
 def test_who_does_it_is_in_the_history(run: Any) -> None:

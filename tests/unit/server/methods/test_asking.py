@@ -19,10 +19,9 @@ from mcp_django.context.request import MCPContext, MCPRequest
 from mcp_django.exceptions import InputRequired
 from mcp_django.functions.asking import Ask, Roots, Sample
 from mcp_django.protocol.client_requests import ELICITATION, ROOTS, SAMPLING
-from mcp_django.protocol.eras import Call
+from mcp_django.protocol.eras import Call, LegacyEra
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.protocol.legacy import LegacyEra
-from mcp_django.server.methods.asking import pause
+from mcp_django.server.dispatch import Kernel
 from mcp_django.server.methods.base import Asked
 from mcp_django.testing import MCPClient, MCPError
 from tests.answering import CANCEL, DECLINE, ELICITS, EVERYTHING, accept, again, calling, only, sampled, send, text_of
@@ -232,9 +231,9 @@ def others() -> Iterator[None]:
     site.add_resource("house://hall", hall)
     yield
     for name in ("introduce", "later"):
-        del site.prompts[name]
+        site.remove_prompt(name)
     for uri in ("house://room/{number}", "house://hall"):
-        del site._resources[uri]
+        site.remove_resource(uri)
 
 
 @pytest.mark.parametrize("name", ["introduce", "later"])
@@ -395,7 +394,7 @@ def legacy(method: str = "tools/call", **options: Any) -> tuple[MCPRequest, Call
 
 def test_in_the_older_era_the_transport_asks() -> None:
     request, call = legacy(last_progress=3.0)
-    outcome = pause(request, call, [QUESTION])
+    outcome = Kernel(request, call).pause([QUESTION])
     assert outcome == Asked((QUESTION,))
     # The next run goes on with progress where this one ended.
     assert Answers({}, request.mcp.answers.state([QUESTION])).progress == 3.0
@@ -404,13 +403,13 @@ def test_in_the_older_era_the_transport_asks() -> None:
 def test_77_a_client_without_a_session_cannot_be_asked() -> None:
     request, call = legacy(live=False)
     with pytest.raises(InvalidParams, match="needs a session with a client that supports elicitation"):
-        pause(request, call, [QUESTION])
+        Kernel(request, call).pause([QUESTION])
 
 
 def test_no_other_method_asks_in_the_older_era_either() -> None:
     request, call = legacy("tools/list")
     with pytest.raises(TypeError, match="tools/list cannot ask"):
-        pause(request, call, [QUESTION])
+        Kernel(request, call).pause([QUESTION])
 
 
 def test_what_is_raised_to_ask_is_no_exception() -> None:

@@ -20,7 +20,7 @@ def prompt():
 
     site.add_prompt(introduce)
     yield
-    del site.prompts["introduce"]
+    site.remove_prompt("introduce")
 
 
 @pytest.mark.parametrize("version", ALL)

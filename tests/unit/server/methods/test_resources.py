@@ -66,7 +66,7 @@ def test_a_function_is_a_resource_while_it_is_registered():
         assert client.request("resources/list")["resources"][0]["uri"] == "shop://policy"
         assert client.read("shop://policy")[0]["text"] == "Everything."
     finally:
-        del site._resources["shop://policy"]
+        site.remove_resource("shop://policy")
 
 
 def test_every_row_is_reached_by_following_pages_from_the_first():

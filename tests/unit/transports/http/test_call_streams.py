@@ -4,8 +4,9 @@ from typing import Any
 
 from django.test import override_settings
 
-from mcp_django.transports.http import call_streams
-from mcp_django.transports.http.call_streams import CallLog, find_log
+from mcp_django.transports.http import streams as call_streams
+from mcp_django.transports.http.registry import registry
+from mcp_django.transports.http.streams import CallLog
 
 MCP = {"BASE_URL": "http://testserver"}
 
@@ -66,12 +67,12 @@ async def test_an_end_is_told_after_the_last_message() -> None:
 async def test_a_log_that_was_abandoned_sends_nothing_more_and_leaves_the_rest_to_the_database() -> None:
     found = CallLog("s", sends_first=False)
     found.open()
-    assert find_log("s") is found
+    assert registry.logs.get("s") is found
     found.add(b"a")
     found.was_stored(1)
     found.add(b"answer", is_over=True)
     found.abandon()
-    assert (numbers(found), numbers(found, 1), find_log("s")) == ([1], None, None)
+    assert (numbers(found), numbers(found, 1), registry.logs.get("s")) == ([1], None, None)
 
 
 async def test_who_goes_on_elsewhere_asks_the_database() -> None:
@@ -79,4 +80,4 @@ async def test_who_goes_on_elsewhere_asks_the_database() -> None:
     found.open()
     found.add(b"question")
     found.close()
-    assert (numbers(found), numbers(found, 1), find_log("s")) == ([1], None, None)
+    assert (numbers(found), numbers(found, 1), registry.logs.get("s")) == ([1], None, None)

@@ -16,7 +16,7 @@ import mcp_django as mcp
 from mcp_django import site
 from mcp_django.models import Stream, StreamEvent
 from mcp_django.server import streams
-from mcp_django.transports.http import calls, connection, consumer
+from mcp_django.transports.http import calls, dispatch, server
 from tests.asgi_client import events, http_scope
 from tests.session_client import ELICITATION, SessionClient
 from tests.unit.transports.http.test_consumer import MCP, calling, exchange
@@ -163,7 +163,7 @@ async def test_H154_a_call_over_its_time_is_stopped_and_said_to_be(token, tools)
 
 
 async def test_V4_a_client_that_reads_nothing_is_given_up(token, tools, monkeypatch):
-    monkeypatch.setattr(connection, "WRITE_TIMEOUT", 0.05)
+    monkeypatch.setattr(server, "WRITE_TIMEOUT", 0.05)
     monkeypatch.setattr(calls, "STREAM_AFTER", 0.01)
     ended = asyncio.Event()
 
@@ -186,7 +186,7 @@ async def test_V4_a_client_that_reads_nothing_is_given_up(token, tools, monkeypa
         await asyncio.get_running_loop().create_future()
 
     scope = http_scope(authorization=token, **headers)
-    await asyncio.wait_for(consumer.as_application(site)(scope, receive, send), 5)
+    await asyncio.wait_for(dispatch.as_application(site)(scope, receive, send), 5)
     await asyncio.wait_for(ended.wait(), 2)
 
 

@@ -12,8 +12,8 @@ import uvicorn
 from django.test import override_settings
 
 from mcp_django.protocol.http import Response
-from mcp_django.transports.http import connection
-from mcp_django.transports.http.connection import ClientGone, Connection, cut_off
+from mcp_django.transports.http import server as connection
+from mcp_django.transports.http.server import ClientGone, Connection, cut_off
 from tests.unit.transports.http.test_consumer import MCP, PING, exchange
 
 pytestmark = pytest.mark.django_db(transaction=True)

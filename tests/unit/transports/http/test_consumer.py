@@ -7,8 +7,11 @@ from asgiref.sync import sync_to_async
 from django.test import override_settings
 
 from mcp_django import site
+from mcp_django.protocol.http import Response
 from mcp_django.testing import MCPClient
-from mcp_django.transports.http import consumer, limits
+from mcp_django.transports import calls
+from mcp_django.transports.http import dispatch, server
+from mcp_django.transports.http.exchange import SHORT_BODY
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_superuser
 
@@ -22,7 +25,7 @@ def authorization(name):
 
 
 def exchange(token, **headers):
-    return Exchange(consumer.as_application(site), http_scope(authorization=token, **headers))
+    return Exchange(dispatch.as_application(site), http_scope(authorization=token, **headers))
 
 
 def calling(tool, version="2025-11-25", progress=None):
@@ -61,10 +64,10 @@ def slow_reads(monkeypatch):
     def answer(self, body):
         begun.set()
         release.wait(10)
-        return consumer.Response(200, b"{}")
+        return Response(200, b"{}")
 
-    monkeypatch.setattr(consumer.dispatch, "answer", answer)
-    monkeypatch.setattr(consumer, "WATCH_AFTER", 0.01)
+    monkeypatch.setattr(dispatch.StreamableExchange, "answer", answer)
+    monkeypatch.setattr(server, "WATCH_AFTER", 0.01)
     yield begun, release
     release.set()
 
@@ -120,7 +123,7 @@ async def test_a_long_body_is_not_read_for_who_has_no_good_token(transactional_d
 
 async def test_of_a_body_without_a_length_little_is_read_before_the_token(transactional_db):
     asked = exchange("Bearer none-of-ours")
-    await asked.send(b"[" * (consumer.SHORT_BODY - 1), more=True)
+    await asked.send(b"[" * (SHORT_BODY - 1), more=True)
     assert await asked.communicator.receive_nothing(0.2)
     await asked.send(b"[" * 2, more=True)
     assert (await asked.answer(5))[0] == 401
@@ -136,7 +139,7 @@ async def test_a_long_body_of_a_wrong_kind_is_not_read(token, wrong, status):
 
 
 async def test_a_long_body_of_a_method_without_one_is_not_read(token):
-    asked = Exchange(consumer.as_application(site), http_scope(method="PUT", authorization=token, **LONG))
+    asked = Exchange(dispatch.as_application(site), http_scope(method="PUT", authorization=token, **LONG))
     assert (await asked.answer(5))[0] == 405
 
 
@@ -155,7 +158,7 @@ async def test_a_long_body_is_read_in_pieces_and_counts_as_one_call(token, has_l
 async def reading(size):
     """Wait until long bodies of this size are being read."""
     async with asyncio.timeout(5):
-        while limits._bodies.total() != size:
+        while calls._bodies.total() != size:
             await asyncio.sleep(0.01)
 
 

@@ -8,7 +8,7 @@ from django.test import override_settings
 from mcp_django import site
 from mcp_django.models import Session
 from mcp_django.testing import MCPClient
-from mcp_django.transports.http.consumer import as_application
+from mcp_django.transports.http.dispatch import as_application
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_superuser
 from tests.session_client import SessionClient

@@ -7,8 +7,7 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import site
 from mcp_django.testing import MCPClient
-from mcp_django.transports.http.dispatch import answer
-from mcp_django.transports.http.exchange import Exchange
+from mcp_django.transports.http.dispatch import StreamableExchange
 from tests.factories import make_superuser, make_user
 
 pytestmark = pytest.mark.django_db
@@ -226,7 +225,7 @@ def test_J186_hooks_see_neither_token_nor_cookie(client):
         client.http.cookies["sessionid"] = "secret"
         client.call("look_at_request")
     finally:
-        del site._tools["look_at_request"]
+        site.remove_tool("look_at_request")
     assert "HTTP_AUTHORIZATION" not in seen
     assert "HTTP_COOKIE" not in seen
     assert seen["cookies"] == {}
@@ -290,9 +289,9 @@ def test_A16_a_header_that_comes_a_thousand_times_is_no_single_value(client):
     scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": [(b"host", b"testserver")]}
     scope["headers"] += [(b"content-type", b"application/json")] * 1_000
     scope["headers"] += [(b"authorization", client.headers["Authorization"].encode())]
-    exchange = Exchange(site, scope)
+    exchange = StreamableExchange(site, scope)
     assert exchange.front_door() is None
-    assert answer(exchange, json.dumps(PING).encode()).status == 415
+    assert exchange.answer(json.dumps(PING).encode()).status == 415
 
 
 @pytest.mark.parametrize("header", ["authorization", "mcp-protocol-version", "origin", "content-length"])
@@ -304,8 +303,8 @@ def test_a_header_that_decides_something_may_come_once(header, client):
         (b"authorization", client.headers["Authorization"].encode()),
     ]
     scope["headers"] += [(header.encode(), value.encode())] * 2
-    exchange = Exchange(site, scope)
-    response = exchange.front_door() or answer(exchange, json.dumps(PING).encode())
+    exchange = StreamableExchange(site, scope)
+    response = exchange.guarded(exchange.front_door) or exchange.answer(json.dumps(PING).encode())
     assert response.status in (400, 401, 403)
 
 

@@ -18,7 +18,7 @@ from oauth2_provider.models import get_access_token_model
 from mcp_django import MCPSite
 from mcp_django.asgi import get_asgi_application
 from mcp_django.context.signing import ticket_url
-from mcp_django.forms.uploads import FOLDER
+from mcp_django.emulation.files import FOLDER
 from mcp_django.operating.switches import end_switch, find_switches, set_switch
 from mcp_django.testing import MCPClient
 from tests.asgi_client import Exchange, http_scope
@@ -180,7 +180,7 @@ def test_without_the_cache_a_file_is_refused_in_a_line(uploads: Any, monkeypatch
     def down(*args: Any) -> None:
         raise ConnectionError("redis://secret@cache")
 
-    monkeypatch.setattr("mcp_django.runtime.throttling.cache", SimpleNamespace(incr=down))
+    monkeypatch.setattr("mcp_django.runtime.cache.cache", SimpleNamespace(incr=down))
     monkeypatch.setattr("mcp_django.transports.http.files.count_call", lambda who: None)
     refused = put(url)
     assert (refused.status_code, refused["Content-Type"]) == (503, "text/plain; charset=utf-8")

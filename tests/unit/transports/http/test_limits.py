@@ -2,9 +2,9 @@ import pytest
 from django.test import override_settings
 
 from mcp_django import site
-from mcp_django.transports.http import limits
+from mcp_django.transports import calls
+from mcp_django.transports.calls import LimitExceeded, concurrent, count_call, streaming
 from mcp_django.transports.http.exchange import Exchange
-from mcp_django.transports.http.limits import LimitExceeded, concurrent, count_call, streaming
 from tests.asgi_client import http_scope
 
 
@@ -45,7 +45,7 @@ def test_L209_a_cache_that_is_down_stops_nobody_and_is_logged(monkeypatch, caplo
     def down(*args):
         raise ConnectionError("redis://secret@cache")
 
-    monkeypatch.setattr("mcp_django.runtime.throttling.hit", down)
+    monkeypatch.setattr("mcp_django.runtime.cache.hit", down)
     count_call("user:1")
     assert "ConnectionError" in caplog.text
     assert "secret" not in caplog.text
@@ -68,4 +68,4 @@ def test_a_request_that_was_given_up_keeps_no_place_though_its_thread_goes_on(to
     exchange = Exchange(site, http_scope(authorization=token))
     exchange.close()
     exchange.admit()
-    assert f"user:{exchange.request.user.pk}" not in limits._calls
+    assert f"user:{exchange.request.user.pk}" not in calls._calls

@@ -3,8 +3,10 @@
 import pytest
 from django.test import Client
 
-from mcp_django.transports.http.pages import wants_page
-from mcp_django.transports.setups import CLIENTS
+from mcp_django import site
+from mcp_django.transports.client_configs import CLIENTS
+from mcp_django.transports.http.exchange import Exchange
+from tests.asgi_client import http_scope
 from tests.factories import make_superuser
 
 pytestmark = pytest.mark.django_db
@@ -48,7 +50,10 @@ def test_the_page_is_the_same_whoever_is_signed_in():
     ],
 )
 def test_a_client_gets_no_page(method, accept, has_token):
-    assert not wants_page(method, accept, has_token=has_token)
+    scope = http_scope(method=method, **({"authorization": "Bearer x"} if has_token else {}))
+    scope["headers"] = [item for item in scope["headers"] if item[0] != b"accept"]
+    scope["headers"] += [(b"accept", accept.encode())] if accept is not None else []
+    assert not Exchange(site, scope).wants_page
 
 
 def test_a_client_that_opens_a_stream_without_a_token_is_challenged_as_before():

@@ -7,19 +7,23 @@ import threading
 
 import pytest
 
-from mcp_django.transports.http import shutdown
+from mcp_django.transports.http import registry as shutdown
+from mcp_django.transports.http.registry import Registry
 
 
 @pytest.fixture
-def handled(monkeypatch):
-    """What a server's own handler was called with; afterwards everything is as it was."""
+def handled():
+    """What a server's own handler was called with, and a registry; afterwards everything is as it was."""
     found = []
     before = {number: signal.signal(number, lambda *call: found.append(call[0])) for number in shutdown.SIGNALS}
-    for name, fresh in (("_streams", {}), ("_previous", {}), ("_state", {"closing": False})):
-        monkeypatch.setattr(shutdown, name, fresh)
     yield found
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def registry(handled):
+    return Registry()
 
 
 async def settled(condition):
@@ -28,47 +32,47 @@ async def settled(condition):
             await asyncio.sleep(0.01)
 
 
-async def test_204_streams_are_ended_before_the_server_is_told_to_stop(handled):
+async def test_204_streams_are_ended_before_the_server_is_told_to_stop(handled, registry):
     ended = []
-    unregister = shutdown.register(lambda: ended.append("one"))
-    shutdown.register(lambda: ended.append("two"))()
+    unregister = registry.enter(lambda: ended.append("one"))
+    registry.enter(lambda: ended.append("two"))()
     os.kill(os.getpid(), signal.SIGTERM)
     await settled(lambda: ended)
-    assert (ended, handled, shutdown.is_closing()) == (["one"], [], True)
+    assert (ended, handled, registry.is_closing) == (["one"], [], True)
     unregister()
     await settled(lambda: handled)
     assert handled == [signal.SIGTERM]
 
 
-async def test_204_a_stream_that_does_not_end_holds_nothing_up_for_long(handled, monkeypatch):
+async def test_204_a_stream_that_does_not_end_holds_nothing_up_for_long(handled, registry, monkeypatch):
     monkeypatch.setattr(shutdown, "PATIENCE", 0.05)
-    shutdown.register(lambda: None)
+    registry.enter(lambda: None)
     os.kill(os.getpid(), signal.SIGTERM)
     await settled(lambda: handled)
 
 
-async def test_without_streams_a_signal_goes_straight_on(handled):
-    shutdown.register(lambda: None)()
+async def test_without_streams_a_signal_goes_straight_on(handled, registry):
+    registry.enter(lambda: None)()
     os.kill(os.getpid(), signal.SIGINT)
     await settled(lambda: handled)
     assert handled == [signal.SIGINT]
 
 
-async def test_a_second_signal_waits_for_nothing(handled):
-    shutdown.register(lambda: None)
+async def test_a_second_signal_waits_for_nothing(handled, registry):
+    registry.enter(lambda: None)
     os.kill(os.getpid(), signal.SIGINT)
-    await settled(shutdown.is_closing)
+    await settled(lambda: registry.is_closing)
     os.kill(os.getpid(), signal.SIGINT)
     await settled(lambda: handled)
 
 
-async def test_a_loop_in_another_thread_leaves_signals_alone(handled):
+async def test_a_loop_in_another_thread_leaves_signals_alone(handled, registry):
     before = signal.getsignal(signal.SIGTERM)
-    thread = threading.Thread(target=lambda: asyncio.run(registered()))
+    thread = threading.Thread(target=lambda: asyncio.run(registered(registry)))
     thread.start()
     await asyncio.to_thread(thread.join)
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-async def registered():
-    shutdown.register(lambda: None)()
+async def registered(registry):
+    registry.enter(lambda: None)()

@@ -15,8 +15,9 @@ from mcp_django.protocol.sse import KEEP_ALIVE
 from mcp_django.server import sessions
 from mcp_django.subscriptions.hub import hub
 from mcp_django.subscriptions.subscriptions import Subscription
-from mcp_django.transports.http import consumer, streams
-from mcp_django.transports.http.consumer import as_application
+from mcp_django.transports.http import streams
+from mcp_django.transports.http.dispatch import as_application
+from mcp_django.transports.http.registry import registry
 from mcp_django.transports.http.streams import Lease
 from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_book
@@ -121,7 +122,7 @@ async def test_44_over_the_cap_of_streams_the_next_one_has_to_wait(token):
 
 
 async def test_204_a_worker_that_stops_opens_no_more_streams(token, monkeypatch):
-    monkeypatch.setattr(consumer, "is_closing", lambda: True)
+    monkeypatch.setattr(registry, "is_closing", True)
     stream = await listen(token, toolsListChanged=True)
     assert (stream.status, stream.headers["retry-after"]) == (503, "1")
 
@@ -304,38 +305,38 @@ async def test_105_an_action_that_updates_its_queryset_is_told(client):
 
 async def test_94_the_first_stream_has_the_place_and_keeps_it():
     first, second = Lease("s"), Lease("s")
-    assert await first.hold()
-    assert not await second.hold()
-    assert await first.hold()
+    assert first.hold()
+    assert not second.hold()
+    assert first.hold()
 
 
 async def test_94_the_second_stream_gets_the_place_when_the_first_is_gone():
     first, second = Lease("s"), Lease("s")
-    await first.hold()
-    await first.release()
-    assert await second.hold()
-    assert not await first.hold()
+    first.hold()
+    first.release()
+    assert second.hold()
+    assert not first.hold()
 
 
 async def test_a_place_that_is_not_renewed_becomes_free():
     first, second = Lease("s"), Lease("s")
-    await first.hold()
+    first.hold()
     cache.delete(first.key)
-    assert await second.hold()
-    await first.release()
-    assert await second.hold()
+    assert second.hold()
+    first.release()
+    assert second.hold()
 
 
 async def test_a_stream_that_goes_on_elsewhere_takes_its_place_along():
     first, again = Lease("s"), Lease("s")
-    await first.hold()
-    assert await again.hold(take_over=True)
-    assert not await first.hold()
+    first.hold()
+    assert again.hold(take_over=True)
+    assert not first.hold()
 
 
 async def test_streams_of_other_sessions_have_places_of_their_own():
-    assert await Lease("s").hold()
-    assert await Lease("t").hold()
+    assert Lease("s").hold()
+    assert Lease("t").hold()
 
 
 async def test_209_a_cache_that_is_down_silences_no_stream(monkeypatch, caplog):
@@ -345,7 +346,7 @@ async def test_209_a_cache_that_is_down_silences_no_stream(monkeypatch, caplog):
 
     monkeypatch.setattr(streams, "cache", Down())
     lease = Lease("s")
-    assert await lease.hold()
-    await lease.release()
+    assert lease.hold()
+    lease.release()
     assert "ConnectionError" in caplog.text
     assert "secret" not in caplog.text

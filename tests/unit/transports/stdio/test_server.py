@@ -218,7 +218,7 @@ async def test_a_failure_before_the_call_is_an_internal_error(monkeypatch, caplo
     def fail(self, request):
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(server.StdioServer, "authorize", fail)
+    monkeypatch.setattr(server.LocalUser, "authorize", fail)
     async with talk() as client:
         answer = await client.answer(client.ask("ping"))
         assert answer["error"]["code"] == -32603

@@ -1,1 +1,0 @@
-"""Run an action on rows, and read what it answers."""

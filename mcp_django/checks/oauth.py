@@ -1,0 +1,491 @@
+"""System checks of the authorization server: each setting of the toolkit that would be unsafe, and what is missing.
+
+Most are errors, and warnings while ``DEBUG`` is on. They find nothing where the endpoint does not take its tokens.
+"""
+
+import ssl
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from functools import wraps
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from django.apps import apps
+from django.conf import settings as django_settings
+from django.contrib.admin import AdminSite
+from django.contrib.auth import get_user_model
+from django.core.checks import CheckMessage
+from django.core.exceptions import FieldDoesNotExist, ImproperlyConfigured
+from django.http.request import validate_host
+from django.shortcuts import resolve_url
+from django.urls import (
+    NoReverseMatch,
+    Resolver404,
+    get_resolver,
+    get_script_prefix,
+    get_urlconf,
+    resolve,
+    reverse,
+    set_urlconf,
+)
+
+from ..conf import DEFAULTS, nearest, settings
+from ..context.request import MCPContext, MCPRequest
+from ..emulation.admin import AdminExposure
+from ..oauth.resource import LOOPBACK, uses_oauth
+from ..routing import known_urlconfs
+from ..scopes import ADMIN, READ, WRITE
+from ..signin import CREDENTIAL, OTPDevice, SignInFact, restore
+from .declarations import mounted
+from .problems import Check, Rule, broken, check, problem
+
+METADATA: Final = "mcp_django.oauth.metadata"
+FACTS_HINT: Final = 'The default is ["mcp_django.signin.OTPDevice"].'
+OTP_MIDDLEWARE: Final = "django_otp.middleware.OTPMiddleware"
+HOUR: Final = 3600
+PER_PROCESS_CACHES: Final = ("LocMemCache", "DummyCache")
+
+
+def is_open_http(origin: str) -> bool:
+    """Return whether what is sent to the origin can be read and changed on its way."""
+    parts = urlsplit(origin)
+    return parts.scheme == "http" and parts.hostname not in LOOPBACK
+
+
+def check_tokens(find: Callable[[], Iterable[CheckMessage]]) -> Check:
+    """Make a check of a function that yields what is wrong where the endpoint takes this server's tokens."""
+    return check(wraps(find)(lambda: find() if uses_oauth() else ()))
+
+
+def check_toolkit(find: Callable[[Any], Iterable[CheckMessage]]) -> Check:
+    """Make a check of a function of the toolkit's settings, which is asked where they are there and used."""
+
+    @wraps(find)
+    def with_settings() -> Iterable[CheckMessage]:
+        if not apps.is_installed("oauth2_provider"):
+            return ()
+        from oauth2_provider.settings import oauth2_settings
+
+        return find(oauth2_settings)
+
+    return check_tokens(with_settings)
+
+
+@check
+def check_base_url() -> Iterator[CheckMessage]:
+    """Check the origin that clients use and tokens are bound to."""
+    base = settings.BASE_URL
+    if not base:
+        if not django_settings.DEBUG:
+            hint = 'Set MCP_DJANGO["BASE_URL"] to scheme, host and port as clients write them.'
+            yield problem("101", "BASE_URL is not set: the endpoint does not know its own URL.", hint)
+        return
+    parts = urlsplit(base)
+    is_origin = parts.scheme in ("http", "https") and parts.netloc and not parts.path.strip("/")
+    if not is_origin or parts.query or "@" in base:
+        text = f"BASE_URL {base!r} is not scheme, host and port alone."
+        yield problem("102", text, "An example is https://shop.example.")
+    if is_open_http(base) and not django_settings.DEBUG:
+        hint = "Serve the site by TLS: tokens and codes travel in these requests."
+        yield problem("W103", f"BASE_URL {base!r} is not https.", hint)
+    if not is_origin or parts.query or "@" in base:
+        return
+    host = parts.hostname or ""
+    # As Django takes them in DEBUG.
+    allowed = django_settings.ALLOWED_HOSTS or ([".localhost", *LOOPBACK] if django_settings.DEBUG else [])
+    if not validate_host(host, allowed) and not (":" in host and validate_host(f"[{host}]", allowed)):
+        text = f"The host of BASE_URL, {host!r}, is not in ALLOWED_HOSTS: Django answers its requests with 400."
+        hint = f"Add {host!r} to ALLOWED_HOSTS. A proxy that sends another Host header is the one reason not to."
+        yield problem("W127", text, hint)
+
+
+@check_tokens
+def check_proxy() -> Iterator[CheckMessage]:
+    """Check that requests behind a proxy that ends TLS are known to be secure, where nobody develops."""
+    is_https = str(settings.BASE_URL or "").startswith("https://")
+    is_developers = django_settings.DEBUG and not django_settings.SECURE_SSL_REDIRECT
+    if not is_https or is_developers or django_settings.SECURE_PROXY_SSL_HEADER:
+        return
+    text = "BASE_URL is https and SECURE_PROXY_SSL_HEADER is not set: behind a proxy requests look like http, and the "
+    text += "consent page refuses its own form (CSRF)."
+    if django_settings.SECURE_SSL_REDIRECT:
+        text += " SECURE_SSL_REDIRECT then redirects every request to itself for ever."
+    hint = 'If a proxy ends TLS, set it, such as to ("HTTP_X_FORWARDED_PROTO", "https"). If the server itself does, or '
+    hint += "takes it from the proxy (uvicorn --proxy-headers), silence this check."
+    yield problem("W128", text, hint)
+
+
+@check_tokens
+def check_installed() -> Iterator[CheckMessage]:
+    """Check that the toolkit is there, and set up."""
+    if not apps.is_installed("oauth2_provider"):
+        yield problem("104", "oauth2_provider is not installed.", 'Add "oauth2_provider" to INSTALLED_APPS.')
+    elif not hasattr(django_settings, "OAUTH2_PROVIDER"):
+        text = "OAUTH2_PROVIDER is not set: the defaults of django-oauth-toolkit are not safe for MCP."
+        yield problem("129", text, "Set OAUTH2_PROVIDER = mcp_django.oauth.provider_settings(base_url=BASE_URL).")
+
+
+@check_toolkit
+def check_toolkits_rules(toolkit: Any) -> Iterator[CheckMessage]:
+    """Check that the toolkit works by this app's rules."""
+    from ..oauth.validator import MCPValidator
+
+    if not hasattr(django_settings, "OAUTH2_PROVIDER"):
+        return
+    hint = "Build OAUTH2_PROVIDER with mcp_django.oauth.provider_settings()."
+    if not issubclass(toolkit.OAUTH2_VALIDATOR_CLASS, MCPValidator):
+        text = "OAUTH2_VALIDATOR_CLASS is not MCPValidator: tokens for unknown resources and inactive users are issued."
+        yield problem("105", text, "Use mcp_django.oauth.validator.MCPValidator or a subclass of it.")
+    if READ not in toolkit.SCOPES:
+        yield problem("106", f"SCOPES of OAUTH2_PROVIDER lacks {READ!r}: clients cannot sign in.", hint)
+    issuer = toolkit.OIDC_ISS_ENDPOINT
+    if issuer and settings.BASE_URL and issuer != settings.BASE_URL.rstrip("/"):
+        text = f"OIDC_ISS_ENDPOINT {issuer!r} is not BASE_URL {settings.BASE_URL!r}: clients compare the two."
+        yield problem("107", text, "Give provider_settings() the same base_url, without a trailing slash.")
+    if toolkit.CIMD_ENABLED and toolkit.CIMD_METADATA_FETCHER.__module__.startswith("oauth2_provider."):
+        text = "CIMD_ENABLED with the toolkit's own fetcher: a slow document holds a worker without limit."
+        yield problem("108", text, "Set it to False: CLIENT_DOCUMENTS of MCP_DJANGO has a fetcher of its own.")
+    if not toolkit.ALLOW_LOCALHOST_LOOPBACK:
+        text = "ALLOW_LOCALHOST_LOOPBACK is off: command-line clients, which use any port of localhost, cannot sign in."
+        yield problem("W109", text, hint)
+
+
+# Number, setting of the toolkit, what makes it unsafe, what then happens, the value to set.
+Unsafe = tuple[int, str, Callable[[Any], bool], str, str]
+
+
+def _off(value: Any) -> bool:
+    return not value
+
+
+def _on(value: Any) -> bool:
+    return bool(value)
+
+
+def _longer_than(seconds: int) -> Callable[[Any], bool]:
+    return lambda value: not value or not isinstance(value, (int, timedelta)) or _seconds(value) > seconds
+
+
+def _seconds(value: int | timedelta) -> float:
+    return value.total_seconds() if isinstance(value, timedelta) else value
+
+
+def _writes(scopes: Iterable[str]) -> bool:
+    return not {"__all__", WRITE, ADMIN}.isdisjoint(scopes)
+
+
+TOOLKIT_RULES: Final[tuple[Unsafe, ...]] = (
+    (110, "COMPLIANT_BCP_RFC9700_IMPLICIT_GRANT", _off, "tokens can be had by the implicit grant", "True"),
+    (111, "COMPLIANT_BCP_RFC9700_PASSWORD_GRANT", _off, "tokens can be had by the password grant", "True"),
+    (112, "COMPLIANT_BCP_RFC9700_PKCE_METHOD", _off, "codes are not protected by S256", "True"),
+    (113, "COMPLIANT_BCP_RFC9700_ACCESS_TOKEN_TRANSPORT", _off, "tokens are accepted in URLs", "True"),
+    (114, "COMPLIANT_BCP_RFC9700_AUTHZ_RESPONSE_ISS", _off, "clients cannot tell which server answered them", "True"),
+    (115, "COMPLIANT_BCP_RFC9700_TOKEN_STORAGE", _off, "tokens are stored as they are", "True"),
+    (116, "PKCE_REQUIRED", lambda value: value is not True, "codes can be used by whoever intercepts them", "True"),
+    (117, "ROTATE_REFRESH_TOKEN", _off, "a stolen refresh token works for ever", "True"),
+    (118, "REFRESH_TOKEN_REUSE_PROTECTION", _off, "the theft of a refresh token is not noticed", "True"),
+    (
+        119,
+        "REFRESH_TOKEN_EXPIRE_SECONDS",
+        _longer_than(365 * 24 * HOUR),
+        "an unused refresh token works too long",
+        "2592000",
+    ),
+    (120, "ALLOW_URI_WILDCARDS", _on, "codes can be sent to any host of a domain", "False"),
+    (121, "DEFAULT_SCOPES", _writes, "who asks for no scope gets more than reading", '["mcp:read"]'),
+    (122, "REQUEST_APPROVAL_PROMPT", lambda value: value != "force", "users are not always asked", '"force"'),
+    (123, "ACCESS_TOKEN_EXPIRE_SECONDS", _longer_than(24 * HOUR), "a stolen access token works too long", "3600"),
+    (124, "AUTHORIZATION_CODE_EXPIRE_SECONDS", _longer_than(600), "a stolen code works too long", "60"),
+    (125, "DCR_ENABLED", _on, "the toolkit's own registration runs beside the throttled one", "False"),
+    (126, "OIDC_ENABLED", _on, "ID tokens are issued, which the toolkit takes for access tokens", "False"),
+)
+
+
+@check_toolkit
+def check_toolkit_settings(toolkit: Any) -> Iterator[CheckMessage]:
+    """Check each setting of django-oauth-toolkit that would be unsafe."""
+    for number, name, is_unsafe, consequence, value in TOOLKIT_RULES:
+        if hasattr(django_settings, "OAUTH2_PROVIDER") and is_unsafe(getattr(toolkit, name)):
+            text = f"{name} of OAUTH2_PROVIDER is unsafe: {consequence}."
+            hint = f"Set it to {value}, or build OAUTH2_PROVIDER with mcp_django.oauth.provider_settings()."
+            yield problem(str(number), text, hint)
+
+
+@check_toolkit
+def check_schemes(toolkit: Any) -> Iterator[CheckMessage]:
+    """Check that no redirect URI can be one that a browser runs or reads itself."""
+    from ..oauth.client_metadata import NEVER
+
+    unsafe = sorted(NEVER.intersection(map(str.lower, toolkit.ALLOWED_REDIRECT_URI_SCHEMES)))
+    if unsafe:
+        text = (
+            f"ALLOWED_REDIRECT_URI_SCHEMES of OAUTH2_PROVIDER has {', '.join(unsafe)}: a code, or a script, runs there."
+        )
+        yield problem(
+            "148", text, "Leave it out: registration refuses it, and the admin's form for applications does not."
+        )
+
+
+@check_toolkit
+def check_scopes(toolkit: Any) -> Iterator[CheckMessage]:
+    """Check that clients can be granted the scopes that tools, prompts and resources need."""
+    known = list(toolkit.SCOPES)
+    for site in mounted():
+        declared: list[tuple[str, Any]] = [
+            *(("tool", tool) for tool in site.function_tools()),
+            *(("prompt", prompt) for prompt in site.prompts.values()),
+            *(("resource", resource) for resource in site.resources.values()),
+        ]
+        for kind, item in declared:
+            for scope in sorted(item.scopes.difference(known)):
+                text = f"The {kind} {item.name!r} needs the scope {scope!r}, which SCOPES of OAUTH2_PROVIDER does not "
+                yield problem("134", f"{text}have.", f"{nearest(scope, known)} There are {', '.join(known)}.".strip())
+
+
+def _registers() -> bool:
+    return settings.REGISTRATION != "off"
+
+
+# What strangers may ask for has limits.
+RATES: Final = (
+    Rule(
+        "147",
+        lambda: settings.TOKEN_REFUSAL_RATE is None,
+        "TOKEN_REFUSAL_RATE is None: anyone can try secrets, codes and tokens as fast as the server answers.",
+        "The default is {DEFAULTS[TOKEN_REFUSAL_RATE]!r}.",
+    ),
+    Rule(
+        "131",
+        lambda: _registers() and settings.REGISTRATION_RATE is None,
+        "REGISTRATION_RATE is None: anyone can fill the table of clients.",
+        "The default is {DEFAULTS[REGISTRATION_RATE]!r}.",
+    ),
+    Rule(
+        "131",
+        lambda: _registers() and settings.REGISTRATION_TOTAL_RATE is None,
+        "REGISTRATION_TOTAL_RATE is None: anyone can fill the table of clients.",
+        "The default is {DEFAULTS[REGISTRATION_TOTAL_RATE]!r}.",
+    ),
+)
+
+
+@check_tokens
+def check_rates() -> Iterator[CheckMessage]:
+    """Check the limits of what strangers may ask for."""
+    yield from broken(RATES)
+
+
+@check_toolkit
+def check_documents(toolkit: Any) -> Iterator[CheckMessage]:
+    """Check what is set of documents and keys that are fetched."""
+    from ..oauth.client_documents import takes_documents
+
+    if takes_documents() and settings.CLIENT_DOCUMENT_RATE is None:
+        text = "CLIENT_DOCUMENT_RATE is None: any user can make this server send requests as fast as it can."
+        yield problem("152", text, f"The default is {DEFAULTS['CLIENT_DOCUMENT_RATE']!r}.")
+    path = settings.CLIENT_DOCUMENT_CA
+    if path is None or not (takes_documents() or settings.IDENTITY_PROVIDERS or settings.SERVICE_ACCOUNTS):
+        return
+    try:
+        ssl.create_default_context().load_verify_locations(str(path))
+    except OSError as error:
+        text = f"CLIENT_DOCUMENT_CA {str(path)!r} cannot be read ({type(error).__name__}): nothing is fetched."
+        yield problem("153", text, "It has to be a file of certificates in PEM.")
+
+
+@check_tokens
+def check_identity_providers() -> Iterator[CheckMessage]:
+    """Check that each provider is set up once, and that users can be found and created as its entry says."""
+    entries = settings.IDENTITY_PROVIDERS
+    if not entries:
+        return
+    model: Any = get_user_model()
+    issuers = [entry["issuer"] for entry in entries]
+    for issuer in sorted({issuer for issuer in issuers if issuers.count(issuer) > 1}):
+        text = f"IDENTITY_PROVIDERS has {issuer!r} twice: a user of the one would be a user of the other."
+        yield problem("154", text, "Give one entry all of its clients.")
+    try:
+        email = model._meta.get_field(model.get_email_field_name()).name
+    except (AttributeError, FieldDoesNotExist):
+        email = ""
+    if not email and any(entry.get("link", "subject") != "subject" for entry in entries):
+        text = "IDENTITY_PROVIDERS links users by e-mail, and the user model has no such field."
+        yield problem("155", text, 'Set link to "subject", and link users in the admin.')
+    more = sorted(set(model.REQUIRED_FIELDS) - {email})
+    if more and any(entry.get("create") for entry in entries):
+        text = f"IDENTITY_PROVIDERS creates users, and they need {', '.join(more)} too, which a provider does not say."
+        yield problem("156", text, "Set create to False, and create users another way.")
+
+
+@check
+def check_cache() -> Iterator[CheckMessage]:
+    """Check that all processes count in one cache, with registration or without."""
+    backend = django_settings.CACHES.get("default", {}).get("BACKEND", "")
+    if backend.endswith(PER_PROCESS_CACHES) and not django_settings.DEBUG:
+        text = (
+            "Rates and confirmations that were used are counted in a cache that each process has to itself, or in none."
+        )
+        yield problem("W133", text, "Configure a shared cache, such as Redis.")
+
+
+@check_tokens
+def check_urls() -> Iterator[CheckMessage]:
+    """Check that clients find the documents, and users the page to sign in on, wherever an endpoint is mounted."""
+    active = get_urlconf()
+    try:
+        for urlconf in known_urlconfs():
+            set_urlconf(urlconf)
+            yield from _check_urlconf(str(getattr(urlconf, "__name__", urlconf)))
+    finally:
+        set_urlconf(active)
+    if any(_has_introspection(get_resolver(urlconf).url_patterns) for urlconf in known_urlconfs()):
+        text = "The toolkit's introspection is mounted: any registered client can read the tokens that it holds."
+        yield problem("W142", text, "Leave oauth2_provider.urls out of the URLconf.")
+
+
+def _check_urlconf(name: str) -> Iterator[CheckMessage]:
+    """Check the active URLconf, if it has an endpoint."""
+    if not mounted():
+        return
+    # It has to be the app's own, and not a page of the project or the toolkit's.
+    document = _view_at("/.well-known/oauth-protected-resource")
+    if getattr(document, "__module__", "") != METADATA:
+        text = f"The metadata of the endpoint is not at the root of the URLconf {name!r}: clients cannot sign in."
+        hint = f'Add path("", include("mcp_django.oauth.urls")) to {name}, before any pattern that takes every path.'
+        yield problem("W140", text, hint)
+    try:
+        login = resolve_url(django_settings.LOGIN_URL)
+    except NoReverseMatch:
+        login = ""
+    prefix = get_script_prefix()
+    is_here = login.startswith(prefix) and _view_at("/" + login.removeprefix(prefix)) is not None
+    if not login.startswith(("http:", "https:")) and not is_here:
+        text = f"LOGIN_URL {str(django_settings.LOGIN_URL)!r} leads nowhere: users cannot sign in to allow a client."
+        yield problem("W141", text, 'An example for a site with an admin is LOGIN_URL = "admin:login".')
+
+
+def _view_at(path: str) -> Any:
+    try:
+        return resolve(path).func
+    except (Resolver404, ImproperlyConfigured, AttributeError):
+        return None
+
+
+def _has_introspection(patterns: Any) -> bool:
+    """Return whether the toolkit's view is somewhere among these patterns, at whatever path."""
+    return any(
+        _has_introspection(pattern.url_patterns)
+        if hasattr(pattern, "url_patterns")
+        else getattr(getattr(pattern.callback, "view_class", None), "__name__", "") == "IntrospectTokenView"
+        for pattern in patterns
+    )
+
+
+@check_tokens
+def check_session_cookie() -> Iterator[CheckMessage]:
+    """Check that browsers send the session along to the consent page."""
+    try:
+        page = reverse("mcp_oauth:authorize")
+    except (NoReverseMatch, ImproperlyConfigured):
+        return
+    path = django_settings.SESSION_COOKIE_PATH
+    if not page.startswith(path if path.endswith("/") else f"{path}/"):
+        text = f"SESSION_COOKIE_PATH {path!r} leaves out the consent page, {page}: users are not signed in there."
+        yield problem("W157", text, "Set it to a path that both are below, such as '/'.")
+
+
+@check
+def check_sign_in() -> Iterator[CheckMessage]:
+    """Check that what admin sites ask of a sign-in is kept with the tokens, and that users are asked for it."""
+    try:
+        facts = settings.SIGN_IN_FACTS
+    except ImproperlyConfigured as error:
+        yield problem("E143", str(error), FACTS_HINT)
+        return
+    wrong = [fact for fact in facts if not _is_fact(fact)]
+    for fact in wrong:
+        text = f"SIGN_IN_FACTS has {fact!r}, which is no subclass of mcp_django.signin.SignInFact with a name."
+        yield problem("E143", text, FACTS_HINT)
+    if wrong or not uses_oauth():
+        return
+    for admin_site in {site.admin_site for site in mounted() if site.admin_site is not None}:
+        yield from _check_admin_site(admin_site)
+
+
+def _is_fact(fact: Any) -> bool:
+    return isinstance(fact, type) and issubclass(fact, SignInFact) and bool(fact.name) and fact.name != CREDENTIAL
+
+
+def _check_admin_site(admin_site: Any) -> Iterator[CheckMessage]:
+    """Look whether the admin site lets in a superuser who has signed in by password alone."""
+    request = MCPRequest()
+    request.mcp = MCPContext(None)
+    # A fact of the project's own is taken to be kept.
+    has_otp = apps.is_installed("django_otp") and OTP_MIDDLEWARE in django_settings.MIDDLEWARE
+    is_kept = any(fact is not OTPDevice or has_otp for fact in settings.SIGN_IN_FACTS)
+    try:
+        request.user = get_user_model()(is_staff=True, is_superuser=True, is_active=True)
+        restore(request)
+        if admin_site.has_permission(request):
+            return
+        seen = "lets in nobody by password alone"
+    except AttributeError as error:
+        seen, is_kept = f"looks for what only a browser has ({error})", False
+    except Exception:  # such as a query: this user is no row
+        return
+    other = login_admin()
+    if not is_kept:
+        text = f"The admin site {admin_site.name!r} {seen}: clients will see nothing of it."
+        yield problem(
+            "W144", text, "Keep what it asks for with the tokens: name a class in SIGN_IN_FACTS (docs/oauth.md)."
+        )
+    elif other not in (None, admin_site) and type(other).has_permission is AdminSite.has_permission:
+        text = f"LOGIN_URL is the page of an admin that asks for a password alone; {admin_site.name!r} asks for more."
+        yield problem("W145", text, "Set LOGIN_URL to the page on which users give their second factor.")
+
+
+def login_admin() -> AdminSite | None:
+    """Return the admin site whose login page is at ``LOGIN_URL``, None where another page is."""
+    try:
+        login = urlsplit(resolve_url(django_settings.LOGIN_URL)).path
+        found = getattr(resolve("/" + login.removeprefix(get_script_prefix())).func, "__self__", None)
+    except (NoReverseMatch, Resolver404, ImproperlyConfigured):
+        return None
+    return found if isinstance(found, AdminSite) else None
+
+
+@check_tokens
+def check_audience() -> Iterator[CheckMessage]:
+    """Tell, for a deployment, that users who are no staff cannot sign in for what is exposed to them."""
+    from ..emulation.history_rows import HistoryRows
+    from ..emulation.inlines import InlineRows
+
+    if login_admin() is None:
+        return
+    # What comes of the admin's pages is for those whom the admin lets in.
+    closed = (AdminExposure, HistoryRows, InlineRows)
+    exposures = (exposure for site in mounted() for exposure in site.exposures.values())
+    open_to_all = next((exposure for exposure in exposures if not isinstance(exposure, closed)), None)
+    if open_to_all is not None:
+        text = f"Only staff can sign in at LOGIN_URL, and {type(open_to_all).__name__} does not ask users to be staff."
+        hint = "Set LOGIN_URL to a page for all users. If all of them are staff, silence this check."
+        yield problem("I135", text, hint)
+
+
+DEPLOYMENT_CHECKS: Final = (check_audience,)
+CHECKS: Final = (
+    check_base_url,
+    check_proxy,
+    check_installed,
+    check_toolkits_rules,
+    check_toolkit_settings,
+    check_rates,
+    check_documents,
+    check_identity_providers,
+    check_cache,
+    check_schemes,
+    check_scopes,
+    check_urls,
+    check_session_cookie,
+    check_sign_in,
+)

@@ -1,0 +1,476 @@
+"""``AdminExposure``: a ``ModelAdmin`` speaks for its model; what the admin shows and allows is what callers get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from inspect import getattr_static
+from typing import TYPE_CHECKING, Any, Final
+
+from django.contrib.admin import ModelAdmin
+from django.contrib.admin.utils import flatten_fieldsets
+from django.core.exceptions import FieldDoesNotExist
+from django.db.models import Model, QuerySet
+from django.forms import ModelForm
+
+from ..context.page import PAGE_FIELDS, asks_where, at_page, is_placed
+from ..exposures.base import ModelExposure
+from ..exposures.managers import filterable, gives_every_row
+from ..runtime.hooks import asked
+from ..schema.values import is_sensitive
+
+if TYPE_CHECKING:
+    from ..context.request import MCPRequest
+    from ..exposures.actions import Action
+    from ..orm.lookups import NamedFilter
+    from .list_filters import Sidebar
+
+
+# While none of these is overridden, the columns are the same for every caller and are worked out once.
+COLUMN_HOOKS: Final = (
+    "get_fields",
+    "get_fieldsets",
+    "get_form",
+    "get_exclude",
+    "get_readonly_fields",
+    "get_list_display",
+)
+# These can leave fields out of the form too, which is what the page shows where no fields are declared.
+FORM_HOOKS: Final = (
+    "_get_form_for_get_fields",
+    "formfield_for_choice_field",
+    "formfield_for_dbfield",
+    "formfield_for_foreignkey",
+    "formfield_for_manytomany",
+)
+COLUMN_OPTIONS: Final = ("fields", "fieldsets", "exclude", "form", "readonly_fields")
+# What the hooks that say what a page shows are called in the log.
+PAGE: Final = "The change page"
+NOT_ADMITTED: Final = (
+    "The admin of this server does not let this user in through this client, so nothing of it is shown. If it asks for "
+    "a second factor, this access was granted without one: the user has to sign in to the site with the second factor, "
+    "and then to connect this client again."
+)
+
+
+class AdminExposure(ModelExposure):
+    """The exposure that a ``ModelAdmin`` describes. Attributes set on a subclass refine it.
+
+    Callers need what the admin asks for: ``AdminSite.has_permission`` (an active member of the staff) and the
+    ``has_*_permission`` of the ``ModelAdmin``.
+    """
+
+    model_admin: ModelAdmin[Any]
+    # In the admin, inlines do not ask the list of their model.
+    narrows_inlines = False
+
+    def __init__(self, model: type[Model], site: Any, model_admin: ModelAdmin[Any]) -> None:
+        super().__init__(model, site)
+        self.model_admin = model_admin
+        self.permission_owners = (self, model_admin)
+        self.admin_site_name = model_admin.admin_site.name
+        self.members_of = model_admin.admin_site
+        self.search_terms = self.search_terms or getattr(model_admin, "mcp_search_terms", ())
+        self._fixed_fields: dict[Any, Any] = {}
+        self._closed: dict[ModelAdmin[Any], AdminExposure] = {}
+
+    def overrides(self, *hooks: str) -> bool:
+        """Return whether the ``ModelAdmin`` replaces one of these methods of Django's class."""
+        admin = self.model_admin
+        return any(
+            getattr(type(admin), hook, None) is not getattr(ModelAdmin, hook, None) or hook in vars(admin)
+            for hook in hooks
+        )
+
+    def ask(self, hook: str, request: MCPRequest, default: Any) -> Any:
+        """Return what the hook of the ``ModelAdmin`` gives for the request, ``default`` where it fails."""
+        return asked(self.label, hook, getattr(self.model_admin, hook), request, default=default)
+
+    @cached_property
+    def has_own_columns(self) -> bool:
+        """Whether the ``ModelAdmin`` works out the columns for each caller."""
+        admin = self.model_admin
+        return (
+            self.overrides(*COLUMN_HOOKS)
+            or (not (admin.fields or admin.fieldsets) and self.overrides(*FORM_HOOKS))
+            or any(isinstance(getattr(type(admin), name, None), property) for name in COLUMN_OPTIONS)
+        )
+
+    @cached_property
+    def has_own_pages(self) -> bool:
+        hooks = ("get_fields", "get_readonly_fields", "get_form", "has_change_permission")
+        own = any(getattr(type(self), hook) is not getattr(AdminExposure, hook) for hook in hooks)
+        return own or self.has_own_columns
+
+    @cached_property
+    def asks_where(self) -> bool:
+        return asks_where(self.model_admin, self.model_admin.admin_site, *self.declared_inlines)
+
+    @cached_property
+    def permits_by_place(self) -> bool:
+        return asks_where(self.model_admin, self.model_admin.admin_site, permissions=True)
+
+    def _placed(self, request: MCPRequest) -> AbstractContextManager[None]:
+        """Put a request that is nowhere in the admin on the list of the model."""
+        return at_page(request, self, "changelist") if self.asks_where and not is_placed(request) else nullcontext()
+
+    # Columns
+
+    def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        """Return the list's columns, then what the change page shows; sensitive fields are left out.
+
+        Without a row, they are what the page of an empty one shows: rows that are read are never those of the add page.
+        """
+        if self.fields is not None:
+            return self.default_fields
+        if not self.has_own_columns:
+            if "_columns" not in self.__dict__:
+                page = asked(self.label, PAGE, self._read_names, request, None, default=None)
+                if page is None:
+                    return self._shown(request, ())
+                self._columns = self._shown(request, page)
+            return self._columns
+        if obj is None:
+            return self._shown(request, self._names_of_any_row(request))
+        none: list[str] = []
+        return self._shown(request, asked(self.label, PAGE, self._read_names, request, obj, default=none))
+
+    def _shown(self, request: MCPRequest, page: Iterable[str]) -> tuple[str, ...]:
+        names = (name for name in (*self._list_names(request), *page) if name not in self.exclude)
+        return self.with_primary_key(name for name in names if not is_sensitive(name, self.model))
+
+    def _names_of_any_row(self, request: MCPRequest) -> list[str]:
+        """Return what the page of an empty row shows; where its hooks take more, what pages of some rows all show."""
+        from ..orm.access import access_of
+
+        none: list[str] = []
+        pages: list[list[str]] = []
+        for number, row in enumerate(access_of(request)[self].sample_rows()):
+            # What an empty row lacks is no fault of the hooks.
+            names = asked(self.label if number else "", PAGE, self._read_names, request, row, default=none)
+            if names and not number:
+                return names
+            pages += [names] if number else []
+        return [name for name in pages[0] if all(name in page for page in pages)] if pages else none
+
+    def _read_names(self, request: MCPRequest, obj: Model | None) -> list[str]:
+        """Return what the page of a row shows to read: not what is a field of its form alone."""
+        owners = self.model, self.model_admin
+        shown = (name for name in self._page_fields(request, obj) if isinstance(name, str))
+        names = [
+            name
+            for name in shown
+            if name in self.fields_by_name or any(getattr_static(owner, name, None) is not None for owner in owners)
+        ]
+        return [*names, *(name for name in self.model_admin.get_readonly_fields(request, obj) if isinstance(name, str))]
+
+    def _page_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[Any]:
+        """Return what the fieldsets of the page hold; while the page is shown, what they held at first."""
+        # A row is known by its identity, which is its own as long as the row is kept here too.
+        key, row = (id(obj), obj) if self.has_own_columns else (obj is None, None)
+        kept: Any = request.__dict__.get(PAGE_FIELDS) if self.has_own_columns else self._fixed_fields
+        found: Any = kept.get((self, key)) if kept is not None else None
+        if found is None:
+            found = row, flatten_fieldsets(self.model_admin.get_fieldsets(request, obj))
+            if kept is not None:
+                kept[self, key] = found
+        fields: Sequence[Any] = found[1]
+        return fields
+
+    def _is_read(self, name: str) -> bool:
+        """Whether a name of the change page is more than a field of its form."""
+        owners = self.model, self.model_admin
+        return name in self._field_names or any(getattr_static(owner, name, None) is not None for owner in owners)
+
+    @cached_property
+    def _field_names(self) -> frozenset[str]:
+        return frozenset(field.name for field in self.opts.get_fields())
+
+    @cached_property
+    def has_allow_list(self) -> bool:
+        """See :meth:`ModelExposure.has_allow_list`; without ``fields`` the pages of the admin decide."""
+        return self.fields is not None
+
+    def declares_field(self, name: str) -> bool:
+        """See :meth:`ModelExposure.declares_field`; the admin can name it too."""
+        admin = self.model_admin
+        named = bool(admin.fields or admin.fieldsets or name in admin.list_display)
+        return named or super().declares_field(name)
+
+    def is_display_error(self, request: MCPRequest, name: str, row: Any, error: Exception) -> bool:
+        """Return whether the admin's page shows nothing: a read-only field finds no attribute, or makes no value."""
+        return isinstance(error, (AttributeError, ValueError)) and name in asked(
+            self.label, "get_readonly_fields", self.get_readonly_fields, request, row, default=()
+        )
+
+    def get_form_only_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        """Return the fields of the admin's form that no page shows to read; the add page alone may have some."""
+        if self.fields is not None or self.form is not None:
+            return ()
+        closed = {*self.exclude, *self.get_readonly_fields(request, obj), *self.get_fields(request, obj)}
+        names = (name for name in self._page_fields(request, obj) if isinstance(name, str) and name not in closed)
+        return [name for name in names if not is_sensitive(name, self.model)]
+
+    def _list_names(self, request: MCPRequest) -> list[str]:
+        shown = self.ask("get_list_display", request, ())
+        names = [item if isinstance(item, str) else item.__name__ for item in shown]
+        return [name for name in names if name not in ("__str__", "action_checkbox")]
+
+    def get_list_display(self, request: MCPRequest) -> Sequence[str]:
+        """Return the columns of the admin's list; where it is only ``__str__``, the fields of the model."""
+        allowed = set(self.get_fields(request))
+        names = self.list_display or self._list_names(request)
+        if not names:
+            return super().get_list_display(request)
+        return self.with_primary_key(name for name in names if name in allowed)
+
+    def get_list_functions(self, request: MCPRequest) -> Mapping[str, Callable[[Any], Any]]:
+        """Return the functions that ``get_list_display`` makes for the request, by the names of their columns."""
+        if not self.overrides("get_list_display"):
+            return {}
+        declared = self.model_admin.list_display
+        made = (item for item in self.ask("get_list_display", request, ()) if callable(item) and item not in declared)
+        return {item.__name__: item for item in made}
+
+    def get_listed_rows(self, request: MCPRequest, rows: Sequence[Model]) -> Sequence[Model]:
+        """Return the rows as the admin's list has them, where the ``ModelAdmin`` makes the list by code of its own."""
+        if not self.overrides("get_changelist", "get_changelist_instance"):
+            return rows
+        return asked(self.label, "get_changelist_instance", self._sidebar(request).listed, rows, default=rows)
+
+    def _sidebar(self, request: MCPRequest) -> Sidebar:
+        from .list_filters import Sidebar
+
+        return Sidebar(request, self)
+
+    def get_readonly_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        return [str(name) for name in (*self.readonly_fields, *self.model_admin.get_readonly_fields(request, obj))]
+
+    def get_computed(self, name: str) -> Callable[[Model], Any] | None:
+        """Return the method of the ``ModelAdmin``, or the function in ``list_display``, that makes the column."""
+        try:
+            field: Any = self.opts.get_field(name)
+        except FieldDoesNotExist:
+            field = None
+        # A method comes before a relation of many rows, and before a generic one, as in the admin's list.
+        if field is not None and not field.one_to_many and (field.concrete or field.related_model is not None):
+            return None
+        for item in (*self.model_admin.list_display, *self.model_admin.readonly_fields):
+            if callable(item) and item.__name__ == name:
+                return item
+        method = getattr(self.model_admin, name, None)
+        return method if callable(method) else super().get_computed(name)
+
+    # Rows
+
+    def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+        """Return the rows of the admin's list for this caller."""
+        with self._placed(request):
+            return filterable(self.model_admin.get_queryset(request))
+
+    @cached_property
+    def has_stable_queryset(self) -> bool:
+        if self.stable_queryset is not None:
+            return self.stable_queryset
+        own = type(self).get_queryset is AdminExposure.get_queryset and not self.overrides("get_queryset")
+        return own and gives_every_row(self.model)
+
+    def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
+        """Return the order of the admin's list."""
+        return self.ordering or self.ask("get_ordering", request, ()) or super().get_ordering(request)
+
+    def has_search(self, request: MCPRequest) -> bool:
+        """Return whether there is a text search; one that the admin wrote itself needs no fields."""
+        return self.overrides("get_search_results") or super().has_search(request)
+
+    def get_list_filter(self, request: MCPRequest) -> Sequence[Any]:
+        """Return what the sidebar filters by, and the field of its dates."""
+        found = self.ask("get_list_filter", request, ())
+        return [*found, self.model_admin.date_hierarchy]
+
+    def get_sortable_by(self, request: MCPRequest) -> Sequence[str] | None:
+        """Return the ``sortable_by`` of the admin, None where it does not narrow what may be sorted by."""
+        admin = self.model_admin
+        narrowed = admin.sortable_by is not None or self.overrides("get_sortable_by")
+        if self.sortable_by is not None or not narrowed:
+            return self.sortable_by
+        found = self.ask("get_sortable_by", request, ()) or ()
+        return [item if isinstance(item, str) else item.__name__ for item in found]
+
+    def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
+        """Return the admin's verdict where it has rules of its own and the exposure does not say what is allowed."""
+        if not self.overrides("lookup_allowed") or self.get_filter_fields(request) is not None:
+            return True
+        return self._sidebar(request).allows(lookup, value)
+
+    def get_named_filters(self, request: MCPRequest) -> Sequence[NamedFilter]:
+        """Return the filters of the admin's sidebar that are code, and those of ``filterset_class``."""
+        return [*super().get_named_filters(request), *self._sidebar(request).filters()]
+
+    @cached_property
+    def _has_code_filters(self) -> bool:
+        from .list_filters import has_code
+
+        return self.overrides("get_list_filter") or any(map(has_code, self.model_admin.list_filter))
+
+    def get_opening_filters(self, request: MCPRequest) -> Sequence[NamedFilter]:
+        """Return the filters of the sidebar that narrow the admin's list when it is opened."""
+        if not self._has_code_filters:
+            return ()
+        return [item for item in self._sidebar(request).filters() if item.narrows_by_itself()]
+
+    def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
+        """Return the admin's ``search_fields`` without those whose values the caller could guess letter by letter."""
+        from ..orm.filters import is_searched
+
+        names = self.declared_search(request)
+        return names if self.search_fields else [name for name in names if is_searched(request, self, name)]
+
+    def declared_search(self, request: MCPRequest) -> Sequence[str]:
+        return self.search_fields or self.ask("get_search_fields", request, ())
+
+    def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
+        known = self.model_admin.admin_site._registry.get(model)
+        if known is None or model in self.site.exposures or not self.site.is_candidate(model, known, closed=True):
+            return None
+        return self._closed.get(known) or self._closed.setdefault(known, AdminExposure(model, self.site, known))
+
+    def _searches_itself(self, request: MCPRequest) -> bool:
+        from ..orm.filters import is_hidden_path
+
+        return self._has_own_search and not any(is_hidden_path(self, name) for name in self.declared_search(request))
+
+    def get_search_results(
+        self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Search as the admin does, its own override included, but not in what the caller could not read."""
+        if self._searches_itself(request):
+            return self.model_admin.get_search_results(request, queryset, search_term)
+        return super().get_search_results(request, queryset, search_term)
+
+    @cached_property
+    def _has_own_search(self) -> bool:
+        return self.overrides("get_search_results") and not self.search_fields
+
+    def narrows_without_search(self, request: MCPRequest) -> bool:
+        """Return whether the ``ModelAdmin``'s own search leaves rows out of its list while nothing is searched for."""
+        if not self._searches_itself(request):
+            return False
+        rows = self.get_queryset(request)
+        hook = self.model_admin.get_search_results
+        found, _ = asked(self.label, "get_search_results", hook, request, rows, "", default=(rows, False))
+        query: Any = found.query
+        return query.where != rows.query.where or bool(query.combinator) or query.is_sliced
+
+    # Permissions
+
+    def has_permission(self, request: MCPRequest, action: str, obj: Model | None = None) -> bool:
+        """Return the verdict of the ``ModelAdmin``, for members of its site only; one that fails is no."""
+        from ..orm.access import access_of
+
+        model = access_of(request)[self]
+        if not model.is_admitted:
+            return False
+        verdict = model.stock_verdict(action)
+        if verdict is not None:
+            return verdict
+        hook = f"has_{action}_permission"
+        about = (request,) if action == "add" else (request, obj)
+        is_there = not self.permits_by_place or is_placed(request)
+        with nullcontext() if is_there else at_page(request, self, "changelist"):
+            return bool(asked(self.label, hook, getattr(self.model_admin, hook), *about, default=False))
+
+    @cached_property
+    def stock_permissions(self) -> Mapping[str, tuple[str, ...]]:
+        """See :attr:`ModelExposure.stock_permissions`; the hooks of the ``ModelAdmin`` have to be Django's own."""
+        found = self._stock_permissions(AdminExposure)
+        return {deed: names for deed, names in found.items() if not self.overrides(f"has_{deed}_permission")}
+
+    def get_refusal(self, request: MCPRequest) -> str:
+        """Return what to tell a member of the staff whom the admin site does not let in, as they have signed in."""
+        user: Any = request.user
+        is_staff = user.is_active and getattr(user, "is_staff", False)
+        from ..orm.access import access_of
+        from ..signin import would_admit
+
+        if not is_staff or access_of(request).admits(self.model_admin.admin_site):
+            return ""
+        return NOT_ADMITTED if would_admit(request, self.model_admin.admin_site) else ""
+
+    def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return whether the admin would show the list, or the row."""
+        return self.has_permission(request, "view", obj)
+
+    # Writes
+
+    def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm[Any]]:
+        """Return the form of the admin's add or change page."""
+        if self.form is not None or self.fields is not None:
+            return super().get_form(request, obj, change)
+        return self.model_admin.get_form(request, obj, change=change, fields=self._page_fields(request, obj))
+
+    def save_model(self, request: MCPRequest, obj: Model, form: Any, change: bool) -> None:
+        """Save as the admin does."""
+        self.model_admin.save_model(request, obj, form, change)
+
+    def get_deleted_objects(self, objs: Sequence[Model], request: MCPRequest) -> tuple[Any, ...]:
+        """Return what the admin's deletion page shows."""
+        return self.model_admin.get_deleted_objects(objs, request)
+
+    # Actions
+
+    def get_actions(self, request: MCPRequest) -> Mapping[str, Action]:
+        """Return the admin's actions that it would offer to this caller, and those of a subclass."""
+        found = dict(super().get_actions(request)) if self.actions else {}
+        if not self.has_admin_actions:
+            return found
+        from ..orm.access import access_of
+        from .actions import AdminAction, takes_selection
+
+        admin: Any = self.model_admin
+        model = access_of(request)[self]
+        if not model.is_admitted:
+            return found
+
+        def grants(permission: str) -> bool:
+            verdict = model.stock_verdict(permission)
+            return bool(getattr(admin, f"has_{permission}_permission")(request)) if verdict is None else verdict
+
+        if self._has_own_actions or model.access.known is None:
+            offered = [action_parts(action) for action in admin.get_actions(request).values()]
+        else:
+            # What ModelAdmin.get_actions gives, without Django's way to permissions that are known.
+            declared = map(action_parts, admin._get_base_actions() if admin.actions is not None else ())
+            asked_for = ((action, getattr(action[0], "allowed_permissions", None)) for action in declared)
+            offered = [action for action, names in asked_for if names is None or any(map(grants, names))]
+        for function, name, description in offered:
+            # Deleting is delete_record's, which shows and obeys the same collector.
+            if name != "delete_selected" and takes_selection(function):
+                found.setdefault(name, AdminAction(self, name, function, str(description)))
+        return {name: action for name, action in found.items() if action.has_permission(request)}
+
+    @cached_property
+    def _has_own_actions(self) -> bool:
+        return self.overrides("get_actions", "_get_base_actions", "_filter_actions_by_permissions")
+
+    @cached_property
+    def has_admin_actions(self) -> bool:
+        """Whether the admin has an action for this model beside its own way to delete."""
+        everywhere = (name for name, _ in self.model_admin.admin_site.actions if name != "delete_selected")
+        return bool(self.model_admin.actions) or self.overrides("get_actions") or any(everywhere)
+
+    def all_action_names(self) -> list[str]:
+        """Return the names of its own actions and of those that the admin declares."""
+        base: Any = self.model_admin
+        declared = (action_parts(action)[1] for action in base._get_base_actions())
+        own = (name for name in declared if name != "delete_selected")
+        return list(dict.fromkeys([*super().all_action_names(), *own]))
+
+
+def action_parts(action: Any) -> tuple[Callable[..., Any], str, str]:
+    """Return the function, the name and the description of an admin action: a tuple, an object since Django 6.1."""
+    if hasattr(action, "func"):
+        return action.func, action.name, action.plural_description
+    function, name, description = action
+    return function, name, description

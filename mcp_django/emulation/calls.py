@@ -1,0 +1,355 @@
+"""One call of an action: permissions of every row, confirmation, the action itself, its page, its history.
+
+An action runs in a transaction of its own, with the entries in the history. Where it answers with a page that asks
+something, or refuses, or its client has gone, the transaction is rolled back: a question has changed nothing.
+Rows that a query picked are always shown before anything is done to them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
+
+from django.db import router, transaction
+from django.db.models import Model
+from django.http import HttpResponseBase
+from django.utils.text import capfirst
+from django.utils.translation import override
+
+from ..context.confirmation import (
+    CHANGED,
+    CONFIRM,
+    Confirmation,
+    answers_schema,
+    can_ask,
+    can_be_direct,
+    listed,
+    quoted,
+    settle,
+)
+from ..context.page import go_to
+from ..context.questions import Answers, Question, answered_together
+from ..context.request import MCPRequest
+from ..context.results import ToolResult
+from ..exceptions import InputRequired, NotPermitted, ToolError
+from ..exposures.actions import Action
+from ..exposures.base import ModelExposure
+from ..functions.asking import finished
+from ..orm.access import access_of
+from ..orm.inputs import as_object, one_transaction, refusals
+from ..orm.kinds import choices_of
+from ..orm.queries import chunks
+from ..orm.rendering import iso_text
+from ..orm.unreadable import is_unreadable
+from ..protocol.content import Content, ResourceLink
+from ..runtime.transactions import Mode
+from ..schema.values import clean_text, is_sensitive, to_jsonable
+from ..signals import rows_changed
+from .bulk import EVERYTHING, labels_of, queryset_of, select_rows
+from .errors import error_lines
+from .history import Journal, has_history
+from .html import Pair
+from .page import changelist_entries, changelist_request, has_failed, said
+from .responses import Page, own_view, read_response
+
+# Characters of the arguments in a question to the client's user.
+MAX_ARGUMENTS: Final = 1_000
+# Characters of a value in the history.
+MAX_VALUE: Final = 60
+NOTHING: Final = "-"
+SELECT_ACROSS: Final = "select_across"
+FAILED: Final = "The action reports an error. What it changed before that has been kept, as in the admin."
+
+
+class ActionCall:
+    """A call of ``action`` by a tool whose ``arguments`` pick rows, fill in and confirm; ``own`` are the action's.
+
+    ``form`` answers the action's page or its questions; it counts only with the ``confirm_token`` that came with them.
+    """
+
+    def __init__(
+        self, request: MCPRequest, action: Action, arguments: Mapping[str, Any], own: Mapping[str, Any]
+    ) -> None:
+        self.request, self.action, self.arguments = request, action, own
+        self.exposure: ModelExposure = action.exposure
+        self.picked = {name: arguments.get(name) for name in EVERYTHING}
+        self.form: Mapping[str, Any] = as_object(arguments.get("form"), "form")
+        self.confirm_token = arguments.get("confirm_token")
+        # The page as a question to the client's user.
+        self.asked: Question | None = None
+
+    def run(self) -> ToolResult:
+        """Run the action, or ask first.
+
+        Raises:
+            ToolError: the action refused, the call does not fit it, or a row is not there; nothing was changed.
+        """
+        request, action = self.request, self.action
+        request.mcp.record.model, request.mcp.record.action = self.exposure.label, action.name
+        go_to(request, self.exposure, "changelist")
+        self.rows, self.by_query = select_rows(request, self.exposure, self.picked)
+        refused = [row for row in self.rows if not action.has_object_permission(request, row)]
+        if refused:
+            labels = ", ".join(labels_of(self.exposure, refused[:5]))
+            raise NotPermitted(
+                f"You may not run {action.name} on {len(refused)} of these rows ({labels}). Nothing was changed. "
+                "Leave them out."
+            )
+        self.confirmation = Confirmation(request, action.key, dict(self.arguments), self.rows)
+        # Rows that nobody has named are shown first.
+        self.confirms = action.confirms or (self.by_query and not action.only_looks)
+        try:
+            return self._run()
+        except InputRequired as asked:
+            if not can_be_direct(request, asked.questions):
+                raise
+            return self._ask_directly(asked.questions)
+
+    def _run(self) -> ToolResult:
+        values, entries = self.action.read(self.request, self.arguments)
+        steps: list[Callable[[], Any]] = [lambda: self.action.answers(self.request, values)]
+        if self.confirm_token is not None:
+            try:
+                self.confirmation.redeem(self.confirm_token)
+            except ToolError:
+                if not self.by_query:
+                    raise
+                return self._ask(self._consent, errors=[CHANGED])
+            self.request.mcp.answers = Answers(self.form, direct=True, trusted=True)
+        elif self.form:
+            raise ToolError("form answers a question: call without it first, then again with it and confirm_token.")
+        elif self.confirms and can_ask(self.request):
+            steps.append(lambda: self.confirmation.ask(self._shown(self._consent)))
+        answers, *_ = answered_together(steps)
+        if self.confirms and self.confirm_token is None and not can_ask(self.request):
+            return self._ask(self._consent)
+        values = {**values, **answers}
+        outcome = self._attempt(values, [*changelist_entries(self.action.name, self.rows), *entries])
+        if isinstance(outcome, ToolResult):
+            return outcome
+        return self._ask_page(outcome, values) if self.confirm_token is None else self._answer(outcome, values)
+
+    # Running
+
+    def _attempt(
+        self, values: Mapping[str, Any], entries: Sequence[Pair], page: Page | None = None
+    ) -> ToolResult | Page:
+        """Run the action once, on the rows that ``page`` posts; return its result, or the page by which it asks."""
+        request, action, exposure, rows = self.request, self.action, self.exposure, self.rows
+        if page is not None and page.selected is not None:
+            posted = frozenset(page.selected)
+            rows = [row for row in rows if str(row.pk) in posted]
+        transaction_of_action: AbstractContextManager[list[str]] = nullcontext([])
+        if action.atomic:
+            mode: Mode = "" if action.only_looks else "IMMEDIATE"
+            transaction_of_action = one_transaction(exposure.model, request, mode)
+        with refusals(undone=action.atomic), transaction_of_action as aliases:
+            posting = changelist_request(request, exposure, entries)
+            logs = action.is_logged and has_history(request)
+            before = read_stored(rows) if logs else None
+            with exposure.recording(posting):
+                view = own_view(posting, page.target) if page is not None and page.target else None
+                if view is not None and page is not None:
+                    # The page is posted to a view of its own.
+                    posting.path = posting.path_info = page.target
+                    value = view(posting)
+                else:
+                    queryset = queryset_of(request, exposure, rows)
+                    value = finished(posting, action.invoke(posting, queryset, values))
+            outcome = self._read(posting, value, len(rows))
+            if isinstance(outcome, Page):
+                for alias in aliases:
+                    transaction.set_rollback(True, using=alias)
+            elif action.is_logged:
+                touched = changes_of(request, exposure, rows, before) if logs else {}
+                if logs:
+                    Journal(request, action.name).acted(list(touched), list(touched.values()))
+                request.mcp.record.rows_changed += len(touched) if logs else len(rows)
+                # It may have updated them by its queryset, which no signal tells of.
+                rows_changed.send(sender=exposure.model, rows=rows)
+        return outcome
+
+    def _read(self, posting: MCPRequest, value: Any, rows: int) -> ToolResult | Page:
+        """Return what the action's value means to the caller."""
+        if isinstance(value, ToolResult):
+            return value
+        about = {"action": self.action.name, "model": self.exposure.label}
+        result: dict[str, Any] = {**about, "done": True, "rows": rows, "messages": []}
+        content: list[Content] = []
+        if isinstance(value, HttpResponseBase):
+            answer = read_response(posting, value)
+            if answer.page is not None:
+                return answer.page
+            result |= {key: text for key, text in (("note", answer.note), ("text", answer.text)) if text}
+            if answer.record is not None:
+                result["record"] = answer.record
+                content.append(ResourceLink(answer.record["uri"], answer.record["label"] or answer.record["uri"]))
+            if answer.file is not None:
+                result["file"], blocks = answer.file.result(self.request, self.action.key)
+                content += blocks
+        elif value is not None:
+            result["result"] = to_jsonable(value)
+        result["messages"] = said(posting)
+        failed = has_failed(posting)
+        if failed:
+            result["note"] = " ".join(filter(None, [FAILED, result.get("note")]))
+        return ToolResult(structured=result, content=content, is_error=failed)
+
+    # Asking
+
+    @property
+    def _consent(self) -> str:
+        warning = "this cannot be undone by itself. " if self.action.confirms else ""
+        count = len(self.rows)
+        matching = f"all {count} rows that match" if count > 1 else "the one row that matches"
+        which = matching if self.by_query else "these rows" if count > 1 else "this row"
+        return f"{self.action.title}: {warning}Confirm it for {which}."
+
+    def _shown(self, message: str) -> str:
+        """Return a message to the client's user: what is asked, and of which rows."""
+        labels = listed(labels_of(self.exposure, self.rows), len(self.rows))
+        given = "; ".join(f"{name} = {quoted(value)}" for name, value in self.arguments.items())
+        told = f"\nWith {given[:MAX_ARGUMENTS]}" if given else ""
+        return f"{message}{told}\n\n{self.exposure.label} ({len(self.rows)}): {labels}"
+
+    def _ask(self, message: str, **more: Any) -> ToolResult:
+        """Ask by a result: the same call with a token confirms it, and answers the ``form`` among what is shown."""
+        repeat = "form with these fields, and confirm_token" if "form" in more else "confirm_token"
+        again = f"Nothing has been changed yet. If it is right, call again with the same arguments and {repeat}."
+        shown = {"action": self.action.name, "model": self.exposure.label, **more}
+        labels = labels_of(self.exposure, self.rows)
+        return self.confirmation.preview(message, shown, again, rows=len(self.rows), objects=labels)
+
+    def _ask_directly(self, asked: Sequence[Question]) -> ToolResult:
+        """Ask by a result what the action asks the client's user, and for confirmation if it needs that."""
+        asked = [question for question in asked if question.key != CONFIRM]
+        consent = [self._consent] if self.confirms else []
+        message = "\n".join([*consent, *(str(question.params["message"]) for question in asked)])
+        failed = [question.reason for question in asked if question.reason]
+        more = {"errors": failed} if failed else {}
+        return self._ask(message, **more, form=answers_schema(self.request, asked, without=CONFIRM))
+
+    def _ask_page(self, page: Page, values: Mapping[str, Any]) -> ToolResult:
+        """Ask what the page asks: the client's user where the client can, and by a result where not."""
+        schema = page.question(self.request) if can_ask(self.request) else None
+        if schema is None:
+            return self._page_result(page)
+        self.asked = self.confirmation.question("_form", self._shown(page.message or self.action.title), schema)
+        try:
+            self.form = settle(self.request, self.asked)
+        except InputRequired as unanswered:
+            [question] = unanswered.questions
+            if not can_be_direct(self.request, [question]):
+                raise
+            self.asked = None
+            return self._page_result(page, [question.reason])
+        return self._answer(page, values)
+
+    def _page_result(self, page: Page, errors: Sequence[str] = ()) -> ToolResult:
+        if self.asked is not None:
+            raise InputRequired([self.asked.because(" ".join(errors))])
+        schema = page.schema()
+        form = {"form": schema} if schema["properties"] else {}
+        failed = {"errors": list(errors)} if errors else {}
+        return self._ask(page.message or self.action.title, **failed, **form)
+
+    def _answer(self, page: Page, values: Mapping[str, Any]) -> ToolResult:
+        """Post the page as a browser would, with the caller's values in its form."""
+        entries, wrong = page.entries(self.request, self.form)
+        if not self.form and self.asked is None and page.schema().get("required"):
+            # The token confirmed the rows; what the page asks has not been asked yet.
+            return self._page_result(page)
+        if wrong:
+            return self._page_result(page, wrong)
+        if not any(name == "action" for name, _ in entries):
+            entries.insert(0, ("action", self.action.name))
+        # The picked rows are all that there is, whatever the page says of the admin's list.
+        entries = [(name, "0" if name == SELECT_ACROSS else value) for name, value in entries]
+        outcome = self._attempt(values, entries, page)
+        if isinstance(outcome, ToolResult):
+            return outcome
+        again = outcome.form
+        if again is not None and again.is_bound and again.errors:
+            return self._page_result(page, error_lines(again, again.fields))
+        raise ToolError(
+            "The action asked again and nothing was changed: it has more than one page. Run it in the admin."
+        )
+
+
+# What an action has changed. Rows are read from the database before and after, in its transaction: it may have written
+# them by its queryset, by other instances or by SQL of its own.
+
+# By primary key, the values of a row by the names of its columns; of a relation to several rows, their keys.
+Stored = Mapping[Any, Mapping[str, Any]]
+
+
+def read_stored(rows: Sequence[Model]) -> Stored | None:
+    """Return what the database holds of the rows, without those that are gone; None where it cannot be read."""
+    if not rows:
+        return {}
+    model, using = type(rows[0]), router.db_for_write(type(rows[0]), instance=rows[0])
+    names = [field.attname for field in model._meta.concrete_fields]
+    found: dict[Any, dict[str, Any]] = {}
+    try:
+        for keys in chunks([row.pk for row in rows]):
+            stored = model._base_manager.using(using).filter(pk__in=keys).order_by()
+            found |= {pk: dict(zip(names, values, strict=True)) for pk, *values in stored.values_list("pk", *names)}
+            for field in model._meta.many_to_many:
+                _read_links(field, using, keys, found)
+    except Exception as error:
+        if not is_unreadable(error):
+            raise
+        return None
+    return found
+
+
+def _read_links(field: Any, using: str, keys: Sequence[Any], found: Mapping[Any, dict[str, Any]]) -> None:
+    through = getattr(field.remote_field, "through", None)
+    if through is None or not hasattr(field, "m2m_field_name"):
+        return
+    ends = field.m2m_field_name(), field.m2m_reverse_field_name()
+    source, target = map(through._meta.get_field, ends)
+    links = through._base_manager.using(using).filter(**{f"{source.name}__in": keys}).order_by()
+    for values in found.values():
+        values.setdefault(field.name, set())
+    for pk, key in links.values_list(f"{source.name}__pk", target.attname):
+        if pk in found:
+            found[pk][field.name].add(key)
+
+
+def changes_of(
+    request: MCPRequest, exposure: ModelExposure, rows: Sequence[Model], before: Stored | None
+) -> dict[Model, list[str]]:
+    """Return each row that differs from ``before``, with what differs: ``Status: paid → shipped``.
+
+    Of fields that the caller does not see, secrets and relations to several rows only the name is told. A row that is
+    gone has nothing that differs, and so has every row where the rows could not be read.
+    """
+    after = read_stored(rows) if before is not None else None
+    seen = {*access_of(request)[exposure].fields}
+    changes: dict[Model, list[str]] = {}
+    with override(None):
+        for row in rows:
+            if before is None or after is None or row.pk not in after:
+                changes[row] = []
+                continue
+            old, new, words = before.get(row.pk, {}), after[row.pk], []
+            for field in (*exposure.opts.concrete_fields, *exposure.opts.many_to_many):
+                name = field.name if field.many_to_many else field.attname
+                one, other = old.get(name), new.get(name)
+                if one == other:
+                    continue
+                label = str(capfirst(str(field.verbose_name)))
+                is_told = field.name in seen and not field.many_to_many and not is_sensitive(field.name, field.model)
+                words.append(f"{label}: {_told(field, one)} → {_told(field, other)}" if is_told else label)
+            if words:
+                changes[row] = words
+    return changes
+
+
+def _told(field: Any, value: Any) -> str:
+    if value is None or value == "":
+        return NOTHING
+    if field.choices:
+        value = dict(choices_of(field)).get(value, value)
+    text = iso_text(value) if hasattr(value, "isoformat") else str(value)
+    return clean_text(" ".join(text.split()), MAX_VALUE)

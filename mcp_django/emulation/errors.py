@@ -1,0 +1,124 @@
+"""What is wrong with values that were entered or saved, told with only the fields and rows that the caller can see."""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
+from django.db import DatabaseError, IntegrityError, connections, router
+from django.db.models import CheckConstraint, Model, UniqueConstraint
+from django.forms import BaseForm, ChoiceField, ModelChoiceField, ModelMultipleChoiceField
+
+from ..context.request import MCPRequest
+from ..exposures.base import ModelExposure
+from ..orm.access import access_of
+from ..orm.columns import pk_text
+from .files import BOMB, is_bomb
+from .forms import flat_choices
+
+MAX_CHOICES: Final = 20
+# What is wrong with a field that the caller does not see is not told.
+HIDDEN_ERROR: Final = "(another field): its value is missing or not valid, and you cannot set it here"
+# How SQLite words what PostgreSQL has names for.
+UNIQUE: Final = re.compile(r"UNIQUE constraint failed: (\w+\.\w+(?:, \w+\.\w+)*)$")
+INDEX: Final = re.compile(r"UNIQUE constraint failed: index '(\w+)'$")
+CHECK: Final = re.compile(r"CHECK constraint failed: (\w+)$")
+
+
+def error_lines(
+    form: BaseForm, writable: Collection[str], explain: Callable[[BaseForm, ValidationError], str] | None = None
+) -> list[str]:
+    """Return what is wrong, a line for each error: ``field: message (valid: …)``; ``explain`` may add to a line."""
+    lines: list[str] = []
+    for name, errors in form.errors.as_data().items():
+        for error in errors:
+            text = BOMB if is_bomb(error) else " ".join(map(str, error.messages))
+            if explain is not None and (name == NON_FIELD_ERRORS or name in writable):
+                text += explain(form, error)
+            if name == NON_FIELD_ERRORS:
+                lines.append(f"(row): {text}")
+            elif name in writable:
+                lines.append(f"{name}: {text}{_valid_choices(form.fields[name], error)}")
+            else:
+                lines.append(HIDDEN_ERROR)
+    return list(dict.fromkeys(lines))
+
+
+def _valid_choices(field: Any, error: ValidationError) -> str:
+    has_choices = isinstance(field, ChoiceField) and not isinstance(field, (ModelChoiceField, ModelMultipleChoiceField))
+    if not has_choices or error.code not in ("invalid_choice", "required"):
+        return ""
+    choices = [str(value) for value, _ in flat_choices(field.choices) if value not in (None, "")]
+    more = ", …" if len(choices) > MAX_CHOICES else ""
+    return f" (valid: {', '.join(choices[:MAX_CHOICES])}{more})"
+
+
+def duplicate_note(request: MCPRequest, form: BaseForm, error: ValidationError) -> str:
+    """Return which row has the values that have to be unique, where the caller may see them and the row."""
+    fields = (error.params or {}).get("unique_check", ())
+    row: Any = getattr(form, "instance", None)
+    exposure = request.mcp.site.exposures.get(type(row)) if fields else None
+    if exposure is None:
+        return ""
+    model = access_of(request)[exposure]
+    if not model.is_there or not set(fields) <= set(model.fields):
+        return ""
+    columns = [row._meta.get_field(name).attname for name in fields]
+    rows = exposure.get_queryset(request).filter(**{name: row.serializable_value(name) for name in columns})
+    for other in rows[:1] if row._state.adding else rows.exclude(pk=row.pk)[:1]:
+        if exposure.has_view_permission(request, other):
+            return f" ({exposure.label} with pk {pk_text(other.pk)} has it)"
+    return ""
+
+
+def broken_constraint(request: MCPRequest, exposure: ModelExposure, error: IntegrityError) -> str:
+    """Return a sentence on the constraint of the model that the database found broken, "" where it cannot be told.
+
+    It names fields only, and only where the caller sees all of them. The transaction has to be over.
+    """
+    kind, fields = _broken(exposure.model, error)
+    if not fields or not set(fields) <= set(access_of(request)[exposure].fields):
+        return ""
+    names = ", ".join(fields)
+    if kind == "check":
+        return f"the values break a rule of the database on {names}."
+    return f"there is a row of {exposure.label} with the same {names} already."
+
+
+def _broken(model: type[Model], error: IntegrityError) -> tuple[str, Sequence[str]]:
+    """Return the kind of the constraint and its fields."""
+    cause = error.__cause__ or error
+    diagnosis, text = getattr(cause, "diag", None), str(cause)
+    name = getattr(diagnosis, "constraint_name", None)
+    for pattern in (INDEX, CHECK):
+        if match := pattern.search(text):
+            name = match[1]
+    for part in (model, *model._meta.all_parents):
+        for constraint in part._meta.constraints:
+            if constraint.name == name and isinstance(constraint, CheckConstraint):
+                return "check", sorted(getattr(constraint.condition, "referenced_base_fields", ()))
+            if constraint.name == name:
+                return "unique", list(constraint.fields) if isinstance(constraint, UniqueConstraint) else ()
+    if match := UNIQUE.search(text):
+        return "unique", _by_column(model, [part.split(".") for part in match[1].split(", ")])
+    if name and diagnosis is not None and diagnosis.table_name:
+        return "unique", _by_column(model, _columns(model, diagnosis.table_name, name))
+    return "", ()
+
+
+def _columns(model: type[Model], table: str, name: str) -> list[list[str]]:
+    """Return the tables and columns of a unique constraint that the database has named itself."""
+    connection = connections[router.db_for_write(model)]
+    try:
+        with connection.cursor() as cursor:
+            found: Mapping[str, Any] = connection.introspection.get_constraints(cursor, table).get(name, {})
+    except DatabaseError:
+        return []
+    return [[table, column] for column in found.get("columns") or ()] if found.get("unique") else []
+
+
+def _by_column(model: type[Model], columns: Iterable[Sequence[str]]) -> Sequence[str]:
+    """Return the fields of the columns, none where one belongs to another table."""
+    names = {(field.model._meta.db_table, field.column): field.name for field in model._meta.concrete_fields}
+    found = [names.get((table, column)) for table, column in columns]
+    return [name for name in found if name is not None] if None not in found else ()

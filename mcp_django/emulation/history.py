@@ -1,0 +1,252 @@
+"""Entries in the admin's history for what callers write, marked with the client and the tool.
+
+The messages have the admin's own structure (``construct_change_message``), so that its history page shows them like
+those of people: "Changed Status. Changed via MCP: Claude (client-id), update_record."
+"""
+
+import json
+import unicodedata
+from collections.abc import Sequence
+from typing import Any, Final
+
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.auth import get_user_model
+from django.db.models import Model
+from django.utils import translation
+from django.utils.text import capfirst
+
+from ..context.request import MCPRequest
+from ..exposures.base import ModelExposure
+from ..orm.access import access_of
+from ..orm.rendering import iso_text
+from ..schema.values import clean_text
+from ..signin import SERVICE_ACCOUNT
+
+MAX_NAME: Final = 80
+# Entries of one row that are shown, and characters of the message of each.
+MAX_ENTRIES: Final = 20
+MAX_MESSAGE: Final = 500
+# Entries in one query.
+CHUNK: Final = 200
+# Entries that the record of a call names.
+MAX_NOTED: Final = 200
+# Characters of a row's name in an entry.
+MAX_REPR: Final = 200
+
+Message = list[dict[str, Any]] | str
+
+
+def made_by(message: str, client_id: str) -> bool:
+    """Return whether an entry with this message was made by the client that signed in with the id."""
+    own = _clean(client_id)
+    try:
+        parts = json.loads(message)
+    except ValueError:
+        return False
+    call = parts[-1] if isinstance(parts, list) and parts else None
+    return bool(own) and isinstance(call, dict) and "via MCP" in call and call.get("client_id") == own
+
+
+def _clean(text: str) -> str:
+    return "".join(char for char in text if unicodedata.category(char)[0] != "C")[:MAX_NAME]
+
+
+def has_history(request: MCPRequest) -> bool:
+    """Return whether there is a history, and the caller is a user that it can name."""
+    return apps.is_installed("django.contrib.admin") and isinstance(request.user, get_user_model())
+
+
+class Journal:
+    """What one tool of a call writes into the history."""
+
+    def __init__(self, request: MCPRequest, tool: str) -> None:
+        self.request = request
+        self.tool = tool
+        name, facts = _clean(request.mcp.client.name), request.mcp.facts
+        if SERVICE_ACCOUNT in facts:
+            # What an administrator called it, not what its program calls itself.
+            name = f"service account {_clean(str(facts.get('name', '')))}"
+        self.client_id = _clean(request.mcp.client_id)
+        self.client = name or self.client_id
+        client = f"{name} ({self.client_id})" if name and self.client_id else self.client
+        # Who wrote, as pages tell it.
+        self.author = f"{client}, {tool}" if client else tool
+
+    def _marked(self, message: Message, mark: dict[str, Any] | None = None) -> Message:
+        """Return the message with who wrote: a part that pages show, and at the end one that they do not.
+
+        The order within the last part is what ``history_rows`` reads.
+        """
+        if isinstance(message, str):
+            # A ModelAdmin may construct a text.
+            return f"{message} (via MCP: {self.author})"
+        shown = mark or {"changed": {"fields": [f"via MCP: {self.author}"]}}
+        call = self.request.mcp.record.id.hex
+        hidden = {"via MCP": call, "tool": self.tool, "client": self.client, "client_id": self.client_id}
+        return [*message, shown, hidden]
+
+    def added(self, exposure: ModelExposure, obj: Model, message: Message) -> None:
+        """Log that the row was added."""
+        self.request.mcp.record.rows_changed += 1
+        if has_history(self.request):
+            marked = self._marked(message, {"added": {"name": "via MCP", "object": self.author}})
+            self._note(exposure.log_addition(self.request, obj, marked))
+
+    def changed(self, exposure: ModelExposure, obj: Model, message: Message) -> None:
+        """Log that the row was changed."""
+        self.request.mcp.record.rows_changed += 1
+        if has_history(self.request):
+            self._note(exposure.log_change(self.request, obj, self._marked(message)))
+
+    def deletes(self, exposure: ModelExposure, objs: Sequence[Model]) -> None:
+        """Log that the rows will be deleted; to be called before they are."""
+        self.request.mcp.record.rows_changed += len(objs)
+        if not has_history(self.request):
+            return
+        mark = json.dumps(self._marked([], {"deleted": {"name": "via MCP", "object": self.author}}))
+        # A ModelAdmin's log_deletions takes no message: what it wrote is marked afterwards.
+        found = exposure.log_deletions(self.request, objs) or ()
+        logged = [entry for entry in found if isinstance(entry, Model) and entry.pk]
+        self._note(logged)
+        unmarked = [entry for entry in logged if not getattr(entry, "change_message", mark)]
+        for entry in unmarked:
+            entry.change_message = mark  # type: ignore[attr-defined]
+        if unmarked:
+            type(unmarked[0])._default_manager.bulk_update(unmarked, ["change_message"], batch_size=CHUNK)
+
+    def acted(self, objects: Sequence[Model], changes: Sequence[Sequence[str]]) -> None:
+        """Log for each row that an action ran on it; ``changes`` are, for each, what it changed in the row."""
+        if not has_history(self.request):
+            return
+        from django.contrib.admin.models import CHANGE, LogEntry
+        from django.contrib.admin.options import get_content_type_for_model
+
+        made = []
+        for obj, words in zip(objects, changes, strict=True):
+            message = self._marked([{"changed": {"fields": list(words)}}] if words else [])
+            entry = LogEntry(
+                user_id=self.request.user.pk,  # type: ignore[misc]
+                content_type_id=get_content_type_for_model(obj).pk,
+                object_id=obj.pk,
+                object_repr=str(obj)[:MAX_REPR],
+                action_flag=CHANGE,
+                change_message=json.dumps(message),
+            )
+            made.append(entry)
+        if len(made) == 1:
+            # As the admin does it, so that receivers of ``post_save`` hear of it.
+            made[0].save()
+        else:
+            LogEntry.objects.bulk_create(made, batch_size=CHUNK)
+        self._note(made)
+
+    def _note(self, logged: Any) -> None:
+        """Have the record of the call name the entries, as far as the database told their keys."""
+        history = self.request.mcp.record.history
+        for entry in logged if isinstance(logged, list | tuple) else [logged]:
+            if isinstance(entry, Model) and entry.pk is not None and len(history) < MAX_NOTED:
+                history.append(str(entry.pk))
+
+
+class ToldHistory:
+    """What a caller is told of the history of rows of one model, or of one row."""
+
+    def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model | None = None) -> None:
+        self.request, self.exposure, self.obj = request, exposure, obj
+        seen = access_of(request)[exposure].fields_of(obj)
+        # What messages call the fields, by their names: those that the caller sees, and those that they do not.
+        self.visible: dict[str, set[str]] = {}
+        self.hidden: set[str] = set()
+        for field in (*exposure.opts.fields, *exposure.opts.many_to_many):
+            texts = self._texts(field)
+            if field.name in seen:
+                self.visible[field.name] = texts
+            else:
+                self.hidden.update(text.lower() for text in texts)
+
+    def _texts(self, field: Any) -> set[str]:
+        """Return what messages call a field: its name, or its label, which the admin writes untranslated."""
+        form = self.exposure.form or self.exposure.model_admin.form
+        labels = [field.verbose_name, getattr(getattr(form, "base_fields", {}).get(field.name), "label", None)]
+        texts = [field.name, *(str(label) for label in labels if label)]
+        with translation.override(None):
+            texts += [str(label) for label in labels if label]
+        return {*texts, *map(capfirst, texts)}
+
+    def is_hidden(self, text: str) -> bool:
+        """Return whether the text is the name of a hidden field, with or without what became of its value."""
+        text = text.lower()
+        return text in self.hidden or any(text.startswith(f"{name}: ") for name in self.hidden)
+
+    def parts(self, message: str) -> list[Any] | None:
+        """Return the parts of a message without the names of hidden fields, None for a message that is plain text.
+
+        Rows of inlines have names of their own.
+        """
+        try:
+            parts = json.loads(message)
+        except ValueError:
+            return None
+        if not isinstance(parts, list):
+            return None
+        told = []
+        for part in parts:
+            changed = changed_fields(part)
+            if changed is not None:
+                kept = [text for text in changed if not self.is_hidden(str(text))]
+                if not kept:
+                    continue
+                part = {**part, "changed": {**part["changed"], "fields": kept}}
+            told.append(part)
+        return told
+
+    def text(self, entry: Any) -> str:
+        """Return the message of an entry without the names of hidden fields."""
+        parts = self.parts(entry.change_message)
+        if parts is not None:
+            entry.change_message = json.dumps(parts)
+        try:
+            text = str(entry.get_change_message())
+        except (AttributeError, KeyError, TypeError):
+            # JSON, but not of the admin's structure.
+            text = entry.change_message
+        return clean_text(text, MAX_MESSAGE)
+
+
+def history_of(request: MCPRequest, exposure: ModelExposure, obj: Model) -> list[dict[str, Any]]:
+    """Return what the admin's history page says of the row, the newest first; nothing where it shows no such page."""
+    admin_site = exposure.site.admin_site or admin.site
+    if not has_history(request) or not admin_site.is_registered(exposure.model):
+        return []
+    model_admin = admin_site.get_model_admin(exposure.model)
+    if (
+        not admin_site.has_permission(request)
+        or not model_admin.has_view_or_change_permission(request, obj)
+        # The admin has its own idea of which rows there are.
+        or model_admin.get_object(request, str(obj.pk)) is None
+    ):
+        return []
+    from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
+    from django.contrib.admin.options import get_content_type_for_model
+
+    told, words = ToldHistory(request, exposure, obj), {ADDITION: "added", CHANGE: "changed"}
+    entries = LogEntry.objects.filter(content_type=get_content_type_for_model(exposure.model), object_id=str(obj.pk))
+    return [
+        {
+            "time": iso_text(entry.action_time),
+            "user": clean_text(entry.user.get_username()),
+            "action": words.get(entry.action_flag, "deleted"),
+            "message": told.text(entry),
+        }
+        for entry in entries.select_related("user").order_by("-action_time", "-pk")[:MAX_ENTRIES]
+    ]
+
+
+def changed_fields(part: Any) -> list[Any] | None:
+    """Return which fields of the row itself a part of a message says were changed, None if it says something else."""
+    changed = part.get("changed") if isinstance(part, dict) else None
+    if not isinstance(changed, dict) or "name" in changed or not isinstance(changed.get("fields"), list):
+        return None
+    fields: list[Any] = changed["fields"]
+    return fields

@@ -1,0 +1,305 @@
+"""The filters of the admin's sidebar that are code: ``SimpleListFilter`` and custom ``FieldListFilter`` classes.
+
+They are made and asked as the admin's ``ChangeList`` does it, with the caller's request. What Django's own filters for
+fields do is done by conditions on those fields.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import cached_property
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl, urlencode
+
+from django.contrib.admin import filters
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.utils import get_fields_from_path
+from django.contrib.admin.views.main import ALL_VAR
+from django.core.exceptions import FieldDoesNotExist, ValidationError
+from django.db.models import Model, QuerySet
+from django.http import QueryDict
+from django.utils.inspect import func_supports_parameter
+
+from ..context.request import MCPRequest
+from ..exceptions import ToolError
+from ..exposures.base import ModelExposure
+from ..orm.filters import find_filter, is_offered_path
+from ..orm.lookups import MAX_CHOICES, NamedFilter, Offer
+from ..runtime.hooks import asked, reading
+
+logger = logging.getLogger("mcp_django")
+
+# What these do, the lookups of the field do as well.
+PLAIN: Final = frozenset(
+    (
+        filters.AllValuesFieldListFilter,
+        filters.BooleanFieldListFilter,
+        filters.ChoicesFieldListFilter,
+        filters.DateFieldListFilter,
+        filters.RelatedFieldListFilter,
+        filters.RelatedOnlyFieldListFilter,
+    )
+)
+# Choices made of rows of which it is looked up whether the caller may know of them.
+MAX_TRIED: Final = 50
+WRONG_VALUE: Final = (IncorrectLookupParameters, ValidationError, ValueError)
+T = TypeVar("T")
+# What the choices of a parameter are cut down to.
+Among = Callable[[str, list[tuple[str, str]]], list[tuple[str, str]]]
+
+
+def has_code(entry: Any) -> bool:
+    """Return whether an entry of ``list_filter`` is more than a field."""
+    return callable(entry) or (isinstance(entry, (list, tuple)) and entry[1] not in PLAIN)
+
+
+class Sidebar:
+    """The sidebar of the admin's list for one caller."""
+
+    def __init__(self, request: MCPRequest, exposure: ModelExposure) -> None:
+        self.request = request
+        self.exposure = exposure
+        self.model_admin = exposure.model_admin
+
+    def filters(self) -> "list[SidebarFilter]":
+        """Return the filters that are more than conditions on a field.
+
+        An exposure that declares what may be filtered on has those of them that it names.
+        """
+        exposure = self.exposure
+        declared = exposure.get_filter_fields(self.request)
+        if declared is None and exposure.fields is not None:
+            return []
+        entries = asked(exposure.label, "get_list_filter", self.model_admin.get_list_filter, self.request, default=())
+        made = (self._filter(entry) for entry in entries)
+        found = [item for item in made if item is not None]
+        if declared is not None:
+            found = [item for item in found if any(name in declared for name in item.names())]
+        return found
+
+    def _filter(self, entry: Any) -> "SidebarFilter | None":
+        if callable(entry):
+            name = getattr(entry, "parameter_name", None) if issubclass(entry, filters.SimpleListFilter) else None
+            return SidebarFilter(self, entry, name)
+        path, filter_class = entry if isinstance(entry, (list, tuple)) else (entry, None)
+        path = path if isinstance(path, str) else getattr(path, "name", "")
+        try:
+            field = get_fields_from_path(self.exposure.model, path)[-1]
+        except FieldDoesNotExist:
+            return None
+        if filter_class is None:
+            registered: Sequence[Any] = filters.FieldListFilter._field_list_filters  # type: ignore[attr-defined]
+            filter_class = next(found for test, found in registered if test(field))
+        if filter_class in PLAIN or not is_offered_path(self.request, self.exposure, path):
+            return None
+        return SidebarFilter(self, filter_class, None, field, path)
+
+    def allows(self, lookup: str, value: str) -> bool:
+        """Return the verdict of the admin's ``lookup_allowed``."""
+        verdict = self.model_admin.lookup_allowed
+        # Before Django 6 an admin may have one that does not ask for the request.
+        with_request = func_supports_parameter(verdict, "request")
+        return bool(verdict(lookup, value, self.request) if with_request else verdict(lookup, value))
+
+    def listed(self, rows: Sequence[Model]) -> Sequence[Model]:
+        """Return the rows as the admin's own list has them; those that it does not have stay as they are.
+
+        What its ``ModelAdmin`` prepares for the columns of a list is prepared for these rows.
+        """
+        keys = [str(row.pk) for row in rows]
+        values = {} if any("," in key for key in keys) else {"pk__in": [",".join(keys)], ALL_VAR: [""]}
+        listed = self.model_admin.get_changelist_instance(self.getting(values))
+        found = {row.pk: row for row in listed.result_list}
+        return [found.get(row.pk, row) for row in rows]
+
+    def getting(self, values: Mapping[str, Sequence[str]]) -> Any:
+        """Return the request as one for the admin's list with these parameters."""
+        own: Any = copy(self.request)
+        own.method = "GET"
+        own.GET = QueryDict(mutable=True)
+        for name, items in values.items():
+            own.GET.setlist(name, list(items))
+        return own
+
+
+class SidebarFilter(NamedFilter):
+    """One entry of ``list_filter``; ``name`` is its parameter where it has a fixed one, ``field`` that at ``path``."""
+
+    def __init__(
+        self, sidebar: Sidebar, filter_class: Any, name: str | None, field: Any = None, path: str = ""
+    ) -> None:
+        self.sidebar = sidebar
+        self.request, self.exposure = sidebar.request, sidebar.exposure
+        self.filter_class = filter_class
+        self.name = name
+        self.field, self.path = field, path
+        self.takes_lists = name is None
+        # Whether the choices are, as they were made last.
+        self.made_of_rows = False
+
+    def names(self) -> Sequence[str]:
+        return self._names if self.name is None else (self.name,)
+
+    def comes_first(self, name: str, value: Any) -> bool:
+        """See :meth:`NamedFilter.comes_first`: a text that is one of its choices is, as in the admin's address."""
+        if name != self.name or not isinstance(value, str) or find_filter(self.request, self.exposure, name) is None:
+            return False
+        rows = self.exposure.get_queryset(self.request)
+
+        def is_choice() -> bool:
+            offers = self._offers(
+                lambda name, pairs: [pair for pair in pairs if value in pair and self._finds(rows, name, pair[0])]
+            )
+            return any(offer.choices and offer.value_of(value) is not None for offer in offers)
+
+        return self._tried(is_choice, default=False)
+
+    def _tried(self, ask: Callable[[], T], *, default: T) -> T:
+        """Return what code of the project gives, ``default`` where it fails."""
+        try:
+            return ask()
+        except Exception:
+            logger.warning("A filter of the admin of %s failed", self.exposure.label, exc_info=True)
+            return default
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return self._tried(lambda: tuple(self._made({}).expected_parameters()), default=())
+
+    def _made(self, values: Mapping[str, Sequence[str]]) -> Any:
+        """Return the admin's filter as a list with these parameters in its address would have it."""
+        # With the rows of the exposure, which may be fewer: filters make choices of them.
+        admin: Any = copy(self.exposure.model_admin)
+        admin.get_queryset = self.exposure.get_queryset
+        request, params = self.sidebar.getting(values), {name: list(items) for name, items in values.items()}
+        if self.field is None:
+            return self.filter_class(request, params, self.exposure.model, admin)
+        return self.filter_class(self.field, request, params, self.exposure.model, admin, field_path=self.path)
+
+    def narrows_by_itself(self) -> bool:
+        """Return whether the admin's list has fewer rows while nothing is chosen, such as those not deleted."""
+        if not (self.name is not None or _is_own(self.filter_class, "queryset", "__init__")):
+            return False
+        rows = self.exposure.get_queryset(self.request)
+        none: Any = rows
+        found = self._tried(lambda: self._nothing_chosen(rows), default=none)
+        query: Any = found.query if found is not None else rows.query
+        if query.where == rows.query.where and not query.is_sliced and not query.combinator:
+            return False
+        made = self._made({})
+        return made is not None and bool(made.has_output())
+
+    def _nothing_chosen(self, rows: QuerySet[Any]) -> QuerySet[Any] | None:
+        """Return what the filter makes of the rows, without making its choices where it does well without."""
+        request = self.sidebar.getting({})
+        if self.name is not None and not _is_own(self.filter_class, "__init__"):
+            bare = self.filter_class.__new__(self.filter_class)
+            bare.request, bare.used_parameters = request, {}
+            try:
+                found: QuerySet[Any] | None = bare.queryset(request, rows)
+            except AttributeError:
+                pass
+            else:
+                return found
+        made = self._made({})
+        found = made.queryset(made.request, rows) if made is not None else None
+        return found
+
+    def offers(self) -> Sequence[Offer]:
+        """See :meth:`NamedFilter.offers`; choices that are made of rows are left to :meth:`value_of`."""
+        return self._offers(lambda name, pairs: [])
+
+    def told(self) -> Sequence[Offer]:
+        """See :meth:`NamedFilter.told`: a choice that finds rows of the caller's is no secret."""
+        rows = self.exposure.get_queryset(self.request)
+        return self._offers(
+            lambda name, pairs: [pair for pair in pairs[:MAX_TRIED] if self._finds(rows, name, pair[0])]
+        )
+
+    def value_of(self, offer: Offer, text: str) -> str | None:
+        """See :meth:`NamedFilter.value_of`: a choice that finds nothing is as good as one that is not there."""
+        if not self.made_of_rows:
+            return offer.value_of(text)
+        if self._finds(self.exposure.get_queryset(self.request), offer.name, text):
+            return text
+        told = next((found for found in self.told() if found.name == offer.name), offer)
+        return told.value_of(text) if told.choices else None
+
+    def _offers(self, among: Among) -> Sequence[Offer]:
+        """Return the offers, with those ``among`` the choices of a name that are made of rows."""
+        with reading() as queries:
+            made = self._made({})
+            if made is None or not made.has_output():
+                return ()
+            pairs: dict[str, list[tuple[str, str]]] = (
+                _choices(made) if self.name is None else {self.name: list(_pairs(made.lookup_choices))}
+            )
+        self.made_of_rows = bool(queries) and any(pairs.values())
+        found = {name: among(name, choices) if queries else choices for name, choices in pairs.items()}
+        return [Offer(name, str(made.title), tuple(found.get(name, ()))) for name in self.names()]
+
+    def _finds(self, rows: QuerySet[Any], name: str, value: str) -> bool:
+        try:
+            made = self._made({name: [value]})
+            found = made.queryset(made.request, rows) if made is not None else None
+            return found is not None and bool(found.exists())
+        except WRONG_VALUE:
+            return False
+
+    def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
+        name = next(iter(values), self.name)
+        if not all(self.sidebar.allows(key, item) for key, items in values.items() for item in items):
+            raise ToolError(f"The filter {name!r} is not allowed here.")
+        try:
+            made = self._made(values)
+            found = made.queryset(made.request, queryset)
+        except WRONG_VALUE:
+            given = ", ".join(item for items in values.values() for item in items)
+            raise ToolError(f"The filter {name!r} does not take {given[:60]!r}.") from None
+        return queryset if found is None else found
+
+
+def _is_own(filter_class: Any, *names: str) -> bool:
+    """Return whether the project wrote one of the methods of the class."""
+    return any(getattr(filter_class, name).__module__ != filters.__name__ for name in names)
+
+
+def _pairs(choices: Any) -> Iterator[tuple[str, str]]:
+    """Yield the values and labels of choices; filters with an input field of their own have empty ones."""
+    for choice in list(choices)[:MAX_CHOICES]:
+        if isinstance(choice, (list, tuple)) and len(choice) == 2 and choice[0] is not None:
+            yield str(choice[0]), str(choice[1])
+
+
+def _choices(made: Any) -> dict[str, list[tuple[str, str]]]:
+    """Return the choices of a filter for a field, by parameter, as far as each sets one parameter.
+
+    Those of a relation are left out: the admin lists rows there that the caller may not view.
+    """
+    field = getattr(made, "field", None)
+    if field is None or field.is_relation or "__" in str(getattr(made, "field_path", "")):
+        return {}
+    found: dict[str, list[tuple[str, str]]] = {}
+    try:
+        for choice in made.choices(_Links()):
+            pairs = parse_qsl(str(choice["query_string"])[1:], keep_blank_values=True)
+            if len(pairs) > 1:
+                return {}
+            for name, value in pairs:
+                found.setdefault(name, []).append((value, str(choice["display"])))
+    except Exception:
+        # It wants more of the list than is here: any value may be tried.
+        return {}
+    return found if sum(map(len, found.values())) <= MAX_CHOICES else {}
+
+
+class _Links:
+    """Stands for the admin's list where a filter writes the links of its choices."""
+
+    add_facets = is_facets_optional = False
+
+    def get_query_string(self, new_params: Mapping[str, Any] | None = None, remove: Any = None) -> str:
+        """Return the parameters that the choice sets."""
+        return "?" + urlencode(
+            {name: value for name, value in (new_params or {}).items() if value is not None}, doseq=True
+        )

@@ -1,0 +1,155 @@
+"""A caller's request in the part of a person's: hooks of the admin get what a page of the admin would give them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from html import unescape
+from typing import Any, Final
+
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.messages.constants import DEFAULT_TAGS, ERROR, SUCCESS
+from django.contrib.messages.storage.base import BaseStorage, Message
+from django.contrib.sessions.backends.base import SessionBase
+from django.http import QueryDict
+from django.utils.datastructures import MultiValueDict
+from django.utils.html import strip_tags
+from django.utils.safestring import SafeString
+
+from ..context.page import PAGE_FIELDS, move_to
+from ..context.request import MCPRequest
+from ..exposures.base import ModelExposure
+from ..schema.values import without_new_secrets
+from .html import Pair, as_files, as_query
+
+
+class MemoryMessages(BaseStorage):
+    """Messages that live as long as the request."""
+
+    def _get(self, *args: Any, **kwargs: Any) -> tuple[list[Message], bool]:
+        return [], True
+
+    def _store(self, messages: Sequence[Any], response: Any, *args: Any, **kwargs: Any) -> list[Any]:
+        return []
+
+
+class MemorySession(SessionBase):
+    """A session that is never saved; it starts empty."""
+
+    def exists(self, session_key: Any) -> bool:
+        return False
+
+    def create(self) -> None:
+        self.modified = True
+
+    def save(self, must_create: bool = False) -> None:
+        self.modified = True
+
+    def delete(self, session_key: Any = None) -> None:
+        self.modified = True
+
+    def load(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def clear_expired(cls) -> None:
+        pass
+
+
+@contextmanager
+def as_page(
+    request: MCPRequest,
+    method: str,
+    data: QueryDict | None = None,
+    messages: list[dict[str, str]] | None = None,
+    files: "MultiValueDict[str, Any] | None" = None,
+) -> Iterator[None]:
+    """Let the request be what a page of the admin gets: no query, and ``data`` and ``files`` where it posts.
+
+    It has a session of its own, which is never stored; ``messages`` takes what hooks said to its user. While a page is
+    only shown, what it has is asked of its hooks once.
+    """
+    state = vars(request)
+    now: dict[str, Any] = {
+        "method": method,
+        "GET": QueryDict(),
+        "POST": QueryDict() if data is None else data,
+        "FILES": MultiValueDict() if files is None else files,
+        "session": MemorySession(),
+        "_messages": MemoryMessages(request),
+        PAGE_FIELDS: {} if method == "GET" else None,
+    }
+    before = {name: state[name] for name in now if name in state}
+    try:
+        state.update(now)
+        yield
+        if messages is not None:
+            messages += said(request)
+    finally:
+        for name in now:
+            state.pop(name, None)
+        state.update(before)
+
+
+def said(request: Any) -> list[dict[str, str]]:
+    """Return the messages that an action left on its request, without markup."""
+    messages = []
+    for message in request._messages:
+        text = str(message.message)
+        if isinstance(message.message, SafeString):
+            text = unescape(strip_tags(text))
+        # A secret that is shown this once is for the person, in the admin.
+        text = without_new_secrets(text)
+        # A project may have its own words for the levels, for its style sheets.
+        messages.append({"level": DEFAULT_TAGS.get(message.level, message.level_tag), "text": text})
+    return messages
+
+
+# Of the caller's own request: how it arrived, and what could be taken for authority.
+LEFT_OUT: Final = frozenset(
+    (
+        *("session", "_messages", "scope", "headers", "environ", "body", "auth", "accepted_types"),
+        *("_body", "_post", "_files", "_stream", "_read_started", "_post_parse_error", "_upload_handlers", "_encoding"),
+        *("_cached_user", "_acached_user", "csrf_processing_done", "_dont_enforce_csrf_checks"),
+    )
+)
+LEFT_OUT_META: Final = frozenset(
+    ("HTTP_AUTHORIZATION", "HTTP_COOKIE", "QUERY_STRING", "CONTENT_TYPE", "CONTENT_LENGTH")
+)
+
+
+def changelist_entries(action: str, rows: Iterable[Any]) -> list[Pair]:
+    """Return what the admin's list posts for an action on the rows."""
+    selected = [(ACTION_CHECKBOX_NAME, str(row.pk)) for row in rows]
+    return [("action", action), ("select_across", "0"), ("index", "0"), *selected]
+
+
+def changelist_request(request: MCPRequest, exposure: ModelExposure, entries: Sequence[Pair]) -> MCPRequest:
+    """Return a request of the same caller that posts ``entries`` to the admin's list of the model.
+
+    Its messages and its session are its own and are never stored. ``mcp`` is the same object, so that progress reaches
+    the client; attributes that the project's middleware set are kept, tokens and cookies are not.
+    """
+    copy: Any = MCPRequest()
+    left_out = LEFT_OUT | vars(copy).keys()
+    copy.__dict__.update({name: value for name, value in vars(request).items() if name not in left_out})
+    copy.method = "POST"
+    copy.META = {name: value for name, value in request.META.items() if name not in LEFT_OUT_META}
+    copy.META.update(REQUEST_METHOD="POST", SCRIPT_NAME=request.META.get("SCRIPT_NAME", ""))
+    copy.META.setdefault("SERVER_NAME", "localhost")
+    copy.META.setdefault("SERVER_PORT", "80")
+    # There is no cookie that another site could have used.
+    copy._dont_enforce_csrf_checks = True
+    copy.path = copy.path_info = "/"
+    copy.resolver_match = request.resolver_match
+    move_to(copy, exposure, "changelist")
+    copy.POST, copy.FILES = as_query(entries), as_files(entries)
+    copy.POST._mutable = False
+    copy.session = MemorySession()
+    copy._messages = MemoryMessages(copy)
+    made: MCPRequest = copy
+    return made
+
+
+def has_failed(request: Any) -> bool:
+    """Return whether the messages of an action say that it failed: there is an error, and no success beside it."""
+    levels = {message.level for message in request._messages}
+    return max(levels, default=0) >= ERROR and SUCCESS not in levels

@@ -1,0 +1,431 @@
+"""Saving a row with values that a caller gave: through the form of the admin's page, or the exposure's serializer."""
+
+import base64
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final
+
+from django.conf import settings as django_settings
+from django.core.exceptions import ValidationError
+from django.db import router
+from django.db.models import Model
+from django.forms import Field, ModelChoiceField, ModelMultipleChoiceField, all_valid
+from django.forms import FileField as FormFileField
+from django.utils.crypto import constant_time_compare, salted_hmac
+from rest_framework.fields import FileField
+from rest_framework.relations import ManyRelatedField, PrimaryKeyRelatedField
+
+from ..context.request import MCPRequest
+from ..exceptions import ToolError
+from ..exposures.base import ModelExposure
+from ..orm.access import access_of, columns_of
+from ..orm.columns import Column, pk_text, represented, resolve_column
+from ..orm.pages import show_rows
+from ..orm.relations import related_lists
+from ..orm.suggestions import with_value
+from ..orm.unreadable import LOST, keep_stored
+from ..orm.wording import misnamed
+from ..schema.values import holds_hidden
+from .errors import HIDDEN_ERROR, duplicate_note, error_lines
+from .files import read_file_value, uploads_taken
+from .forms import FilledForm, bare_key, keep, linked_rows, prepopulated, writable_names
+from .formsets import InlinePost, management_entries
+from .history import Journal
+from .html import as_files, as_query
+from .inlines import PageInlines, ShownRows
+from .page import as_page
+
+NOT_SAVED: Final = "Nothing was saved:"
+# Of versions.
+SALT: Final = "mcp_django.emulation.versions"
+LENGTH: Final = 12
+CHANGED: Final = (
+    "The row has changed since you read it; nothing was written. Read it again with get_record, and repeat the call "
+    "with the new version if it is still right."
+)
+
+
+def unread_fields(request: MCPRequest, exposure: ModelExposure, obj: Model | None = None) -> list[str]:
+    """Return the fields that may be written although there is nothing to read: links to rows of no exposure too."""
+    declared, known = exposure.get_fields(request, obj), exposure.site.exposures
+    links = (field.name for field in exposure.opts.many_to_many if field.related_model not in known)
+    return [*exposure.get_form_only_fields(request, obj), *(name for name in links if name in declared)]
+
+
+def listed_fields(request: MCPRequest, exposure: ModelExposure, obj: Model | None, form: Any) -> Mapping[str, Field]:
+    """Return the fields of the list's form that the caller sees and that ``form``, of the row's own page, has not."""
+    editable = exposure.get_list_editable(request)
+    shown = access_of(request)[exposure].fields_of(obj) if editable else ()
+    names = [name for name in editable if name in shown and name not in form.fields]
+    if not names:
+        return {}
+    fields: Mapping[str, Field] = exposure.model_admin.get_changelist_formset(request).form.base_fields
+    return {name: fields[name] for name in names if name in fields and not fields[name].disabled}
+
+
+def saving_of(
+    request: MCPRequest, exposure: ModelExposure, obj: Model | None, values: Mapping[str, Any], tool: str
+) -> "Saving":
+    """Return what saves ``values`` to ``obj``, or to a new row; ``tool`` is named in the history."""
+    kind = PageSaving if exposure.serializer_class is None else SerializerSaving
+    return kind(request, exposure, obj, values, tool)
+
+
+class Saving:
+    """One row saved with a caller's values. ``messages`` takes what the hooks of the project say to the user."""
+
+    def __init__(
+        self, request: MCPRequest, exposure: ModelExposure, obj: Model | None, values: Mapping[str, Any], tool: str
+    ) -> None:
+        self.request, self.exposure, self.obj, self.values, self.tool = request, exposure, obj, values, tool
+        self.messages: list[dict[str, str]] = []
+
+    def check(self) -> None:
+        """Pass if the row's own page has the fields of the values and takes each of them; nothing is saved.
+
+        Raises:
+            ToolError: see :meth:`save`.
+        """
+
+    def save(self) -> tuple[Model, list[str]]:
+        """Save the values with an entry in the history; return the row and the changed fields.
+
+        To be called in a transaction: validation may fail after the row was written.
+
+        Raises:
+            ToolError: a field is not one that the caller may write, or a value is not valid.
+        """
+        with self.exposure.recording(self.request):
+            saved, changed = self._save()
+        uploads_taken(self.request, router.db_for_write(self.exposure.model))
+        return saved, changed
+
+    def _save(self) -> tuple[Model, list[str]]:
+        raise NotImplementedError
+
+    def _log(self, saved: Model, message: Any) -> None:
+        journal = Journal(self.request, self.tool)
+        log = journal.added if self.obj is None else journal.changed
+        log(self.exposure, saved, message)
+
+    def _nameable(self) -> set[str]:
+        """Return the fields that the caller may name; a row does not change its primary key."""
+        about, opts = (self.request, self.exposure, self.obj), self.exposure.opts
+        names = {*access_of(self.request)[self.exposure].fields_of(self.obj), *unread_fields(*about)}
+        return names if self.obj is None else names - {opts.pk.name, *(part.name for part in opts.pk_fields)}
+
+    def _named(self, writable: Collection[str]) -> dict[str, Any]:
+        """Return the values by field name; a foreign key may be named by its column, as in filters.
+
+        One text refuses hidden, read-only and missing fields.
+        """
+        columns = {field.attname: field.name for field in self.exposure.opts.concrete_fields if field.name in writable}
+        named = {name if name in writable else columns.get(name, name): value for name, value in self.values.items()}
+        unknown = [name for name in named if name not in writable]
+        if unknown:
+            names = ", ".join(repr(name[:60]) for name in unknown[:5])
+            message = f"You cannot write {names} of {self.exposure.label}."
+            near: list[str] | None = None if len(unknown) == 1 else []
+            repair = partial(with_value, unknown[0])
+            raise misnamed(message, unknown[0], writable, repair, near, " Nothing was saved.")
+        return named
+
+
+class PageSaving(Saving):
+    """Saving through the admin's page: it is filled in as it is shown, and posted as a browser would."""
+
+    def check(self) -> None:
+        """See :meth:`Saving.check`."""
+        self._fill_in()
+        lines = [f"{name}: {' '.join(error.messages)}" for name, error in self.form.wrong.items()]
+        lines += self.listed.errors() if self.listed is not None else []
+        if not lines:
+            with as_page(self.request, "POST", self.data, [], self.files):
+                # Validation writes the values to the row, and it is not their time yet.
+                form = self.form.bind(copy(self.obj), self.request.POST, self.request.FILES)
+                named = tuple(f"{name}: " for name in self.form.values)
+                lines = [line for line in error_lines(form, self.writable) if line.startswith(named)]
+        if lines:
+            raise ToolError("\n".join([NOT_SAVED, *lines]))
+
+    def _fill_in(self) -> None:
+        """Fill in the page that a browser is shown: its form, its inlines, and what the admin's list edits alone."""
+        request, exposure, obj, change = self.request, self.exposure, self.obj, self.obj is not None
+        with as_page(request, "GET"):
+            initial = None if change else exposure.get_changeform_initial_data(request)
+            draft = exposure.get_form(request, obj, change=change)(instance=obj, initial=initial)
+            pairs = exposure.get_formsets(request, draft.instance, change)
+            shown = [admin for admin, _ in pairs if exposure.shows_inline(admin)]
+            known = {inline.admin: inline for inline in PageInlines(request, exposure, obj, shown).all}
+            self.posts = [
+                InlinePost(request, exposure, obj, admin, formset, known.get(admin)) for admin, formset in pairs
+            ]
+            self.writable = writable_names(draft, self._nameable())
+            writable_posts = {post.name for post in self.posts if post.is_writable()}
+            listed = listed_fields(request, exposure, obj, draft) if change else {}
+            named = self._named([*self.writable, *listed, *writable_posts])
+            if change:
+                named = {name: value for name, value in named.items() if not self._is_as_shown(draft, name, value)}
+            for_list = {name: named.pop(name) for name in listed if name in named}
+            self.is_left_out = bool(for_list) and not named
+            for post in self.posts:
+                post.fill(named.pop(post.name, None) if post.name in writable_posts else None)
+            if not change:
+                named |= prepopulated(exposure.get_prepopulated_fields(request), draft, named, self.writable)
+            self.form = FilledForm(request, draft, named)
+        entries = self.form.data + [entry for post in self.posts for entry in post.entries]
+        self.data, self.files = as_query(entries), as_files(entries)
+        self.listed = ListedRow(request, exposure, obj, for_list) if obj is not None and for_list else None
+
+    def _is_as_shown(self, draft: Any, name: str, value: Any) -> bool:
+        """Return whether the value is the row's own, as results show it: sent back, it changes nothing.
+
+        The form need not take what is shown: a file is shown by its uri, tags by key and label, and a key may lead to a
+        row that the caller may not see.
+        """
+        if (item := draft.fields.get(name)) is None:
+            return False
+        is_key = isinstance(item, ModelChoiceField) and not isinstance(item, ModelMultipleChoiceField)
+        column = resolve_column(self.exposure, name)
+        is_told = is_key or isinstance(value, (list, dict)) or isinstance(item, FormFileField)
+        if column is None or not (is_told or column.by_instance) or holds_hidden(value):
+            return False
+        assert self.obj is not None
+        shown = show_rows(self.request, self.exposure, [self.obj], (column,)).rows[0][0]
+        if is_key:
+            # A row that the caller sees is chosen as on the admin's page, which may not offer it any more.
+            return bool(shown) and shown[1] is None and str(bare_key(value)) == str(shown[0])
+        return bool(shown == value)
+
+    def _save(self) -> tuple[Model, list[str]]:
+        self._fill_in()
+        saved, changed = self.obj, list[str]()
+        if saved is None or not self.is_left_out:
+            with as_page(self.request, "POST", self.data, self.messages, self.files):
+                saved, changed = self._post()
+        if self.listed is not None:
+            with as_page(self.request, "POST", self.listed.data, self.messages, self.listed.files):
+                saved, form = self.listed.save()
+                if form.changed_data:
+                    self._log(saved, self.exposure.construct_change_message(self.request, form, (), add=False))
+                    changed += [name for name in form.changed_data if name in self.listed.values]
+        return saved, changed
+
+    def _post(self) -> tuple[Model, list[str]]:
+        """Do what ``ModelAdmin.changeform_view`` does with a post, in its order."""
+        request, exposure, change = self.request, self.exposure, self.obj is not None
+        form = self.form.bind(self.obj, request.POST, request.FILES)
+        pairs = zip(self.posts, exposure.get_formsets(request, form.instance, change), strict=True)
+        posted = [(post, formset) for post, (_, formset) in pairs if not post.is_left_out]
+        formsets = [formset for _, formset in posted]
+        form.full_clean()
+        self.form.refuse(form)
+        saved = exposure.save_form(request, form, change) if not form.errors else form.instance
+        for post, formset in posted:
+            post.bind(formset)
+        valid = all_valid(formsets) and not form.errors
+        lines = error_lines(form, self.writable, partial(duplicate_note, request))
+        lines += [line for post, _ in posted for line in post.errors()]
+        if lines or not valid:
+            raise ToolError("\n".join([NOT_SAVED, *dict.fromkeys(lines or [HIDDEN_ERROR])]))
+        if change:
+            keep_stored(saved, self.form.values)
+        exposure.save_model(request, saved, form, change)
+        exposure.save_related(request, form, formsets, change)
+        written = [post.name for post, _ in posted if post.is_changed()]
+        if not change or written or form.has_changed():
+            self._log(saved, exposure.construct_change_message(request, form, formsets, add=not change))
+        return saved, [name for name in form.changed_data if name in self.writable] + list(filter(None, written))
+
+
+class ListedRow:
+    """A row of the admin's list, in which fields are entered that it edits alone (``list_editable``)."""
+
+    def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model, values: Mapping[str, Any]) -> None:
+        self.request, self.exposure, self.values = request, exposure, values
+        self.rows = exposure.get_queryset(request).filter(pk=obj.pk)
+        with as_page(request, "GET"):
+            draft = self._formset()
+            self.form = FilledForm(request, draft.forms[0], values)
+        entries = [*management_entries(draft, 1, 1), *self.form.data, ("_save", "Save")]
+        self.data, self.files = as_query(entries), as_files(entries)
+
+    def _formset(self, *posted: Any) -> Any:
+        return self.exposure.model_admin.get_changelist_formset(self.request)(*posted, queryset=self.rows)
+
+    def errors(self) -> list[str]:
+        """Return what is wrong with the values, a line for each error; nothing is saved."""
+        with as_page(self.request, "POST", self.data, [], self.files):
+            return self._posted()[1]
+
+    def _posted(self) -> tuple[Any, list[str]]:
+        """Return the form of the row that the request posts, and what is wrong with it."""
+        formset = self._formset(self.request.POST, self.request.FILES)
+        [form] = formset.forms
+        self.form.impose(form)
+        keep(form, form.instance, {*self.values, form.instance._meta.pk.name})
+        valid = formset.is_valid()
+        self.form.refuse(form)
+        lines = error_lines(form, self.values, partial(duplicate_note, self.request))
+        lines += [f"(row): {' '.join(map(str, error.messages))}" for error in formset.non_form_errors().as_data()]
+        return form, lines if lines or valid else [HIDDEN_ERROR]
+
+    def save(self) -> tuple[Model, Any]:
+        """Save what differs, as the list does with a post; return the row and its form."""
+        form, lines = self._posted()
+        if lines:
+            raise ToolError("\n".join([NOT_SAVED, *dict.fromkeys(lines)]))
+        if not form.has_changed():
+            return form.instance, form
+        saved = self.exposure.save_form(self.request, form, True)
+        self.exposure.save_model(self.request, saved, form, True)
+        self.exposure.save_related(self.request, form, [], True)
+        return saved, form
+
+
+class SerializerSaving(Saving):
+    """Saving through the exposure's serializer."""
+
+    def _save(self) -> tuple[Model, list[str]]:
+        request, exposure, obj, context = self.request, self.exposure, self.obj, {"request": self.request}
+        assert exposure.serializer_class is not None
+        visible = self._nameable() - set(exposure.get_readonly_fields(request, obj))
+        shown: Any = exposure.serializer_class(obj, context=context)
+        writable = [name for name, field in shown.fields.items() if name in visible and not field.read_only]
+        named, wrong = self._named(writable), []
+        for name, value in named.items():
+            try:
+                named[name] = self._read(shown.fields[name], value)
+            except ValidationError as error:
+                wrong.append(f"{name}: {' '.join(error.messages)}")
+        before = dict(shown.data) if obj is not None else {}
+        serializer: Any = exposure.serializer_class(obj, data=named, partial=obj is not None, context=context)
+        if wrong or not serializer.is_valid():
+            raise ToolError("\n".join([NOT_SAVED, *(wrong or _serializer_lines(serializer.errors))]))
+        saved: Model = serializer.save()
+        try:
+            # Serializers leave it out; the caller's transaction undoes the write.
+            saved.full_clean()
+        except ValidationError as error:
+            lines = [f"{name}: {' '.join(messages)}" for name, messages in error.message_dict.items()]
+            raise ToolError("\n".join([NOT_SAVED, *lines])) from None
+        after = exposure.serializer_class(saved, context=context).data
+        changed = [name for name in writable if name in after and (name not in before or before[name] != after[name])]
+        if obj is None:
+            self._log(saved, [{"added": {}}])
+        elif changed:
+            self._log(saved, [{"changed": {"fields": changed}}])
+        return saved, changed
+
+    def _read(self, field: Any, value: Any) -> Any:
+        """Return the value with the file that it is, or with the primary keys of the rows that it names."""
+        if value is None:
+            return None
+        if isinstance(field, FileField):
+            return read_file_value(self.request, value)
+        related: Any = field.child_relation if isinstance(field, ManyRelatedField) else field
+        if not isinstance(related, PrimaryKeyRelatedField):
+            return value
+        rows: Any = related.get_queryset()
+        exposure = self.request.mcp.site.exposures.get(rows.model)
+        if exposure is None:
+            return value
+        many = isinstance(value, list)
+        keys = [row.pk for row in linked_rows(self.request, exposure, value if many else [value])]
+        return keys if many else keys[0]
+
+
+def _serializer_lines(errors: Any, path: str = "") -> Iterator[str]:
+    if isinstance(errors, Mapping):
+        for name, inner in errors.items():
+            yield from _serializer_lines(inner, f"{path}.{name}".lstrip("."))
+    elif isinstance(errors, (list, tuple)):
+        for inner in errors:
+            yield from _serializer_lines(inner, path)
+    else:
+        yield f"{'(row)' if path == 'non_field_errors' else path}: {errors}"
+
+
+# Versions
+
+
+def version_of(
+    request: MCPRequest,
+    exposure: ModelExposure,
+    row: Model,
+    inlines: Sequence[ShownRows],
+    *,
+    shown: Mapping[str, Any] = MappingProxyType({}),
+    key: Any = None,
+) -> str:
+    """Return the version of the row: a text that changes when what the caller sees of it, or of its inlines, does.
+
+    It is a keyed digest (HMAC with ``SECRET_KEY``), bound to the endpoint and the row, of the values as they are
+    stored, or as a serializer of the project's own makes them: it tells nothing of them. What the caller does not see
+    has no part in it. ``inlines`` are what :meth:`PageInlines.read` gives for it, ``shown`` values that are read
+    already.
+    """
+    columns = columns_of(exposure, access_of(request)[exposure].fields_of(row))
+    stored: list[Any] = [request.mcp.site.name, request.mcp.resource.removesuffix("/")]
+    stored += [exposure.label, pk_text(row.pk), *_stored_values(row, columns)]
+    for column in columns:
+        if column.kind == "many" and column.field in row._meta.many_to_many:
+            pairs = shown.get(column.name)
+            if not isinstance(pairs, list):
+                # What was too long to be shown was cut to a text.
+                pairs = related_lists(request, column.field, [row.pk])[0].get(row.pk, [])
+            stored.append([column.name, [pair[0] for pair in pairs]])
+    fields = row._meta.concrete_fields
+    changed = [column for column in columns if column.kind == "serialized" and not column.is_plain]
+    if masked := [column for column in changed if column.field in fields]:
+        # As it is shown: what a serializer masks is not told by a version either.
+        values = represented(request, exposure, [row])[0]
+        stored.append([[column.name, values.get(column.name)] for column in masked])
+    for inline in inlines:
+        rows = [[pk_text(child.pk), *_stored_values(child, inline.columns)] for child in inline.rows]
+        stored.append([inline.inline.name, rows, inline.more])
+    digest = salted_hmac(SALT, _encode(stored), secret=key, algorithm="sha256").digest()[:LENGTH]
+    return base64.urlsafe_b64encode(digest).decode()
+
+
+def _stored_values(row: Model, columns: Iterable[Column]) -> Iterator[Any]:
+    """Yield the values of the columns of the row's own tables as they are stored, but for what a serializer changes."""
+    names = {field.name for field in row._meta.concrete_fields}
+    for column in columns:
+        field = column.field
+        if field is None or field.name not in names or (column.kind == "serialized" and not column.is_plain):
+            continue
+        value = field.value_from_object(row)
+        if value is LOST:
+            value = ["lost"]
+        elif not isinstance(value, (dict, list)):
+            # Or as it is, where the field does not take what the database holds.
+            with suppress(ValidationError, ValueError, TypeError):
+                value = field.get_prep_value(value)
+        yield [column.name, value]
+
+
+def _plain(value: Any) -> str:
+    return bytes(value).hex() if isinstance(value, (bytes, bytearray, memoryview)) else str(value)
+
+
+_encode: Final = json.JSONEncoder(default=_plain, sort_keys=True).encode
+
+
+def check_version(request: MCPRequest, exposure: ModelExposure, row: Model, version: Any) -> None:
+    """Compare a version that the caller gives with that of the row, which should be locked.
+
+    Raises:
+        ToolError: they differ.
+    """
+    if version is None:
+        return
+    inlines = PageInlines(request, exposure, row).read()
+    for key in (django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS):
+        if constant_time_compare(version_of(request, exposure, row, inlines, key=key), str(version)):
+            return
+    raise ToolError(CHANGED)

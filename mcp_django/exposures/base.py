@@ -1,0 +1,586 @@
+"""``ModelExposure``: the part of a model that callers can see and change, in the vocabulary of ``ModelAdmin``.
+
+An attribute serves the common case and the hook of the same name with ``get_`` the dynamic one; the app always calls
+the hook. Every hook takes the caller's request, an :class:`~mcp_django.context.request.MCPRequest`.
+
+Whatever imports a project's ``mcp.py`` loads this module, so what only a call needs is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property, partial, update_wrapper, wraps
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from django.contrib.admin.utils import get_deleted_objects
+from django.contrib.auth import get_permission_codename
+from django.db.models import BinaryField, JSONField, Model, QuerySet, TextField
+from django.forms import ModelForm, modelform_factory
+
+from ..conf import settings
+from ..schema.values import is_sensitive
+from .managers import filterable, gives_every_row
+
+if TYPE_CHECKING:
+    from django.contrib.admin import AdminSite
+    from django.contrib.admin.options import InlineModelAdmin
+    from rest_framework.serializers import BaseSerializer
+
+    from ..context.request import MCPRequest
+    from .actions import Action
+
+
+# Fields whose values would fill a page by themselves.
+BULKY: Final = (TextField, JSONField, BinaryField)
+# What the caller may do, and the answer of these hooks where the model is left out of what the call was narrowed to.
+VERDICTS: Final[Mapping[str, Any]] = {
+    "has_permission": False,
+    "has_view_permission": False,
+    "has_add_permission": False,
+    "has_change_permission": False,
+    "has_delete_permission": False,
+    "get_actions": {},
+}
+# The permissions of which Django's own hooks ask for one, by what is to be done.
+ENOUGH: Final = {"view": ("view", "change"), "add": ("add",), "change": ("change",), "delete": ("delete",)}
+# What the pages of a row have of other models, and how to tell the inline among it.
+PARTS: Final[Mapping[str, Callable[[Any], Any]]] = {"get_inlines": lambda part: part, "get_formsets": itemgetter(0)}
+
+
+def _narrowed(name: str, hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a hook of a project's exposure class that heeds what a call was narrowed to, as those of this app do."""
+
+    @wraps(hook)
+    def wrapper(self: Any, request: MCPRequest, *args: Any, **kwargs: Any) -> Any:
+        narrowing = request.mcp.narrowing
+        if narrowing is None:
+            return hook(self, request, *args, **kwargs)
+        if name in PARTS:
+            parts = hook(self, request, *args, **kwargs)
+            return [part for part in parts if narrowing.admits(PARTS[name](part).model)]
+        return hook(self, request, *args, **kwargs) if narrowing.admits(self.model) else VERDICTS[name]
+
+    wrapper.heeds_narrowing = True  # type: ignore[attr-defined]
+    return wrapper
+
+
+def is_djangos(function: Callable[..., Any]) -> bool:
+    """Return whether the method is Django's own, not one of the project's."""
+    return function.__module__.startswith("django.")
+
+
+class ModelExposure:
+    """How one model is exposed by one site. Subclass it, set what differs, register it for the model.
+
+    ``fields`` is an allow-list of model fields, properties and methods of the model or of the exposure; it is also what
+    may be filtered and sorted on. Left out, only the primary key and the label of a row are shown; ``"__all__"`` is
+    every concrete field of the model but the sensitive ones.
+    ``filter_fields`` narrows filtering to a mapping of field to lookups, ``sortable_by`` what callers may sort by; both
+    may name paths through relations. ``filterset_class`` is a ``FilterSet`` of django-filter, whose filters are added
+    by their names. ``list_display`` names the columns of a page when the caller does not choose. ``label_field`` names
+    the model field that labels a row where ``__str__`` is not just that field. ``inlines`` are the admin's classes of
+    the rows that are shown and written together with a row. ``stable_queryset`` says that the shape of
+    :meth:`get_queryset` is the same for every caller and call, so that its SQL may be compiled once. ``cache_ttl_ms``
+    is how many milliseconds a client may keep what it read of the model as a resource, None for what the setting
+    ``CACHE_TTL_MS`` says; a change, and a permission that is lost, may go unnoticed for as long.
+    ``search_terms`` are other words for the rows, such as synonyms, by which ``list_models`` finds the model.
+    """
+
+    fields: Sequence[str] | str | None = None
+    exclude: Sequence[str] = ()
+    readonly_fields: Sequence[str] = ()
+    list_display: Sequence[str] = ()
+    search_fields: Sequence[str] = ()
+    filter_fields: Mapping[str, Sequence[str]] | None = None
+    filterset_class: Any = None
+    ordering: Sequence[Any] = ()
+    sortable_by: Sequence[str] | None = None
+    actions: Sequence[str] = ()
+    list_per_page: int | None = None
+    label_field: str | None = None
+    stable_queryset: bool | None = None
+    cache_ttl_ms: int | None = None
+    form: type[ModelForm[Any]] | None = None
+    inlines: Sequence[type[InlineModelAdmin[Any, Any]]] | None = None
+    serializer_class: type[BaseSerializer[Any]] | None = None
+    description: str = ""
+    search_terms: Sequence[str] = ()
+    # Whether inlines of the model, on pages of others, show no more rows than ``get_queryset`` gives.
+    narrows_inlines: ClassVar[bool] = True
+    # Whether a page finds its rows first, and computes their columns for these alone.
+    reads_keys_first: ClassVar[bool] = False
+    # The admin site of which callers have to be members.
+    members_of: AdminSite | None = None
+    # The admin site whose pages are those of the model.
+    admin_site_name: str = "admin"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in (*VERDICTS, *PARTS):
+            hook = getattr(cls, name)
+            if not hook.__module__.startswith("mcp_django.") and not hasattr(hook, "heeds_narrowing"):
+                setattr(cls, name, _narrowed(name, hook))
+
+    def __init__(self, model: type[Model], site: Any) -> None:
+        self.model = model
+        self.opts = model._meta
+        self.site = site
+        # Where the methods are that decide on permissions of the project's own, such as those of actions.
+        self.permission_owners: tuple[Any, ...] = (self,)
+        if type(self).description == "":
+            from ..schema.annotations import first_sentence
+
+            self.description = first_sentence(model)
+        self._inline_exposures: dict[type[Any], InlineExposure] = {}
+
+    @cached_property
+    def label(self) -> str:
+        """Django's label of the model, the name that clients use: ``shop.order``."""
+        return self.opts.label_lower
+
+    # Columns
+
+    def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        """Return the names of everything that may be read of a row, in display order, the primary key first."""
+        return self.default_fields
+
+    @cached_property
+    def default_fields(self) -> tuple[str, ...]:
+        """The allow-list as declared; ``"__all__"`` leaves sensitive fields out."""
+        declared = self.fields or ()
+        if declared == "__all__":
+            declared = [field.name for field in self.opts.concrete_fields if not is_sensitive(field.name, self.model)]
+        return self.with_primary_key(name for name in declared if name not in self.exclude)
+
+    @cached_property
+    def fields_by_name(self) -> Mapping[str, Any]:
+        """The fields of the model, relations from elsewhere included, by the names that paths of the ORM have."""
+        return {field.name: field for field in self.opts.get_fields()}
+
+    @cached_property
+    def has_allow_list(self) -> bool:
+        """Whether ``fields`` alone decides what may be known of a row."""
+        return True
+
+    def declares_field(self, name: str) -> bool:
+        """Return whether the project named the field here, and not only its class."""
+        own = self.fields is not None and self.fields != "__all__"
+        return own or name in self.list_display or "__" in name
+
+    def leaves_out(self, name: str) -> bool:
+        """Return whether ``exclude`` or ``fields`` keeps a field of the model from callers."""
+        if name in self.exclude:
+            return True
+        return self.has_allow_list and name in self.fields_by_name and name not in self.default_fields
+
+    def with_primary_key(self, names: Any) -> tuple[str, ...]:
+        """Return the names without repetition, the primary key's in front."""
+        return tuple(dict.fromkeys([self.opts.pk.name, *names]))
+
+    def get_list_display(self, request: MCPRequest) -> Sequence[str]:
+        """Return the columns of a page when the caller names none; all of them are in :meth:`get_fields`.
+
+        Where the exposure does not say, they are those that fit into a line: no long texts, no JSON, no binaries.
+        """
+        if self.list_display:
+            return self.with_primary_key(self.list_display)
+        types = {field.name: field for field in self.opts.concrete_fields}
+        return [name for name in self.get_fields(request) if not isinstance(types.get(name), BULKY)]
+
+    def get_readonly_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        """Return the fields that may be read but not written."""
+        return self.readonly_fields
+
+    @cached_property
+    def has_own_pages(self) -> bool:
+        """Whether the project's own code says which fields of a row may be written."""
+        hooks = ("get_fields", "get_readonly_fields", "get_form")
+        return any(getattr(type(self), hook) is not getattr(ModelExposure, hook) for hook in hooks)
+
+    def get_form_only_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
+        """Return the fields of the form that may be written although there is nothing to read."""
+        return ()
+
+    def get_computed(self, name: str) -> Callable[[Model], Any] | None:
+        """Return what computes the column ``name`` from an instance, or None when the model itself has it."""
+        # A column may bear the name of an option or hook of this class, such as ``model``.
+        if name not in self.default_fields or hasattr(ModelExposure, name):
+            return None
+        method = getattr(self, name, None)
+        return method if callable(method) else None
+
+    def get_list_functions(self, request: MCPRequest) -> Mapping[str, Callable[[Any], Any]]:
+        """Return what computes columns for this request alone, by their names."""
+        return {}
+
+    def get_listed_rows(self, request: MCPRequest, rows: Sequence[Model]) -> Sequence[Model]:
+        """Return rows, from which columns are computed, as they are prepared for that."""
+        return rows
+
+    def is_display_error(self, request: MCPRequest, name: str, row: Any, error: Exception) -> bool:
+        """Return whether a column that cannot be computed is shown as one without a value."""
+        return False
+
+    def get_search_terms(self, request: MCPRequest) -> Sequence[str]:
+        """Return other words for the rows, by which ``list_models`` finds the model."""
+        return self.search_terms
+
+    # Rows
+
+    def get_queryset(self, request: MCPRequest) -> QuerySet[Any]:
+        """Return the rows that this caller may know of. Every read, write and action starts from it."""
+        return filterable(self.model._default_manager.get_queryset())
+
+    def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
+        """Return the order of pages; the primary key is added, so that it is total."""
+        return self.ordering or self.opts.ordering or ()
+
+    @property
+    def declared_ordering(self) -> Sequence[Any]:
+        """The order of pages as it is declared for all callers."""
+        return self.ordering or self.model_admin.ordering or self.opts.ordering or ()
+
+    def get_sortable_by(self, request: MCPRequest) -> Sequence[str] | None:
+        """Return what callers may sort by, paths through relations included, or None for all that they may read."""
+        return self.sortable_by
+
+    def get_list_select_related(self, request: MCPRequest) -> bool | Sequence[str]:
+        """Return the relations that a page follows for its computed columns, or whether it follows all of them."""
+        related: bool | Sequence[str] = self.model_admin.get_list_select_related(request)
+        return related
+
+    def has_search(self, request: MCPRequest) -> bool:
+        """Return whether there is a text search."""
+        return bool(self.get_search_fields(request))
+
+    def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
+        """Return the fields that ``search`` looks in, with the admin's prefixes (``^ = @``)."""
+        return self.search_fields
+
+    def declared_search(self, request: MCPRequest) -> Sequence[str]:
+        """Return the fields that the project has declared for ``search``, whoever asks."""
+        return self.search_fields
+
+    def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
+        """Return what the admin shows of a model that is exposed to nobody, in which searches of this one may look."""
+        return None
+
+    def get_search_results(
+        self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Return the rows that match and whether they may hold duplicates, by the rules of the admin's search."""
+        from django.contrib.admin import ModelAdmin, site
+
+        fields = list(self.get_search_fields(request))
+        queryset, visible = self.site.search_paths(request, queryset, fields)
+        if not visible:
+            return queryset.none(), False
+        searcher = ModelAdmin(self.model, site)
+        searcher.search_fields = visible  # type: ignore[misc]
+        found, may_have_duplicates = searcher.get_search_results(request, queryset, search_term)
+        return found, may_have_duplicates or visible != fields
+
+    def narrows_without_search(self, request: MCPRequest) -> bool:
+        """Return whether :meth:`get_search_results` leaves rows out when the term is empty."""
+        return False
+
+    def get_filter_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]] | None:
+        """Return the lookups allowed for each field, or None for those that go with the types of the fields."""
+        return self.filter_fields
+
+    def get_list_filter(self, request: MCPRequest) -> Sequence[Any]:
+        """Return what the sidebar of the admin filters by, its dates included."""
+        return ()
+
+    def lookup_allowed(self, request: MCPRequest, lookup: str, value: str) -> bool:
+        """Return whether a filter that is open to the caller may be used with the value; ``lookup`` is as in a URL."""
+        return True
+
+    def get_named_filters(self, request: MCPRequest) -> Sequence[Any]:
+        """Return the filters that the project wrote itself: those of ``filterset_class``."""
+        return [] if self.filterset_class is None else [self.site.filterset_filter(request, self)]
+
+    def get_opening_filters(self, request: MCPRequest) -> Sequence[Any]:
+        """Return those of the named filters that narrow rows while nothing is chosen of them."""
+        return ()
+
+    def get_list_per_page(self, request: MCPRequest) -> int:
+        """Return the number of rows of a page when the caller does not say."""
+        return self.list_per_page or settings.PAGE_SIZE
+
+    @cached_property
+    def has_stable_queryset(self) -> bool:
+        """Whether the query of the rows has one shape for all, so that it may be compiled once."""
+        if self.stable_queryset is not None:
+            return self.stable_queryset
+        return type(self).get_queryset is ModelExposure.get_queryset and gives_every_row(self.model)
+
+    # Permissions
+
+    @cached_property
+    def stock_permissions(self) -> Mapping[str, tuple[str, ...]]:
+        """By what is to be done, the permissions of which one is enough; nothing where hooks of the project decide."""
+        return self._stock_permissions(ModelExposure)
+
+    def _stock_permissions(self, owner: type[ModelExposure]) -> Mapping[str, tuple[str, ...]]:
+        kind, opts = type(self), self.opts
+        return {
+            deed: tuple(f"{opts.app_label}.{get_permission_codename(name, opts)}" for name in enough)
+            for deed, enough in ENOUGH.items()
+            if all(getattr(kind, hook) is getattr(owner, hook) for hook in ("has_permission", f"has_{deed}_permission"))
+        }
+
+    def has_permission(self, request: MCPRequest, action: str, obj: Model | None = None) -> bool:
+        """Return whether the caller has the model's permission; override it to look at ``obj`` too, as in the admin."""
+        narrowing = request.mcp.narrowing
+        if narrowing is not None and not narrowing.admits(self.model):
+            return False
+        return bool(request.user.has_perm(f"{self.opts.app_label}.{get_permission_codename(action, self.opts)}"))
+
+    def get_refusal(self, request: MCPRequest) -> str:
+        """Return what to tell callers who see nothing for another reason than their permissions; "" for others."""
+        return ""
+
+    def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return whether the caller may view rows, or this row; who may change may view."""
+        return self.has_permission(request, "view", obj) or self.has_permission(request, "change", obj)
+
+    def has_add_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller may add a row."""
+        return self.has_permission(request, "add")
+
+    def has_change_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return whether the caller may change rows, or this row."""
+        return self.has_permission(request, "change", obj)
+
+    def has_delete_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return whether the caller may delete rows, or this row."""
+        return self.has_permission(request, "delete", obj)
+
+    # Writes
+
+    def get_form(self, request: MCPRequest, obj: Model | None = None, change: bool = False) -> type[ModelForm[Any]]:
+        """Return the form that validates and saves a row: ``form``, or one of the writable ``fields``."""
+        closed = set(self.get_readonly_fields(request, obj))
+        writable = [
+            field.name
+            for field in (*self.opts.concrete_fields, *self.opts.many_to_many)
+            if field.editable and field.name in self.get_fields(request, obj) and field.name not in closed
+        ]
+        return modelform_factory(self.model, form=self.form or ModelForm, fields=writable)
+
+    def get_prepopulated_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]]:
+        """Return the fields of a new row that the page fills in from others."""
+        fields: Mapping[str, Sequence[str]] = self.model_admin.get_prepopulated_fields(request)
+        return fields
+
+    def get_list_editable(self, request: MCPRequest) -> Sequence[str]:
+        """Return the fields that the admin's list edits and shows, unless the exposure says what may be written."""
+        if not self.model_admin.list_editable or self.fields is not None or self.form is not None:
+            return ()
+        shown = self.model_admin.get_list_display(request)
+        return [name for name in self.model_admin.list_editable if name in shown]
+
+    def get_changeform_initial_data(self, request: MCPRequest) -> dict[str, Any]:
+        """Return what the form of a new row shows at first, beside the defaults of its fields."""
+        initial: dict[str, Any] = self.model_admin.get_changeform_initial_data(request)
+        return initial
+
+    @cached_property
+    def asks_where(self) -> bool:
+        """Whether there are hooks of an admin that could ask where a request is."""
+        return False
+
+    @cached_property
+    def permits_by_place(self) -> bool:
+        """Whether what a caller may do could depend on where the request is."""
+        return False
+
+    @cached_property
+    def model_admin(self) -> Any:
+        """The ``ModelAdmin`` that has the pages: Django's own with the inlines, where the project's does not speak."""
+        from django.contrib.admin import ModelAdmin, site
+
+        made: Any = ModelAdmin(self.model, self.site.admin_site or site)
+        made.inlines = list(self.inlines or ())
+        return made
+
+    @property
+    def declared_inlines(self) -> Sequence[type[Any]]:
+        """The classes of the inlines that the page of a row can show."""
+        if self.inlines is not None or self.form is not None or self.fields is not None:
+            return self.inlines or ()
+        return tuple(self.model_admin.inlines)
+
+    def get_inlines(self, request: MCPRequest, obj: Model | None = None) -> list[Any]:
+        """Return the inlines that the page shows to the caller, as instances of their classes."""
+        admin = self.model_admin
+        if is_djangos(type(admin).get_formsets_with_inlines):
+            found = admin.get_inline_instances(request, obj)
+        else:
+            found = [inline for _, inline in admin.get_formsets_with_inlines(request, *([] if obj is None else [obj]))]
+        narrowing = request.mcp.narrowing
+        found = found if narrowing is None else [inline for inline in found if narrowing.admits(inline.model)]
+        return [inline for inline in found if self.shows_inline(inline)]
+
+    def get_formsets(self, request: MCPRequest, obj: Model, change: bool) -> list[tuple[Any, Any]]:
+        """Return the inlines of the page and their formsets, bound where the request posts.
+
+        Those that callers do not see are among them, as they post what the page shows.
+        """
+        formsets, inlines = self.model_admin._create_formsets(request, obj, change)
+        pairs, narrowing = list(zip(inlines, formsets, strict=True)), request.mcp.narrowing
+        if self.form is not None or self.fields is not None:
+            pairs = [(inline, formset) for inline, formset in pairs if type(inline) in (self.inlines or ())]
+        if narrowing is not None:
+            pairs = [(inline, formset) for inline, formset in pairs if narrowing.admits(inline.model)]
+        # Rows within rows of inlines, which some packages put here too, are left alone.
+        return [(inline, formset) for inline, formset in pairs if getattr(formset, "instance", obj) is obj]
+
+    def exposure_of_inline(self, inline: Any) -> InlineExposure:
+        """Return the rows of an inline as an exposure, the same for all instances of its class."""
+        if type(inline) not in self._inline_exposures:
+            self._inline_exposures[type(inline)] = InlineExposure(inline.model, self.site, inline)
+        return self._inline_exposures[type(inline)]
+
+    def shows_inline(self, inline: Any) -> bool:
+        """Return whether callers see it: all that ``inlines`` names, or all unless ``fields`` names what they see."""
+        if self.inlines is not None:
+            return type(inline) in self.inlines
+        named = self.form is not None or self.fields is not None
+        return not named and getattr(inline, "mcp_expose", True) and bool(self.site.may_show(inline.model))
+
+    def recording(self, request: MCPRequest) -> AbstractContextManager[Any]:
+        """Return what the admin's views write within, where a package keeps versions of rows."""
+        create_revision = getattr(self.model_admin, "create_revision", None)
+        return create_revision(request) if callable(create_revision) else nullcontext()
+
+    def save_form(self, request: MCPRequest, form: Any, change: bool) -> Model:
+        """Return the row of a valid form, not yet saved."""
+        saved: Model = self.model_admin.save_form(request, form, change)
+        return saved
+
+    def save_model(self, request: MCPRequest, obj: Model, form: Any, change: bool) -> None:
+        """Save a row that passed validation."""
+        # Forms do not validate that a key of several columns is new, and save() would write over the row that has it.
+        obj.save(force_insert=not change and self.opts.is_composite_pk)
+
+    def save_related(self, request: MCPRequest, form: Any, formsets: Sequence[Any], change: bool) -> None:
+        """Save the many-to-many values of a row that has been saved, and the rows of its inlines."""
+        self.model_admin.save_related(request, form, formsets, change)
+
+    def get_deleted_objects(self, objs: Sequence[Model], request: MCPRequest) -> tuple[Any, ...]:
+        """Return what ``ModelAdmin.get_deleted_objects`` returns for the rows."""
+        return get_deleted_objects(list(objs), request, DeletionSite(self.site))  # type: ignore[arg-type]
+
+    def delete_model(self, request: MCPRequest, obj: Model) -> None:
+        """Delete a row."""
+        self.model_admin.delete_model(request, obj)
+
+    def delete_queryset(self, request: MCPRequest, queryset: QuerySet[Any]) -> None:
+        """Delete rows, by one query where that is possible: the model's own ``delete()`` is not called."""
+        self.model_admin.delete_queryset(request, queryset)
+
+    # History
+
+    def construct_change_message(
+        self, request: MCPRequest, form: Any, formsets: Sequence[Any], add: bool = False
+    ) -> Any:
+        """Return what the history says of a saved form and its inlines, in the admin's structure."""
+        return self.model_admin.construct_change_message(request, form, formsets, add)
+
+    def log_addition(self, request: MCPRequest, obj: Model, message: Any) -> Any:
+        """Log that a row was added."""
+        return self.model_admin.log_addition(request, obj, message)
+
+    def log_change(self, request: MCPRequest, obj: Model, message: Any) -> Any:
+        """Log that a row was changed."""
+        return self.model_admin.log_change(request, obj, message)
+
+    def log_deletions(self, request: MCPRequest, objs: Sequence[Model]) -> Any:
+        """Log that rows will be deleted."""
+        return self.model_admin.log_deletions(request, objs)
+
+    # Actions
+
+    def get_actions(self, request: MCPRequest) -> Mapping[str, Action]:
+        """Return the actions that this caller may run, by name."""
+        if not self.actions:
+            return {}
+        from .actions import FunctionAction
+
+        found: dict[str, Action] = {}
+        for name in self.actions:
+            action = FunctionAction(self, name)
+            if action.has_permission(request):
+                found[name] = action
+        return found
+
+    def all_action_names(self) -> list[str]:
+        """Return the names of the actions that any caller may find, for the check that tool names are unique."""
+        return list(self.actions)
+
+
+class ReadOnlyExposure(ModelExposure):
+    """Rows that come of something else, and that nobody writes."""
+
+    def has_add_permission(self, request: MCPRequest) -> bool:
+        """Return False."""
+        return False
+
+    def has_change_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return False."""
+        return False
+
+    def has_delete_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
+        """Return False."""
+        return False
+
+
+class InlineExposure(ModelExposure):
+    """The rows of an inline, for what makes columns of them. Who may see which is for the page that they belong to.
+
+    There is one for all pages, and ``inline`` is that of the first page. Each row has that of its own page, which may
+    hold the request of its caller, as ``mcp_inline``.
+    """
+
+    def __init__(self, model: type[Model], site: Any, inline: Any) -> None:
+        super().__init__(model, site)
+        self.inline = inline
+        self.declared: Sequence[str] | None = None
+
+    def get_computed(self, name: str) -> Callable[[Model], Any] | None:
+        """Return the function in ``readonly_fields``, or the method of the inline, that makes the column."""
+        if any(name == field.name for field in self.opts.get_fields()):
+            return None
+        named = [item for item in self.inline.readonly_fields if callable(item) and item.__name__ == name]
+        if named:
+            return named[0]
+        method = getattr(self.inline, name, None)
+        return update_wrapper(partial(_computed_by_inline, name), method) if callable(method) else None
+
+
+def _computed_by_inline(name: str, row: Any) -> Any:
+    return getattr(row.mcp_inline, name)(row)
+
+
+class DeletionSite:
+    """A site in the place of an ``AdminSite``, for Django's own search of what a deletion deletes.
+
+    Models that are not exposed are the admin's.
+    """
+
+    def __init__(self, site: Any) -> None:
+        from django.contrib import admin
+
+        self.exposures = site.exposures
+        self.admin_site = site.admin_site or admin.site
+        self.name = self.admin_site.name
+
+    def is_registered(self, model: type[Model]) -> bool:
+        return model in self.exposures or self.admin_site.is_registered(model)
+
+    def get_model_admin(self, model: type[Model]) -> Any:
+        return self.exposures[model] if model in self.exposures else self.admin_site.get_model_admin(model)

@@ -1,0 +1,284 @@
+"""Functions of a project: their arguments as the schema that clients see and as validation, and who may call them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from django.core.exceptions import ImproperlyConfigured
+
+from ..exceptions import ToolError
+from ..protocol.headers import param_headers
+from ..schema.annotations import parameter, parse_docstring, resolve_hint
+from ..schema.containers import MISSING, Array, Dictionary, Object, Parameter
+from ..schema.types import Anything, Boolean, Choice, Integer, Invalid, Number, String, Type
+from .declarations import given_by_name, signature_of
+
+if TYPE_CHECKING:
+    from ..context.request import MCPRequest
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from asgiref.sync import async_to_sync, sync_to_async
+from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, ValidationError
+from django.http import Http404
+
+from .asking import answers_of, asked_parameters
+from .declarations import REQUEST, look_at
+
+T = TypeVar("T")
+
+# Sent by some clients with every call, whatever the schema says.
+IGNORED: Final = frozenset({"wait_for_previous"})
+SKIPPED: Final = ("self", "request", "queryset")
+MAX_PROBLEMS: Final = 8
+MAX_MESSAGE: Final = 1_400
+
+
+class ArgumentSchema:
+    """The parameters of a function by name, in order. ``own_schema`` is sent in place of the one made from them.
+
+    Where ``reserved`` is given, arguments that are no parameters are handed on as they are, but for those names.
+    """
+
+    def __init__(
+        self,
+        parameters: Collection[Parameter],
+        *,
+        own_schema: Mapping[str, Any] | None = None,
+        reserved: Collection[str] | None = None,
+    ) -> None:
+        self.parameters = {parameter.name: parameter for parameter in parameters}
+        self._object = Object(tuple(parameters))
+        self._own_schema = own_schema
+        self._reserved = reserved
+
+    @cached_property
+    def schema(self) -> Mapping[str, Any]:
+        """The JSON Schema of the arguments."""
+        return self._object.schema() if self._own_schema is None else self._own_schema
+
+    @property
+    def needs_database(self) -> bool:
+        """Whether validation may run queries, for rows of models."""
+        return self._object.needs_database
+
+    def validate(self, arguments: Mapping[str, Any], request: MCPRequest) -> dict[str, Any]:
+        """Return the keyword arguments for the function; one that is left out is left to the function's default.
+
+        Raises:
+            ToolError: arguments are wrong, missing or unknown; the text names each, and what there is.
+        """
+        given = {name: value for name, value in arguments.items() if name in self.parameters or name not in IGNORED}
+        others = {}
+        if self._reserved is not None:
+            known = {*self.parameters, *self._reserved}
+            others = {name: given.pop(name) for name in list(given) if name not in known}
+        try:
+            found: dict[str, Any] = self._object.convert(given, request)
+        except Invalid as error:
+            raise ToolError(self._message(error.problems)) from None
+        return {**others, **found}
+
+    def _message(self, problems: list[tuple[str, str]]) -> str:
+        lines = [f"{path}: {cause}" if path else cause for path, cause in problems[:MAX_PROBLEMS]]
+        if len(problems) > MAX_PROBLEMS:
+            lines.append(f"and {len(problems) - MAX_PROBLEMS} more")
+        named = [f"{name} (required)" if item.required else name for name, item in self.parameters.items()]
+        text = f"Invalid arguments. {'. '.join(lines)}."
+        valid = f" Valid arguments: {', '.join(named)}." if named else " There are no arguments."
+        return text[: MAX_MESSAGE - min(len(valid), MAX_MESSAGE // 2)] + valid[: MAX_MESSAGE // 2]
+
+
+def signature_schema(
+    function: Callable[..., Any], skip: Collection[str] = SKIPPED, *, untyped: Any = MISSING
+) -> ArgumentSchema:
+    """Return the schema of a function's parameters but those in ``skip``, which the app fills in itself.
+
+    Descriptions come from the docstring and from ``Annotated``. A parameter without an annotation has the type of its
+    default, or ``untyped`` if given.
+
+    Raises:
+        ImproperlyConfigured: a parameter has no annotation, one with no JSON form, or cannot be given by name.
+    """
+    texts = parse_docstring(function.__doc__).parameters
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    found = []
+    try:
+        for item in given_by_name(function, skip, untyped=untyped is not MISSING):
+            default = MISSING if item.default is item.empty else item.default
+            if item.annotation is not item.empty:
+                annotation = resolve_hint(item.annotation, scope)
+            else:
+                annotation = type(default) if type(default) in (str, int, float, bool) else untyped
+            required = default is MISSING
+            found.append(parameter(item.name, annotation, texts.get(item.name, ""), required=required, default=default))
+        schema = ArgumentSchema(found)
+        param_headers(schema.schema)
+    except (ImproperlyConfigured, ValueError) as error:
+        raise ImproperlyConfigured(f"{getattr(function, '__qualname__', function)}: {error}") from None
+    return schema
+
+
+_SIMPLE: Final[Mapping[str, Type]] = {
+    "string": String(),
+    "integer": Integer(),
+    "number": Number(),
+    "boolean": Boolean(),
+    "array": Array(Anything()),
+    "object": Dictionary(Anything()),
+}
+
+
+def raw_schema(
+    schema: Mapping[str, Any], function: Callable[..., Any], skip: Collection[str] = SKIPPED
+) -> ArgumentSchema:
+    """Return the arguments of a function whose author wrote the JSON Schema, which clients get unchanged.
+
+    Validation is shallow: required and unknown names, simple types and enumerations of the properties at the top.
+
+    Raises:
+        ImproperlyConfigured: the schema is not of an object, or the function cannot take what it admits.
+    """
+    name = getattr(function, "__qualname__", function)
+    properties = schema.get("properties", {})
+    if schema.get("type") != "object" or not isinstance(properties, Mapping):
+        raise ImproperlyConfigured(f'{name}: input_schema must have "type": "object"')
+    try:
+        param_headers(schema)
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name}: {error}") from None
+    required = list(schema.get("required", ()))
+    own = {item.name: item for item in signature_of(function).parameters.values() if item.name not in skip}
+    takes_any = any(item.kind is item.VAR_KEYWORD for item in own.values())
+    if any(key in skip for key in properties) or not (takes_any or properties.keys() <= own.keys()):
+        raise ImproperlyConfigured(f"{name} cannot take every property of its input_schema")
+    for item in own.values():
+        needed = item.default is item.empty and item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)
+        if needed and item.name not in required:
+            raise ImproperlyConfigured(f"{name}: {item.name} has no default, but its input_schema does not require it")
+    known = {**properties, **{key: {} for key in required if key not in properties}}
+    open_ended = takes_any and schema.get("additionalProperties") is not False
+    return ArgumentSchema(
+        [Parameter(key, _simple_type(value), key in required) for key, value in known.items()],
+        own_schema={**schema, "properties": properties},
+        reserved=skip if open_ended else None,
+    )
+
+
+def _simple_type(schema: Any) -> Type:
+    if not isinstance(schema, Mapping):
+        return Anything()
+    if isinstance(schema.get("enum"), list):
+        return Choice(tuple((value, value) for value in schema["enum"]))
+    kind = schema.get("type")
+    return _SIMPLE.get(kind, Anything()) if isinstance(kind, str) else Anything()
+
+
+class ProjectFunction:
+    """A function ``(request, **arguments)``, sync or async.
+
+    ``permissions`` are Django's ("shop.view_order"), all of which the caller needs; ``permission`` is a function of the
+    request that decides besides. ``untyped`` is the type of parameters without annotation, MISSING to refuse them.
+    ``asked`` are the parameters that are no arguments, because the client's user or the client fills them in.
+
+    Raises:
+        ImproperlyConfigured: the function does not take the request, or its parameters have no JSON form.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        description: str = "",
+        permissions: Collection[str] = (),
+        permission: Callable[[MCPRequest], bool] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        untyped: Any = MISSING,
+    ) -> None:
+        self.function = function
+        self.name = look_at(
+            function,
+            name=name,
+            permissions=permissions,
+            untyped=untyped is not MISSING,
+            takes_any=input_schema is not None,
+        )
+        self.description = description or parse_docstring(function.__doc__).description
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.permissions = tuple(permissions)
+        self.permission = permission
+        self.asked = asked_parameters(function, REQUEST)
+        skipped = (*REQUEST, *(item.name for item in self.asked))
+        if input_schema is not None:
+            self.arguments = raw_schema(input_schema, function, skipped)
+        else:
+            self.arguments = signature_schema(function, skipped, untyped=untyped)
+
+    def has_permission(self, request: MCPRequest) -> bool:
+        """Return whether the caller may know of it and call it."""
+        if self.permissions and not request.user.has_perms(self.permissions):
+            return False
+        return self.permission is None or bool(self.permission(request))
+
+    def call(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T | Awaitable[T]:
+        """Call the function with a client's arguments and return what ``finish`` makes of its value.
+
+        An async function gives an awaitable of that; what may query the database then runs in a thread.
+
+        Raises:
+            ToolError: the arguments are wrong, or the function refused in one of Django's ways.
+            InputRequired: it has to ask first.
+        """
+        if self.is_async:
+            return self._call_async(request, arguments, finish)
+        with speaking_plainly():
+            given = self.arguments.validate(arguments, request)
+            return finish(self.function(request, **given, **self.answers(request, given)))
+
+    def answers(self, request: MCPRequest, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of the parameters that are asked for; ``arguments`` are the validated ones."""
+        return answers_of(self.asked, request, arguments) if self.asked else {}
+
+    async def _call_async(self, request: MCPRequest, arguments: Mapping[str, Any], finish: Callable[[Any], T]) -> T:
+        with speaking_plainly():
+            if self.arguments.needs_database:
+                given = await sync_to_async(self.arguments.validate)(arguments, request)
+            else:
+                given = self.arguments.validate(arguments, request)
+            if self.asked:
+                # A form may look for rows.
+                given |= await sync_to_async(self.answers)(request, given)
+            value = await self.function(request, **given)
+            # The label of a row may take a query.
+            return finish(value) if isinstance(value, str | None) else await sync_to_async(finish)(value)
+
+
+def resolved(value: Any) -> Any:
+    """Return the value; an awaitable is run to its end in this thread."""
+
+    async def finish() -> Any:
+        return await value
+
+    return async_to_sync(finish)() if inspect.isawaitable(value) else value
+
+
+@contextmanager
+def speaking_plainly() -> Iterator[None]:
+    """Turn Django's ways to refuse into text that a model can act on."""
+    try:
+        yield
+    except ValidationError as error:
+        if hasattr(error, "error_dict"):
+            text = "; ".join(f"{name}: {' '.join(messages)}" for name, messages in error.message_dict.items())
+        else:
+            text = "; ".join(error.messages)
+        raise ToolError(f"Invalid: {text}") from error
+    except PermissionDenied as error:
+        raise ToolError(str(error) or "Permission denied.") from error
+    except (ObjectDoesNotExist, Http404) as error:
+        raise ToolError(str(error) or "Not found.") from error

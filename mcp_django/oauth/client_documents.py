@@ -1,0 +1,438 @@
+"""Clients that describe themselves by a document at an https URL, which is their id (SEP-991).
+
+Which *hosts* they may come from is said by settings and by the admin; ``.example.com`` stands for a domain and all
+below it. A *document* is fetched when a signed-in user is asked for consent, and what it says is stored as an
+application of the toolkit. It is fetched again when it is out of date; where that fails for reasons that pass, the
+stored one is good for another day. Requests for tokens look at it again too, so that keys and the need to sign are
+those of now; a client that needs no proof goes on with what was stored.
+
+Such clients do not fall back to registration, so documents are *announced* only while they can be fetched. Whether they
+can is looked at when metadata is asked for: the server connects to a host whose documents it takes, and asks it for
+nothing. What it saw is kept for a while, for all workers.
+"""
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from django.db import DatabaseError, router
+from django.http import HttpRequest
+from django.utils import timezone
+from jwcrypto.jwk import JWK
+from oauth2_provider.models import get_application_model
+from oauth2_provider.settings import oauth2_settings
+
+from ..conf import settings
+from ..context.text import plain
+from ..models import ClientHost, ClientKeys
+from ..problems import DOCUMENTS_OFF, NO_CACHE, Problem
+from ..runtime.cache import cache, hit, times_as_many
+from ..runtime.transactions import writing
+from .assertions import PAUSE, FetchedLately, KeySource, keys_of
+from .client_metadata import MAX_ID, SIGNED, ClientMetadata, InvalidDocument, check_url, read_document
+from .decorators import note
+from .fetching import FetchFailed, fetcher_for
+from .tokens import hashed_secret, unused_clients
+
+# Of the hosts that wait, more are not noted: whoever may sign in can make them up.
+MAX_WAITING: Final = 200
+ALLOWED: Final = ClientHost.Decision.ALLOWED
+BLOCKED: Final = ClientHost.Decision.BLOCKED
+WAITING: Final = ClientHost.Decision.WAITING
+# Hosts of the documents of clients that many use.
+WELL_KNOWN: Final = ("claude.ai", "chatgpt.com", "vscode.dev")
+
+
+def takes_documents() -> bool:
+    """Return whether any client may describe itself by a document."""
+    return bool(_policy() != "off" and _policy())
+
+
+def _policy() -> Any:
+    """Return whose documents are taken: where not every client may register, that has to be said."""
+    if settings.CLIENT_DOCUMENTS is None:
+        return "all" if settings.REGISTRATION == "open" else "off"
+    return settings.CLIENT_DOCUMENTS
+
+
+def named_hosts() -> list[str]:
+    """Return hosts whose documents are taken: those that the settings name, or else one that many clients use."""
+    policy = _policy()
+    if isinstance(policy, str):
+        return [host for host in WELL_KNOWN if decision_on(host) != BLOCKED][:1]
+    own = {host.partition(":")[0]: host for host in settings.PRIVATE_CLIENT_HOSTS}
+    return [own.get(host, host) for host in (name.removeprefix(".") for name in policy)]
+
+
+def decision_on(host: str) -> ClientHost.Decision:
+    """Return whether applications of a host are let in, are not, or wait for an administrator."""
+    names = _names_of(host)
+    decided = set(ClientHost._default_manager.filter(host__in=names).values_list("decision", flat=True))
+    if BLOCKED in decided or not names.isdisjoint(settings.BLOCKED_CLIENT_HOSTS) or not takes_documents():
+        return BLOCKED
+    policy = _policy()
+    if policy == "ask":
+        return ALLOWED if ALLOWED in decided else WAITING
+    is_named = policy == "all" or not names.isdisjoint(policy)
+    return ALLOWED if is_named else BLOCKED
+
+
+def _names_of(host: str) -> set[str]:
+    """Return the names under which something can be decided about a host."""
+    labels = host.split(".")
+    return {host, *("." + ".".join(labels[start:]) for start in range(len(labels)))}
+
+
+def ask_for(host: str, url: str, user: Any) -> None:
+    """Note for administrators that a user wants to connect the application at ``url``."""
+    waiting = ClientHost._default_manager.filter(decision=WAITING)
+    if waiting.filter(host=host).exists() or waiting.count() >= MAX_WAITING:
+        return
+    asked = {"url": url, "user": user, "created": timezone.now()}
+    ClientHost._default_manager.get_or_create(host=host, defaults=asked)
+
+
+def is_admitted(client: Any) -> bool:
+    """Return whether a client that is stored may go on: one that a document describes, while its host is let in.
+
+    A project that leaves documents to the toolkit, with a fetcher of its own, has its own rules.
+    """
+    if client.registration_source != client.RegistrationSource.CIMD:
+        return True
+    if oauth2_settings.CIMD_ENABLED and not takes_documents():
+        return True
+    return decision_on(urlsplit(client.client_id).hostname or "") == ALLOWED
+
+
+def forget_clients_of(host: str) -> int:
+    """Delete the applications of a host that documents describe, and with them all access that they have.
+
+    Returns how many there were.
+    """
+    model = get_application_model()
+    stored = model._default_manager.filter(registration_source=model.RegistrationSource.CIMD)
+    found = [
+        pk
+        for pk, client_id in stored.values_list("pk", "client_id")
+        if host in _names_of(urlsplit(client_id).hostname or "")
+    ]
+    stored.filter(pk__in=found).delete()
+    return len(found)
+
+
+# Seconds for which what was seen is kept: that documents can be fetched, and that they cannot.
+GOOD: Final = 900
+BAD: Final = 300
+# Seconds for which a worker knows it by itself, where the cache does not.
+ALONE: Final = 60
+# Seconds that a look takes at most.
+PATIENCE: Final = 3.0
+MAX_HOSTS: Final = 3
+REMEDY: Final = (
+    "If this server needs a proxy, set CLIENT_DOCUMENT_PROXY. If it has no access to the internet, set "
+    "CLIENT_DOCUMENTS to 'off', and clients register instead."
+)
+
+# By the key of the cache: until when it is known here, and what.
+_known: dict[str, tuple[float, str]] = {}
+_looking = threading.Lock()
+
+
+def announces_documents() -> bool:
+    """Return whether metadata says that clients can describe themselves by a document.
+
+    Where clients cannot register instead it says so in any case: their users then see a page with the cause.
+    """
+    return takes_documents() and (settings.REGISTRATION != "open" or not why_not_fetched())
+
+
+def why_not_fetched() -> str:
+    """Return why documents of clients cannot be fetched, "" where they can."""
+    key = _key()
+    found = _recall(key)
+    if found is None:
+        with _looking:
+            found = _recall(key)
+            if found is None:
+                found = look()
+                _keep(key, found)
+                if found:
+                    logging.getLogger("mcp_django").warning(
+                        "Documents of clients are not announced: %s. %s", found, REMEDY
+                    )
+    return found
+
+
+def look() -> str:
+    """Try to connect to the hosts whose documents are taken; return what fails, "" for nothing."""
+    hosts = named_hosts()[:MAX_HOSTS]
+    for host in hosts:
+        url = f"https://{host}/"
+        try:
+            fetcher_for(url).reach(url, PATIENCE / len(hosts))
+        except FetchFailed as failure:
+            return f"this server cannot reach {host} ({failure.seen})"
+    return ""
+
+
+def forget() -> None:
+    """Have the next one who asks for metadata look again: a document could not be fetched."""
+    key = _key()
+    _known.pop(key, None)
+    with suppress(Exception):  # it is looked at again when its time is over
+        cache.delete(key)
+
+
+def _key() -> str:
+    """Return the key of the cache, which is another one after a change of settings."""
+    names = "CLIENT_DOCUMENTS", "PRIVATE_CLIENT_HOSTS", "CLIENT_DOCUMENT_CA", "CLIENT_DOCUMENT_PROXY"
+    told = repr([getattr(settings, name) for name in names])
+    return f"mcp_django:outgoing:{hashlib.sha256(told.encode()).hexdigest()[:32]}"
+
+
+def _recall(key: str) -> str | None:
+    found: str | None = None
+    with suppress(Exception):  # whatever the cache's client library raises
+        found = cache.get(key)
+    if found is None:
+        until, known = _known.get(key, (0.0, ""))
+        found = known if time.monotonic() < until else None
+    return found
+
+
+def _keep(key: str, found: str) -> None:
+    _known[key] = time.monotonic() + ALONE, found
+    with suppress(Exception):
+        cache.set(key, found, timeout=BAD if found else GOOD)
+
+
+logger = logging.getLogger("mcp_django.oauth.described")
+
+# For which a document that is out of date is good where a new one cannot be had.
+STALE: Final = timedelta(days=1)
+# Seconds in which one that could not be had is not asked for again.
+FAILED: Final = 60
+MAX_CLIENTS: Final = 1_000
+# Fetched at the same time by one worker.
+SLOTS: Final = threading.BoundedSemaphore(4)
+
+# By what is wrong: the status of the page, and what mends it.
+REFUSALS: Final = {
+    "address": (400, "The makers of the client give it another client_id."),
+    "document": (400, "The makers of the client mend its metadata document."),
+    "away": (400, REMEDY),
+    "unreachable": (400, "Its server is in trouble, and the user tries again later."),
+    "blocked": (403, "CLIENT_DOCUMENTS, BLOCKED_CLIENT_HOSTS or the admin (hosts of applications) says so."),
+    "off": (403, DOCUMENTS_OFF.remedy),
+    "waiting": (403, "An administrator allows or blocks the host in the admin, under hosts of applications."),
+    "busy": (429, "CLIENT_DOCUMENT_RATE is the limit."),
+    "uncounted": (503, NO_CACHE.remedy),
+}
+# What may be otherwise in a moment.
+PASSING: Final = frozenset({"away", "unreachable", "uncounted", "busy"})
+
+
+class DocumentRefused(Exception):
+    """The client is not let in; ``kind`` is a key of ``REFUSALS``, ``detail`` says more, in English."""
+
+    def __init__(self, kind: str, url: str, detail: str) -> None:
+        super().__init__(detail)
+        self.kind, self.detail = kind, detail
+        self.status, remedy = REFUSALS[kind]
+        # Letters that look like others are shown as what they are.
+        self.url = plain(url, MAX_ID).encode("ascii", "backslashreplace").decode()
+        self.reason = Problem(f"the metadata document {self.url}: {detail}", remedy)
+
+
+class Document:
+    """The document of one client at ``url``, as a request needs it."""
+
+    def __init__(self, url: str, request: HttpRequest) -> None:
+        self.url, self.request = url, request
+        self.host = urlsplit(url).hostname or ""
+
+    def refused(self, kind: str, detail: str) -> DocumentRefused:
+        return DocumentRefused(kind, self.url, detail)
+
+    def require_admitted(self) -> None:
+        """Look whether the host is let in, and have an administrator asked where that is to be decided."""
+        if not takes_documents():
+            raise self.refused("off", DOCUMENTS_OFF.told)
+        decision = decision_on(self.host)
+        if decision == WAITING:
+            ask_for(self.host, self.url, self.request.user)
+            raise self.refused("waiting", f"Nobody has allowed {self.host} yet.")
+        if decision != ALLOWED:
+            raise self.refused("blocked", f"{self.host} is not let in.")
+
+    def current(self, stored: Any) -> Any:
+        """Return what is stored while it is up to date, else what is fetched, or stored for a day more."""
+        now = timezone.now()
+        if stored is not None and stored.cimd_expires_at is not None and now <= stored.cimd_expires_at:
+            return stored
+        try:
+            return self.fetched()
+        except DocumentRefused as refused:
+            if stored is None or refused.kind not in PASSING:
+                raise
+            if stored.cimd_expires_at is None or now > stored.cimd_expires_at + STALE:
+                raise
+            return stored
+
+    def fetched(self) -> Any:
+        """Return the application that the document describes now; that it cannot be had is known for a moment."""
+        key = f"mcp_django:document:{hashlib.sha256(self.url.encode()).hexdigest()}"
+        known = None
+        with suppress(Exception):  # it is fetched again
+            known = cache.get(key)
+        if known is not None:
+            raise self.refused(known[0], known[1])
+        self._count()
+        try:
+            metadata, age = self._read()
+        except DocumentRefused as refused:
+            if refused.kind not in ("busy", "uncounted"):
+                with suppress(Exception):
+                    cache.set(key, (refused.kind, refused.detail), timeout=FAILED)
+            raise
+        return self._store(metadata, age)
+
+    def _count(self) -> None:
+        """Count a document for the address that asks, which is the connection's, and for the host."""
+        rate, address = settings.CLIENT_DOCUMENT_RATE, self.request.META.get("REMOTE_ADDR", "")
+        try:
+            wait = hit("documents", address, rate) or hit("document_hosts", self.host, times_as_many(rate, 5))
+        except DatabaseError:
+            raise
+        except Exception:  # whatever the cache's client library raises
+            logger.exception("The cache does not count documents: refused until it does")
+            raise self.refused("uncounted", NO_CACHE.told) from None
+        if wait is not None:
+            raise self.refused("busy", f"Try again in {wait} seconds.")
+
+    def _read(self) -> tuple[ClientMetadata, int]:
+        """Return what the document says, and the seconds for which that may be kept."""
+        if not SLOTS.acquire(blocking=False):
+            raise self.refused("busy", "Other documents are being fetched.")
+        try:
+            found = fetcher_for(self.url).fetch(self.url)
+        except FetchFailed as failure:
+            if failure.is_away:
+                forget()
+                raise self.refused("away", f"This server cannot reach {self.host}: {failure.seen}.") from None
+            kind = "unreachable" if failure.is_passing else "document"
+            raise self.refused(kind, f"The document cannot be used: {failure.seen}.") from None
+        finally:
+            SLOTS.release()
+        try:
+            return read_document(self.url, found.data, oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES), found.age
+        except InvalidDocument as error:
+            raise self.refused("document", str(error)) from None
+
+    def _store(self, metadata: ClientMetadata, age: int) -> Any:
+        model = get_application_model()
+        source, url = model.RegistrationSource.CIMD, self.url
+        stored = model._default_manager.filter(registration_source=source)
+        if not stored.filter(client_id=url).exists() and stored.count() >= MAX_CLIENTS:
+            # Of those that nobody uses, the ones that were looked at longest ago.
+            unused = unused_clients(source).order_by("updated").values_list("pk", flat=True)
+            stored.filter(pk__in=list(unused[: MAX_CLIENTS // 10])).delete()
+            if stored.count() >= MAX_CLIENTS:
+                raise self.refused("busy", "This server knows too many clients.")
+        values = {
+            "user": None,
+            "name": metadata.name,
+            "redirect_uris": " ".join(metadata.redirect_uris),
+            "client_type": model.CLIENT_CONFIDENTIAL if metadata.auth_method == SIGNED else model.CLIENT_PUBLIC,
+            "authorization_grant_type": model.GRANT_AUTHORIZATION_CODE,
+            "registration_source": source,
+            "cimd_expires_at": timezone.now() + timedelta(seconds=age),
+            # There is none: nobody knows what is made up.
+            "client_secret": hashed_secret(model().client_secret),
+            "hash_client_secret": False,
+        }
+        kept = {"jwks_uri": metadata.jwks_uri, "public_key": metadata.public_key}
+        with writing(router.db_for_write(model)):
+            if any(kept.values()):
+                ClientKeys._default_manager.update_or_create(client_id=url, defaults=kept)
+            else:
+                ClientKeys._default_manager.filter(client_id=url).delete()
+            return model._default_manager.update_or_create(client_id=url, defaults=values)[0]
+
+    def kept_keys(self) -> ClientKeys | None:
+        kept = ClientKeys._default_manager.filter(client_id=self.url).first()
+        # A database may take letters of another case for the same.
+        return kept if kept is not None and kept.client_id == self.url else None
+
+    def keys(self, again: bool) -> Iterable[JWK]:
+        """Return the keys that the client may sign with.
+
+        Those that stand in the document itself are fetched again as others are: with it, and when none of them fits.
+        """
+        kept = self.kept_keys()
+        if again and kept is not None and not kept.jwks_uri:
+            key = f"mcp_django:keys:{hashlib.sha256(self.url.encode()).hexdigest()}"
+            if not cache.add(key, 1, timeout=PAUSE):
+                raise FetchedLately(PAUSE)
+            with suppress(DocumentRefused):
+                self.fetched()
+            kept = self.kept_keys()
+        return [] if kept is None else keys_of(kept)(again)
+
+
+def find_described(url: str, request: HttpRequest) -> Any:
+    """Return the application for a client id that is the URL of a document, fetched where it has to be.
+
+    One that administrators added themselves under this id is theirs, and nothing is fetched.
+
+    Raises:
+        DocumentRefused: it is not let in.
+    """
+    model = get_application_model()
+    stored = model._default_manager.filter(client_id=url).first() if url.isprintable() else None
+    if stored is not None and stored.registration_source != model.RegistrationSource.CIMD:
+        return stored
+    try:
+        check_url(url, frozenset(settings.PRIVATE_CLIENT_HOSTS))
+    except InvalidDocument as error:
+        raise DocumentRefused("address", url, str(error)) from None
+    document = Document(url, request)
+    document.require_admitted()
+    return document.current(stored)
+
+
+def renewed(client: Any, request: HttpRequest) -> Any:
+    """Return a client that is stored and let in as its document describes it now; None where that cannot be known.
+
+    Nobody has to be signed in for it, so it is what was fetched before that is fetched again, when it is out of date.
+    One that needs no proof goes on with what is stored: users take access away, and administrators block hosts.
+    """
+    if client.registration_source != client.RegistrationSource.CIMD or not takes_documents():
+        return client
+    try:
+        return Document(client.client_id, request).current(client)
+    except DocumentRefused as refused:
+        if client.client_type == client.CLIENT_PUBLIC:
+            return client
+        note(request.META, refused.reason)
+        return None
+
+
+def keys_of_client(client: Any, request: HttpRequest) -> KeySource | None:
+    """Return the keys that a client may sign with which describes itself, None where its document has none."""
+    document = Document(client.client_id, request)
+    is_described = client.registration_source == client.RegistrationSource.CIMD
+    return document.keys if is_described and document.kept_keys() is not None else None
+
+
+def clear_keys() -> None:
+    """Delete the keys of clients that are not known any more."""
+    known = get_application_model()._default_manager.values_list("client_id", flat=True)
+    gone = set(ClientKeys._default_manager.values_list("client_id", flat=True)).difference(known)
+    ClientKeys._default_manager.filter(client_id__in=gone).delete()

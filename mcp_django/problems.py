@@ -1,0 +1,155 @@
+"""What is wrong, and what mends it: the causes for which requests are refused, by name.
+
+What is wrong with settings and declarations is said by the system checks, in the same shape.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong, in detail and without credentials, and what mends it: both are for the log.
+
+    ``told`` is for who sent the request, "" where they may not know. ``remedy`` is one fixed text for each cause; where
+    it mends several, ``cause`` tells them apart by another fixed text.
+    """
+
+    what: str
+    remedy: str
+    told: str = ""
+    cause: str = ""
+
+
+IS_IT_RIGHT: Final = "Is BASE_URL right?"
+# Why nobody is signed in, where the token itself is not the reason.
+NO_TOKEN: Final = Problem("the request has no token", "A client signs in next, or needs a token in its configuration.")
+TWO_TOKENS: Final = Problem(
+    "the request has two Authorization headers",
+    "The client and a proxy may add one each.",
+    "The Authorization header is given twice.",
+)
+OTHER_SCHEME: Final = Problem(
+    "the Authorization header has a scheme that none of AUTHENTICATION_CLASSES takes",
+    "By default it is Bearer, a space and one token.",
+    "The Authorization header has a scheme that this endpoint does not take.",
+)
+NOT_ACTIVE: Final = Problem("the user is not active", "Activate the user, or leave it so.")
+AMBIGUOUS: Final = Problem(
+    "below the script prefix, the path of the endpoint is that of another endpoint too", "Mount one of them elsewhere."
+)
+NOT_SAID: Final = Problem("an authentication class refuses the credentials", "Its own rules say why.")
+
+# Clients look for documents at several places, of which one is enough.
+NO_DOCUMENT: Final = "If clients find no other document either, is the URL in the client right?"
+
+# Of the authorization server
+SENT: Final = "The client's program sent it."
+ENTER_AGAIN: Final = "Enter the client's secret again, or let the client register anew."
+# What mends an error of OAuth of which nothing else is known.
+REMEDIES: Final = {
+    "invalid_client": ENTER_AGAIN,
+    "invalid_client_metadata": "An administrator can add the application in the admin instead.",
+    "invalid_grant": "The code_verifier is not that of the sign-in, or two processes of the client used one code.",
+    "invalid_redirect_uri": "An administrator can add the application in the admin instead.",
+    "invalid_scope": "The client asks for a scope that OAUTH2_PROVIDER['SCOPES'] lacks, or for more than was granted.",
+    "invalid_target": IS_IT_RIGHT,
+    "not_found": NO_DOCUMENT,
+    "unauthorized_client": "In the admin, the application needs the grant type 'Authorization code'.",
+    "unsupported_grant_type": "Clients get tokens by authorization_code and refresh_token alone.",
+    "unsupported_response_type": "Clients sign in by response_type=code alone.",
+}
+
+AGAIN: Final = "The user disconnects the application in the client and connects it again."
+
+UNKNOWN_CLIENT: Final = Problem("the client is not known here", f"It was deleted, or the database was reset. {AGAIN}")
+WRONG_SECRET: Final = Problem("the client sends no secret or a wrong one", ENTER_AGAIN)
+DOCUMENTS_OFF: Final = Problem(
+    "the client describes itself by a document, and CLIENT_DOCUMENTS takes none",
+    "Set CLIENT_DOCUMENTS to 'all' or to the client's host. Where clients can register (REGISTRATION), the user can "
+    "also remove this site in the client and add it again.",
+    "This server takes no metadata documents of clients.",
+)
+# Programs
+NO_ACCOUNT: Final = Problem(
+    "there is no service account of this id", "Add one in the admin; other applications cannot use this grant."
+)
+ACCOUNT_CLOSED: Final = Problem(
+    "the service account is not active, has ended, or its user is not active", "Look at the account in the admin."
+)
+WRONG_ACCOUNT_SECRET: Final = Problem(
+    "the service account sends no secret or a wrong one", "In the admin, the account can get a new one."
+)
+NOT_FOR_CLIENT: Final = Problem(
+    "no identity provider is set up for the client",
+    "Add it to the admin as a confidential application, and its id to clients of IDENTITY_PROVIDERS.",
+)
+# Clients by metadata documents
+NO_SIGNATURE: Final = Problem(
+    "the client's metadata document says that it signs, and it sends no signed assertion",
+    "The client's program has to send one (client_assertion), or its makers change the document.",
+)
+NO_KEYS: Final = "Only clients with keys in a metadata document sign here. Others send their secret, or nothing."
+WRONG_KEY: Final = "Are the keys in the client's metadata document, or at its jwks_uri, those that it signs with?"
+BLOCKED_HOST: Final = Problem(
+    "the host of the client's metadata document is not let in (any more)",
+    "CLIENT_DOCUMENTS, BLOCKED_CLIENT_HOSTS and the admin (hosts of applications) say which are.",
+)
+# Codes
+UNKNOWN_CODE: Final = Problem(
+    "the code is not known: it was used before, or made elsewhere",
+    "A code is good once. Do all workers share one database?",
+)
+OLD_CODE: Final = Problem(
+    "the code has expired", "AUTHORIZATION_CODE_EXPIRE_SECONDS is how long one lasts. Do the servers' clocks agree?"
+)
+OTHERS: Final = Problem("the code or refresh token is another client's", f"The client mixes up registrations. {AGAIN}")
+WRONG_VERIFIER: Final = Problem("the code_verifier is not well-formed", "It has 43 to 128 letters, digits, or -._~")
+# Refresh tokens
+UNKNOWN_REFRESH: Final = Problem(
+    "the refresh token is not known here", "It was removed, or the database was reset. The user signs in again."
+)
+GRANT_OVER: Final = Problem("the time that the user gave the client is over", "The user signs in again.")
+SPENT: Final = Problem(
+    "the refresh token was used before or was revoked, and all that came of it is revoked now",
+    "Does the client run twice with one store of tokens? Else the user took access away. The user signs in again.",
+)
+UNUSED: Final = Problem(
+    "the refresh token was not used for too long",
+    "REFRESH_TOKEN_EXPIRE_SECONDS is how long one lasts unused. The user signs in again.",
+)
+SIGNED_OUT: Final = Problem(
+    "the user's password or sign-in has changed since",
+    "REVOKE_ON_PASSWORD_CHANGE ends such grants.",
+)
+# The page
+CHANGED_FORM: Final = Problem("the form is not the one that was shown", "The user begins again in the client.")
+# In the query of the page to which the login page sends the browser back.
+SIGNED_IN: Final = "mcp_signed_in"
+NO_SESSION: Final = Problem(
+    "the browser comes back from the login page, and sends no session along",
+    "SESSION_COOKIE_PATH and SESSION_COOKIE_DOMAIN have to include this page; SESSION_COOKIE_SECURE takes https.",
+)
+# Registration
+NO_REGISTRATION: Final = Problem(
+    "clients cannot register themselves",
+    "REGISTRATION is 'off': add the application in the admin.",
+)
+TOKEN_TO_REGISTER: Final = Problem(
+    "the registration has no token that is good", "REGISTRATION is 'authenticated': mcp_token makes a token for it."
+)
+MANY_CLIENTS: Final = Problem(
+    "too many clients register",
+    "REGISTRATION_RATE and REGISTRATION_TOTAL_RATE are the limits.",
+)
+NO_CACHE: Final = Problem(
+    "the cache does not answer, and requests of strangers are counted in it",
+    "Look at CACHES['default'], and at the server that it names.",
+    "This server cannot count requests: its cache does not answer.",
+)
+MANY_REFUSALS: Final = Problem(
+    "too many requests of this client or address were refused", "TOKEN_REFUSAL_RATE is the limit."
+)
+NO_DATABASE: Final = Problem("the database does not answer", "The error logged before this says why.")
+
+ORDINARY: Final = frozenset({NO_TOKEN.remedy, NO_DOCUMENT})

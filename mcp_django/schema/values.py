@@ -1,0 +1,324 @@
+"""Python values as JSON values, and those that are credentials, which are shown to nobody.
+
+Unless an exposure names the field itself.
+"""
+
+import base64
+import dataclasses
+import enum
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from django.core.exceptions import FieldDoesNotExist
+from django.core.files import File
+from django.db import models
+from django.db.models import (
+    BooleanField,
+    CharField,
+    DateField,
+    DurationField,
+    EmailField,
+    Model,
+    SlugField,
+    TextField,
+    URLField,
+)
+from django.utils.functional import Promise
+
+MAX_NAME: Final = 200
+# What stands in JSON where a secret is.
+HIDDEN: Final = "<hidden>"
+_SENSITIVE: Final = re.compile(
+    r"(?:^|_)(?:pass(?:word|wd|phrase|code)|pwd|secrets?|tokens?|[ht]?otp|mfa|pin|cvv|cvc|ssn|salt|hash|p256dh"
+    r"|credentials?|session_?data|hashed_?(?:key|code)|(?:key|code)_?digest"
+    r"|(?:api|private|secret|access|session|encryption|signing|auth|ssh|recovery|backup|cert(?:ificate)?|client"
+    r"|webhook|hmac|master|activation|verification|confirm(?:ation)?|reset|login|ping|feed|ical|invit(?:e|ation)"
+    r"|unsubscribe|magic|one_?time|shar(?:e|ing)|ingest|stream|unlock)_?(?:key|code)s?)(?:_?hash)?(?:$|_)"
+    r"|(?:^|_)pass$|^auth$"
+)
+# What is said about a secret is none: whether it was checked, of which type it is.
+_ABOUT: Final = re.compile(r"_(?:check(?:s|ed)?|type|status|count|enabled|required)$")
+_HARMLESS: Final = (BooleanField, DateField, DurationField)
+# The word before a capital ends at a small letter, an abbreviation at its last capital: ``HOTPDevice``, ``apiKey``.
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+# Models whose rows are credentials, and the names that say nothing by themselves but hold one there.
+_HOLDER: Final = re.compile(r"(?:^|_)(?:authenticator|confirmation|verification|invitation|passkey|webauthn)s?(?:$|_)")
+_BARE: Final = frozenset({"code", "data", "digest", "key", "seed", "value"})
+# Models whose rows let somebody do something once, by a key or code that was sent to them, and what says they did.
+_SENT: Final = re.compile(r"(?:^|_)(?:confirm|activation|sign_?up|opt_?in|unsubscribe|verify|invite)s?(?:$|_)")
+_DONE: Final = re.compile(r"(?:^|_)(?:confirmed|verified|activated|validated)(?:$|_)")
+# Texts as long as this can be drawn so that nobody guesses them.
+LONG: Final = 16
+
+
+@lru_cache(maxsize=8192)
+def is_sensitive(name: str, model: type[Model] | None = None) -> bool:
+    """Return whether a field's name says that it holds a credential (``password``, ``api_key``, ``card_token``).
+
+    With its model, its kind counts: a truth value, a date and a choice are no secrets, and a relation is one where the
+    key that it stores is. ``key`` and its like count too where the model's name says what they are
+    (``Authenticator``, ``HOTPDevice``), ``key`` beside another credential of the model or beside an address that it
+    confirms, and any ``key`` that is drawn: a long text with a random default.
+    """
+    field = _field(model, name) if model is not None else None
+    if field is not None and field.is_relation:
+        return _leads_to_secret(field)
+    if isinstance(field, _HARMLESS) or getattr(field, "choices", None):
+        return False
+    words = _CAMEL.sub("_", name).lower()
+    if _SENSITIVE.search(words) is not None and _ABOUT.search(words) is None:
+        return True
+    if model is None or not (words in _BARE or words.endswith("_key")):
+        return False
+    drawn = words.endswith("key") and is_long(field) and is_drawn(field)
+    return drawn or (words in _BARE and _holds_credentials(model, words))
+
+
+def is_long(field: Any) -> bool:
+    """Return whether the field, no key of its row, can hold texts that nobody guesses."""
+    ordinary = isinstance(field, (SlugField, EmailField, URLField)) or not isinstance(field, (CharField, TextField))
+    return not ordinary and not field.primary_key and (field.max_length or LONG) >= LONG
+
+
+def is_drawn(field: Any) -> bool:
+    """Return whether the field's default is made for each row, which for a text is at random: nobody reads the code."""
+    return callable(field.default) and not isinstance(field.default, type)
+
+
+def _field(model: type[Model], name: str) -> Any:
+    try:
+        return model._meta.get_field(name)
+    except FieldDoesNotExist:
+        return None
+
+
+def _leads_to_secret(field: Any) -> bool:
+    if field.related_model is None:
+        return False
+    target = field.target_field if field.concrete and not field.many_to_many else field.related_model._meta.pk
+    return target is not field and is_sensitive(target.name, target.model)
+
+
+def has_secret_key(model: type[Model]) -> bool:
+    """Return whether the primary key of the model is a secret, which each of its addresses would tell."""
+    return any(is_sensitive(field.name, field.model) for field in model._meta.pk_fields)
+
+
+@lru_cache(maxsize=1024)
+def secret_columns(model: type[Model]) -> tuple[str, ...]:
+    """Return the names of the model's texts that are secrets."""
+    texts = (field for field in model._meta.concrete_fields if isinstance(field, (CharField, TextField)))
+    return tuple(field.attname for field in texts if is_sensitive(field.name, field.model))
+
+
+def _holds_credentials(model: type[Model], name: str) -> bool:
+    words = _CAMEL.sub("_", model._meta.object_name or "").lower()
+    if _HOLDER.search(words) or _SENSITIVE.search(words):
+        return True
+    if name in ("code", "key") and _SENT.search(words) and is_long(_field(model, name)):
+        return True
+    fields = model._meta.concrete_fields
+    texts = (field.name for field in fields if isinstance(field, (CharField, TextField)))
+    return name == "key" and (any(map(is_sensitive, texts)) or _confirms(fields))
+
+
+def _confirms(fields: Sequence[Any]) -> bool:
+    """Return whether a row keeps an address, and whether it is known to be somebody's."""
+    done = any(isinstance(field, _HARMLESS) and _DONE.search(field.name) for field in fields)
+    return done and any(isinstance(field, EmailField) for field in fields)
+
+
+def members(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the members of a JSON object, with ``HIDDEN`` for what its name says is a secret; no number is one."""
+    for key, item in value.items():
+        name = str(key)
+        plain = item is None or item == "" or isinstance(item, (bool, int, float))
+        yield name, item if plain or not is_sensitive(name[:MAX_NAME]) else HIDDEN
+
+
+def holds_hidden(value: Any) -> bool:
+    """Return whether there is a ``HIDDEN`` in a JSON value, which must not be written in place of the secret."""
+    if isinstance(value, dict):
+        return any(map(holds_hidden, value.values()))
+    return any(map(holds_hidden, value)) if isinstance(value, list) else value == HIDDEN
+
+
+# Texts
+
+# A member of JSON, or of what Python writes of a dict, wherever it stands in a text.
+_MEMBER: Final = re.compile(r"""(["'])([A-Za-z_][\w.-]{0,80})\1\s{0,8}:\s{0,8}(["'\[{])""")
+_QUOTED: Final = {quote: re.compile(rf"(?:[^\\{quote}]|\\.)*+{quote}", re.DOTALL) for quote in "\"'"}
+_BRACKETS: Final = re.compile(r"""[\[\]{}]|"(?:[^\\"]|\\.)*+"?|'(?:[^\\']|\\.)*+'?""", re.DOTALL)
+_USER: Final = re.compile(r"""(?<=://)([^\s/?#@:"'<>]{0,200}:)[^\s/?#@"'<>]{1,500}(?=@)""")
+# What a generated secret looks like, and the words that announce one.
+_GENERATED: Final = re.compile(r"[\w.~+/=-]{12,}")
+_ANNOUNCED: Final = re.compile(
+    r"\b(?:keys?|tokens?|secrets?|pass(?:word|phrase|code)s?|credentials?|codes?|pins?)\b", re.IGNORECASE
+)
+
+
+def may_hold_secrets(text: str) -> bool:
+    """Return whether :func:`without_secrets` would look at the text more closely."""
+    return "{" in text or ("://" in text and "@" in text)
+
+
+def without_secrets(text: str) -> str:
+    """Return the text with ``HIDDEN`` for members of JSON that are named like secrets, and for passwords in URLs."""
+    if not may_hold_secrets(text):
+        return text
+    return _USER.sub(rf"\1{HIDDEN}", _without_members(text))
+
+
+def _without_members(text: str) -> str:
+    parts: list[str] = []
+    position = 0
+    for found in _MEMBER.finditer(text):
+        name, opening = found[2], found[3]
+        if found.start() < position or not is_sensitive(name[:MAX_NAME]):
+            continue
+        end = _end_of_value(text, opening, found.end())
+        # An empty text is no secret.
+        if opening in "[{" or end > found.end() + 1:
+            parts += [text[position : found.start(3)], f'"{HIDDEN}"']
+            position = end
+    return "".join([*parts, text[position:]])
+
+
+def _end_of_value(text: str, opening: str, start: int) -> int:
+    """Return where the value ends that was opened before ``start``: what was cut off is a secret to its end."""
+    if opening in _QUOTED:
+        end = _QUOTED[opening].match(text, start)
+        return end.end() if end is not None else len(text)
+    depth = 1
+    for found in _BRACKETS.finditer(text, start):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        if not depth:
+            return found.end()
+    return len(text)
+
+
+def without_new_secrets(text: str) -> str:
+    """Return a message with ``HIDDEN`` for what looks like a secret that it announces: it is shown this once."""
+    text = without_secrets(text)
+    return _GENERATED.sub(_hidden_if_drawn, text) if _ANNOUNCED.search(text) else text
+
+
+# What looks like a secret wherever it stands: letters of both kinds and digits in a row, or so many hexadecimal digits
+# as no UUID has, and the number of a payment card.
+_DRAWN: Final = re.compile(
+    r"(?=[A-Za-z]*[0-9])(?=[0-9a-z]*[A-Z])(?=[0-9A-Z]*[a-z])[A-Za-z0-9]{16}"
+    r"|(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{32}"
+)
+_WORD: Final = re.compile(r"[\w.~+/=-]{16,}")
+_CARD: Final = re.compile(r"(?<![\w.-])[2-6](?:[ -]?[0-9]){12,18}(?![\w-])")
+
+
+def without_likely_secrets(value: Any) -> Any:
+    """Return a text or a number with ``HIDDEN`` for what looks like a token or the number of a payment card."""
+    if isinstance(value, int):
+        return HIDDEN if _CARD.fullmatch(str(value)) and _adds_up(str(value)) else value
+    if not isinstance(value, str):
+        return value
+    text = _WORD.sub(lambda found: HIDDEN if _DRAWN.search(found[0]) else found[0], without_new_secrets(value))
+    return _CARD.sub(lambda found: HIDDEN if _adds_up(found[0]) else found[0], text)
+
+
+def _adds_up(number: str) -> bool:
+    """Return whether the last digit is the one that follows from the others (ISO/IEC 7812-1, Luhn)."""
+    digits = [int(char) for char in reversed(number) if char.isdigit()]
+    return sum(digits[::2]) % 10 == -sum(sum(divmod(2 * digit, 10)) for digit in digits[1::2]) % 10
+
+
+def _hidden_if_drawn(found: re.Match[str]) -> str:
+    """Return the word, or ``HIDDEN`` where it has letters and digits, as words of a language have not."""
+    word = found[0]
+    return HIDDEN if any(map(str.isdigit, word)) and any(map(str.isalpha, word)) else word
+
+
+MAX_DEPTH: Final = 64
+MAX_LABEL: Final = 200
+# A decimal with a larger exponent is not written out digit by digit.
+MAX_DIGITS: Final = 64
+# Integers that a JSON number carries exactly (RFC 8259, section 6).
+MAX_SAFE_INTEGER: Final = 2**53 - 1
+# What can be iterated over, but is one value: a file is its name, not its lines.
+TEXTS: Final = (str, bytes, bytearray, memoryview, Promise, File)
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def clean_text(text: str, limit: int | None = None, hint: str = "") -> str:
+    """Return text that UTF-8 can hold, cut to ``limit`` characters with a note of what is missing.
+
+    Secrets within it are hidden: see :func:`~mcp_django.sensitive.without_secrets`.
+    """
+    left = len(text) - limit if limit is not None else 0
+    text = without_secrets(text[:limit] if left > 0 else text)
+    if left > 0:
+        note = f"; {hint}" if hint else ""
+        text = f"{text}…(+{left} chars{note})"
+    return text if text.isascii() or not _SURROGATE.search(text) else _SURROGATE.sub("\ufffd", text)
+
+
+def to_jsonable(value: Any) -> Any:
+    """Return the JSON value of what a project's function gave back; nothing in it can break the JSON.
+
+    Dataclasses become objects, decimals exact text, dates ISO 8601, bytes Base64, enumerations their values, rows
+    ``{"pk", "label"}``, NaN and infinity null, and integers that a JSON number cannot carry exactly text. Code points
+    that are not Unicode are replaced, and what has no JSON form becomes its text.
+
+    Raises:
+        ValueError: the value is nested more than 64 deep, or in itself.
+    """
+    return _convert(value, MAX_DEPTH)
+
+
+def _convert(value: Any, depth: int) -> Any:
+    if not depth:
+        raise ValueError("the value is nested too deeply")
+    if isinstance(value, enum.Enum):
+        return _convert(value.value, depth - 1)
+    if isinstance(value, Mapping):
+        return {_key(key): _convert(member, depth - 1) for key, member in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _convert(getattr(value, field.name), depth - 1) for field in dataclasses.fields(value)}
+    if isinstance(value, models.Model):
+        return {"pk": _convert(value.pk, depth - 1), "label": clean_text(str(value), MAX_LABEL)}
+    if isinstance(value, Iterable) and not isinstance(value, TEXTS):
+        return [_convert(item, depth - 1) for item in value]
+    return _leaf(value)
+
+
+def _key(key: Any) -> str:
+    converted = _leaf(key.value if isinstance(key, enum.Enum) else key)
+    return converted if isinstance(converted, str) else clean_text(str(key))
+
+
+def _leaf(value: Any) -> Any:
+    match value:
+        case None | bool():
+            return value
+        case int():
+            return int(value) if abs(value) <= MAX_SAFE_INTEGER else str(int(value))
+        case float():
+            return float(value) if math.isfinite(value) else None
+        case Decimal():
+            return _decimal(value)
+        case date() | time():
+            return value.isoformat()
+        case bytes() | bytearray() | memoryview():
+            return base64.b64encode(value).decode("ascii")
+        case File():
+            return clean_text(value.name or "") or None
+        case _:
+            return clean_text(str(value))
+
+
+def _decimal(value: Decimal) -> str | None:
+    if not value.is_finite():
+        return None
+    return format(value, "f") if abs(value.adjusted()) < MAX_DIGITS else str(value)

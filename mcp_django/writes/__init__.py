@@ -1,1 +1,0 @@
-"""Rows written as the admin writes them."""

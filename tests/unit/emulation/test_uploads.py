@@ -1,0 +1,123 @@
+"""Files on their way: whose they are, how long they stay, and what is left of them."""
+
+import os
+import time
+
+import pytest
+from django.core.files.base import ContentFile
+from django.core.files.storage import Storage, storages
+from django.db import transaction
+
+from mcp_django import MCPSite
+from mcp_django.emulation.files import (
+    FOLDER,
+    KEPT,
+    clear_uploads,
+    name_of_upload,
+    new_handle,
+    open_upload,
+    upload_storage,
+    uploads_taken,
+)
+from tests.factories import make_user
+from tests.writing import request_of
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def storage(settings, tmp_path):
+    options = {"location": str(tmp_path)}
+    backend = {"BACKEND": "django.core.files.storage.FileSystemStorage", "OPTIONS": options}
+    settings.STORAGES = {**settings.STORAGES, "mcp_uploads": backend}
+    return storages["mcp_uploads"]
+
+
+@pytest.fixture
+def request_(storage):
+    return request_of(make_user("u"), MCPSite("a"), client_id="c")
+
+
+def send(request, data=b"x"):
+    handle = new_handle()
+    request_name = name_of_upload(request, handle)
+    upload_storage().save(request_name, ContentFile(data))
+    return handle
+
+
+def test_without_a_storage_there_is_nothing(settings):
+    request = request_of(make_user("u"), MCPSite("a"))
+    assert upload_storage() is None
+    assert open_upload(request, new_handle()) is None
+    assert clear_uploads() == 0
+    uploads_taken(request, "default")
+
+
+def test_a_handle_is_good_for_its_user_client_and_site_alone(request_):
+    handle = send(request_, b"mine")
+    with open_upload(request_, handle) as file:
+        assert file.read() == b"mine"
+    other = make_user("other")
+    for user, site, client in ((other, "a", "c"), (request_.user, "b", "c"), (request_.user, "a", "d")):
+        assert open_upload(request_of(user, MCPSite(site), client_id=client), handle) is None
+    assert open_upload(request_, new_handle()) is None
+
+
+@pytest.mark.parametrize(
+    "handle", [None, 5, "", "x", "-", "../x", "0-../../x", "ffffffffffff" * 9, ["a"], {}, "\0", "1-x\ud800"], ids=repr
+)
+def test_row_159_what_is_no_handle_opens_nothing(request_, handle):
+    assert open_upload(request_, handle) is None
+
+
+def test_a_handle_never_names_a_path(request_):
+    name = name_of_upload(request_, f"{int(time.time()):x}-../../etc/passwd")
+    assert name.startswith(f"{FOLDER}/")
+    assert name.removeprefix(f"{FOLDER}/").isalnum()
+
+
+def test_a_handle_ends(request_, monkeypatch):
+    handle = send(request_)
+    now = time.time()
+    monkeypatch.setattr("mcp_django.emulation.files.time.time", lambda: now + KEPT + 2)
+    assert name_of_upload(request_, handle) is None
+
+
+def test_a_file_is_deleted_when_the_write_that_took_it_is_committed(request_, django_capture_on_commit_callbacks):
+    handle = send(request_)
+    open_upload(request_, handle).close()
+    with django_capture_on_commit_callbacks(execute=True):
+        uploads_taken(request_, "default")
+        assert upload_storage().exists(name_of_upload(request_, handle))
+    assert not upload_storage().exists(name_of_upload(request_, handle))
+
+
+def test_a_file_stays_when_the_write_is_undone(request_, django_capture_on_commit_callbacks):
+    handle = send(request_)
+    open_upload(request_, handle).close()
+    with django_capture_on_commit_callbacks(execute=True), transaction.atomic():
+        uploads_taken(request_, "default")
+        transaction.set_rollback(True)
+    assert upload_storage().exists(name_of_upload(request_, handle))
+
+
+@pytest.mark.parametrize("use_tz", [True, False])
+def test_what_was_never_taken_is_deleted_after_an_hour(request_, storage, settings, use_tz):
+    settings.USE_TZ = use_tz
+    old, new = send(request_), send(request_)
+    then = time.time() - KEPT - 60
+    os.utime(storage.path(name_of_upload(request_, old)), (then, then))
+    assert clear_uploads() == 1
+    assert not storage.exists(name_of_upload(request_, old))
+    assert storage.exists(name_of_upload(request_, new))
+
+
+def test_a_storage_without_files_or_without_lists_is_left_alone(settings, storage, caplog):
+    assert clear_uploads() == 0
+    settings.STORAGES = {**settings.STORAGES, "mcp_uploads": {"BACKEND": f"{__name__}.Unlisted"}}
+    assert clear_uploads() == 0
+    assert "cannot list" in caplog.text
+
+
+class Unlisted(Storage):
+    pass
