@@ -72,11 +72,7 @@ class ClientHostForm(ModelForm):  # type: ignore[type-arg]
     """A host, as it is compared."""
 
     def clean_host(self) -> str:
-        """Return the host.
-
-        Raises:
-            ValidationError: it is none, or has more to it.
-        """
+        """Return the host."""
         host: str = self.cleaned_data["host"].strip().lower()
         if HOST.fullmatch(host) is None:
             raise ValidationError(_("Write the host alone, without scheme, port and path."))

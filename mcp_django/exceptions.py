@@ -7,11 +7,12 @@ become an HTTP challenge for the client program. JSON-RPC errors live in :mod:`m
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from .problems import Problem
+if TYPE_CHECKING:
+    from .problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class NotFound(Exception):
 class AuthenticationFailed(Exception):
     """The credentials of the request are missing (``invalid=False``) or not acceptable (``invalid=True``)."""
 
-    def __init__(self, *, invalid: bool, reason: Problem | None = None) -> None:
+    def __init__(self, *, invalid: bool, reason: "Problem | None" = None) -> None:
         super().__init__("invalid token" if invalid else "no token")
         self.invalid, self.reason = invalid, reason
 

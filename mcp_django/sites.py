@@ -94,6 +94,11 @@ def is_open(model: type[Model]) -> bool:
     return not issubclass(model, AbstractBaseSession) and not has_secret_key(model)
 
 
+def _may_write(request: MCPRequest) -> bool:
+    narrowing = request.mcp.narrowing
+    return not (settings.READ_ONLY or (narrowing is not None and narrowing.read_only))
+
+
 def has_admin() -> bool:
     """Return whether the admin is installed."""
     return "admin" in apps.app_configs
@@ -273,7 +278,6 @@ class MCPSite:
 
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a tool. Raises ``AlreadyRegistered`` when the name is taken."""
-
         name = look("tool", function, options)
         if self._has_tool(name):
             raise AlreadyRegistered(f"A tool named {name!r} is already registered with {self.name!r}.")
@@ -298,7 +302,6 @@ class MCPSite:
 
     def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a prompt. Raises ``AlreadyRegistered`` when the name is taken."""
-
         name = look("prompt", function, options)
         if name in self.prompts:
             raise AlreadyRegistered(f"A prompt named {name!r} is already registered with {self.name!r}.")
@@ -306,7 +309,6 @@ class MCPSite:
 
     def add_resource(self, uri: str, function: Callable[..., Any], **options: Any) -> None:
         """Register a function as a resource or template. Raises ``AlreadyRegistered`` when the URI is taken."""
-
         look("resource", function, options)
         if uri in self.resources:
             raise AlreadyRegistered(f"A resource {uri!r} is already registered with {self.name!r}.")
@@ -341,12 +343,6 @@ class MCPSite:
         return {kind.name: kind() for kind in OWN_TOOLS if kind.name not in self._removed_tools}
 
     @cached_property
-    def _chatgpt_tools(self) -> dict[str, Tool]:
-        from .tools.chatgpt import CHATGPT_TOOLS
-
-        return {kind.name: kind() for kind in CHATGPT_TOOLS}
-
-    @cached_property
     def _connection_tools(self) -> dict[str, Tool]:
         from .tools.generic import MODEST_TOOLS
 
@@ -354,8 +350,12 @@ class MCPSite:
 
     @property
     def _extra_tools(self) -> dict[str, Tool]:
-        """The tools that a setting adds; they give way to the project's own of the same names."""
-        return {**(self._chatgpt_tools if settings.CHATGPT_TOOLS else {}), **self._connection_tools}
+        """The tools that give way to the project's own of the same names."""
+        if not settings.CHATGPT_TOOLS:
+            return self._connection_tools
+        from .tools.chatgpt import CHATGPT_TOOLS
+
+        return {**{kind.name: kind() for kind in CHATGPT_TOOLS}, **self._connection_tools}
 
     def _has_tool(self, name: str) -> bool:
         return name in self._tools or (name in OWN_NAMES and name not in self._removed_tools)
@@ -416,7 +416,9 @@ class MCPSite:
     def get_tool(self, request: MCPRequest, name: str) -> Tool | None:
         """Return the tool if the caller's permissions admit it, whatever scopes the token holds."""
         tool = self._declared_tool(name) or self._action_tools.named(request, name)
-        return tool if tool is not None and self._permits(request, tool) else None
+        if tool is None or not (tool.read_only or _may_write(request)):
+            return None
+        return tool if tool.has_permission(request) else None
 
     def has_tool(self, request: MCPRequest, name: str) -> bool:
         """Return whether there is such a tool, for whomever."""
@@ -427,16 +429,10 @@ class MCPSite:
 
     def _admitted(self, request: MCPRequest, tools: Iterable[AnyTool]) -> list[AnyTool]:
         """Return the tools that the token and the settings admit."""
-        scopes, narrowing = request.mcp.scopes, request.mcp.narrowing
-        may_write = not (settings.READ_ONLY or (narrowing is not None and narrowing.read_only))
-        if (off := request.mcp.off) is not None:
+        scopes, off, may_write = request.mcp.scopes, request.mcp.off, _may_write(request)
+        if off is not None:
             tools = [tool for tool in tools if off.tool(tool.name, read_only=tool.read_only) is None]
         return [tool for tool in tools if (may_write or tool.read_only) and scopes.issuperset(tool.scopes)]
-
-    def _permits(self, request: MCPRequest, tool: Tool) -> bool:
-        narrowing = request.mcp.narrowing
-        may_write = not (settings.READ_ONLY or (narrowing is not None and narrowing.read_only))
-        return (tool.read_only or may_write) and tool.has_permission(request)
 
     def get_prompts(self, request: MCPRequest) -> list[Prompt]:
         """Return the prompts that the caller may use."""

@@ -8,8 +8,8 @@ from unittest.mock import patch
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.access import access_of, columns_of
-from mcp_django.orm.ordering import default_ordering
 from mcp_django.orm.pages import Page, read_instances, read_tuples
+from mcp_django.orm.paging import default_ordering
 from mcp_django.orm.queries import PageQuery
 from tests.factories import make_author, make_book
 from tests.testapp.models import AudioBook, Author, Book, Loan, Note, Placement, Profile, Section, Shelf, Tag

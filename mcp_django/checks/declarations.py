@@ -21,7 +21,7 @@ from ..emulation.admin import AdminExposure, action_parts
 from ..emulation.history_rows import decides_by_row
 from ..exposures.base import ModelExposure, is_djangos
 from ..orm.lookups import declared_lookups, resolve_path, usual_lookups
-from ..orm.ordering import declared_ordering, is_served
+from ..orm.paging import declared_ordering, is_served
 from ..routing import mounted_sites
 from ..schema.values import is_drawn, is_long, is_sensitive
 from ..sites import HISTORY, MCPSite, site
@@ -64,7 +64,6 @@ def all_sites() -> list[MCPSite]:
 
 @check
 def check_modules() -> Iterator[CheckMessage]:
-    """Check that what is meant for ``mcp.py`` has that name, in the same case: nothing else is imported."""
     for app in apps.get_app_configs():
         for file in Path(app.path).glob("*.py"):
             is_meant = file.stem != "mcp" and file.stem.lower() in ("mcp", *MISSPELT)
@@ -75,7 +74,6 @@ def check_modules() -> Iterator[CheckMessage]:
 
 @check
 def check_registries() -> Iterator[CheckMessage]:
-    """Check that each endpoint has something to show."""
     for checked in mounted():
         declared = checked.exposures or checked.function_tools() or checked.prompts or checked.completers
         if not declared and not checked.resources:
@@ -89,7 +87,6 @@ def check_registries() -> Iterator[CheckMessage]:
 
 @check
 def check_completions() -> Iterator[CheckMessage]:
-    """Check that the fields whose values complete an argument are there."""
     for checked in all_sites():
         for name, completer in checked.completers.items():
             for parameter, label, field in completer.fields:
@@ -109,7 +106,6 @@ def _is_exposed(checked: MCPSite, label: str, field: str) -> bool:
 
 @check
 def check_declarations() -> Iterator[CheckMessage]:
-    """Check that the functions which a project declared can be read: no call needs them before one is served."""
     for checked in all_sites():
         for fault in checked.unreadable():
             text = f"A function of the site {checked.name!r} cannot be read: {fault}."
@@ -130,7 +126,6 @@ def after_declarations(check: Check) -> Check:
 
 @check
 def check_tools() -> Iterator[CheckMessage]:
-    """Check that names are unique and that no client is given more tools than it takes."""
     for checked in all_sites():
         where, tools = f"the site {checked.name!r}", checked.function_tools()
         for name, count in Counter(checked.all_tool_names()).items():
@@ -150,7 +145,6 @@ def check_tools() -> Iterator[CheckMessage]:
 
 @check
 def check_functions() -> Iterator[CheckMessage]:
-    """Check that the model is told what tools do, and that somebody can have the permissions for them."""
     known = _permissions()
     for checked in all_sites():
         for tool in checked.function_tools():
@@ -177,7 +171,6 @@ def _permissions() -> frozenset[str]:
 
 @check
 def check_exposures() -> Iterator[CheckMessage]:
-    """Check every exposure of every site."""
     for checked in all_sites():
         for exposure in checked.exposures.values():
             for find in (_check_options, _check_names, _check_paths, _check_fields, _check_actions, _check_age):
@@ -185,7 +178,6 @@ def check_exposures() -> Iterator[CheckMessage]:
 
 
 def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
-    """Check that options are of the right kind, and that none is misspelt."""
     where = type(exposure)
     for option in LISTS:
         value = getattr(exposure, option)

@@ -73,7 +73,6 @@ def check_toolkit(find: Callable[[Any], Iterable[CheckMessage]]) -> Check:
 
 @check
 def check_base_url() -> Iterator[CheckMessage]:
-    """Check the origin that clients use and tokens are bound to."""
     base = settings.BASE_URL
     if not base:
         if not django_settings.DEBUG:
@@ -101,7 +100,6 @@ def check_base_url() -> Iterator[CheckMessage]:
 
 @check_tokens
 def check_proxy() -> Iterator[CheckMessage]:
-    """Check that requests behind a proxy that ends TLS are known to be secure, where nobody develops."""
     is_https = str(settings.BASE_URL or "").startswith("https://")
     is_developers = django_settings.DEBUG and not django_settings.SECURE_SSL_REDIRECT
     if not is_https or is_developers or django_settings.SECURE_PROXY_SSL_HEADER:
@@ -117,7 +115,6 @@ def check_proxy() -> Iterator[CheckMessage]:
 
 @check_tokens
 def check_installed() -> Iterator[CheckMessage]:
-    """Check that the toolkit is there, and set up."""
     if not apps.is_installed("oauth2_provider"):
         yield problem("104", "oauth2_provider is not installed.", 'Add "oauth2_provider" to INSTALLED_APPS.')
     elif not hasattr(django_settings, "OAUTH2_PROVIDER"):
@@ -127,7 +124,6 @@ def check_installed() -> Iterator[CheckMessage]:
 
 @check_toolkit
 def check_toolkits_rules(toolkit: Any) -> Iterator[CheckMessage]:
-    """Check that the toolkit works by this app's rules."""
     from ..oauth.validator import MCPValidator
 
     if not hasattr(django_settings, "OAUTH2_PROVIDER"):
@@ -203,7 +199,6 @@ TOOLKIT_RULES: Final[tuple[Unsafe, ...]] = (
 
 @check_toolkit
 def check_toolkit_settings(toolkit: Any) -> Iterator[CheckMessage]:
-    """Check each setting of django-oauth-toolkit that would be unsafe."""
     for number, name, is_unsafe, consequence, value in TOOLKIT_RULES:
         if hasattr(django_settings, "OAUTH2_PROVIDER") and is_unsafe(getattr(toolkit, name)):
             text = f"{name} of OAUTH2_PROVIDER is unsafe: {consequence}."
@@ -213,7 +208,6 @@ def check_toolkit_settings(toolkit: Any) -> Iterator[CheckMessage]:
 
 @check_toolkit
 def check_schemes(toolkit: Any) -> Iterator[CheckMessage]:
-    """Check that no redirect URI can be one that a browser runs or reads itself."""
     from ..oauth.client_metadata import NEVER
 
     unsafe = sorted(NEVER.intersection(map(str.lower, toolkit.ALLOWED_REDIRECT_URI_SCHEMES)))
@@ -228,7 +222,6 @@ def check_schemes(toolkit: Any) -> Iterator[CheckMessage]:
 
 @check_toolkit
 def check_scopes(toolkit: Any) -> Iterator[CheckMessage]:
-    """Check that clients can be granted the scopes that tools, prompts and resources need."""
     known = list(toolkit.SCOPES)
     for site in mounted():
         declared: list[tuple[str, Any]] = [
@@ -271,13 +264,11 @@ RATES: Final = (
 
 @check_tokens
 def check_rates() -> Iterator[CheckMessage]:
-    """Check the limits of what strangers may ask for."""
     yield from broken(RATES)
 
 
 @check_toolkit
 def check_documents(toolkit: Any) -> Iterator[CheckMessage]:
-    """Check what is set of documents and keys that are fetched."""
     from ..oauth.client_documents import takes_documents
 
     if takes_documents() and settings.CLIENT_DOCUMENT_RATE is None:
@@ -295,7 +286,6 @@ def check_documents(toolkit: Any) -> Iterator[CheckMessage]:
 
 @check_tokens
 def check_identity_providers() -> Iterator[CheckMessage]:
-    """Check that each provider is set up once, and that users can be found and created as its entry says."""
     entries = settings.IDENTITY_PROVIDERS
     if not entries:
         return
@@ -319,7 +309,6 @@ def check_identity_providers() -> Iterator[CheckMessage]:
 
 @check
 def check_cache() -> Iterator[CheckMessage]:
-    """Check that all processes count in one cache, with registration or without."""
     backend = django_settings.CACHES.get("default", {}).get("BACKEND", "")
     if backend.endswith(PER_PROCESS_CACHES) and not django_settings.DEBUG:
         text = (
@@ -330,7 +319,6 @@ def check_cache() -> Iterator[CheckMessage]:
 
 @check_tokens
 def check_urls() -> Iterator[CheckMessage]:
-    """Check that clients find the documents, and users the page to sign in on, wherever an endpoint is mounted."""
     active = get_urlconf()
     try:
         for urlconf in known_urlconfs():
@@ -344,7 +332,6 @@ def check_urls() -> Iterator[CheckMessage]:
 
 
 def _check_urlconf(name: str) -> Iterator[CheckMessage]:
-    """Check the active URLconf, if it has an endpoint."""
     if not mounted():
         return
     # It has to be the app's own, and not a page of the project or the toolkit's.
@@ -383,7 +370,6 @@ def _has_introspection(patterns: Any) -> bool:
 
 @check_tokens
 def check_session_cookie() -> Iterator[CheckMessage]:
-    """Check that browsers send the session along to the consent page."""
     try:
         page = reverse("mcp_oauth:authorize")
     except (NoReverseMatch, ImproperlyConfigured):
@@ -396,7 +382,6 @@ def check_session_cookie() -> Iterator[CheckMessage]:
 
 @check
 def check_sign_in() -> Iterator[CheckMessage]:
-    """Check that what admin sites ask of a sign-in is kept with the tokens, and that users are asked for it."""
     try:
         facts = settings.SIGN_IN_FACTS
     except ImproperlyConfigured as error:
@@ -417,7 +402,6 @@ def _is_fact(fact: Any) -> bool:
 
 
 def _check_admin_site(admin_site: Any) -> Iterator[CheckMessage]:
-    """Look whether the admin site lets in a superuser who has signed in by password alone."""
     request = MCPRequest()
     request.mcp = MCPContext(None)
     # A fact of the project's own is taken to be kept.

@@ -51,7 +51,6 @@ WAITING_MODES: Final = ("IMMEDIATE", "EXCLUSIVE")
 
 
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
-    """Check the names and the values of ``MCP_DJANGO``; while one is wrong, nothing else is looked at."""
     if wrong := faults():
         return [problem("E001" if fault.is_unknown else "E008", fault.text, fault.hint) for fault in wrong]
     found: list[CheckMessage] = []
@@ -66,7 +65,6 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
 
 @check
 def check_authentication() -> Iterator[CheckMessage]:
-    """Check that callers are known by what cannot be had by a page that they visit."""
     try:
         classes = settings.AUTHENTICATION_CLASSES
     except ImproperlyConfigured as error:
@@ -169,13 +167,11 @@ DEPLOYMENT_RULES: Final = (
 
 @check
 def check_values() -> Iterator[CheckMessage]:
-    """Check what one expression tells."""
     yield from broken(RULES)
 
 
 @check
 def check_door() -> Iterator[CheckMessage]:
-    """Check, for a deployment, that not any host or page is answered, and that calls have limits."""
     yield from broken(DEPLOYMENT_RULES)
     for origin in settings.ALLOWED_ORIGINS:
         if is_open_http(origin):
@@ -185,7 +181,6 @@ def check_door() -> Iterator[CheckMessage]:
 
 @check
 def check_extras() -> Iterator[CheckMessage]:
-    """Check that what a setting needs is installed."""
     for name, (package, extra) in EXTRAS.items():
         if getattr(settings, name) and find_spec(package) is None:
             text = f"{name} is on, and {package} is not installed."
@@ -194,7 +189,6 @@ def check_extras() -> Iterator[CheckMessage]:
 
 @check
 def check_news() -> Iterator[CheckMessage]:
-    """Check, for a deployment, that what changes in one worker is told to the subscribers of all."""
     backend = str(_channel_layers().get(settings.CHANNEL_LAYER, {}).get("BACKEND", ""))
     if settings.EVENTS and (not backend or backend.endswith(".InMemoryChannelLayer")):
         text = "Subscribers learn only of changes made in their own worker: there is no channel layer between workers."
@@ -203,7 +197,6 @@ def check_news() -> Iterator[CheckMessage]:
 
 @check
 def check_mounts() -> Iterator[CheckMessage]:
-    """Check where the endpoints are mounted."""
     for prefix in mounted_prefixes():
         if prefix != "/" and prefix.endswith("/"):
             text = f"An MCP endpoint is mounted below {prefix!r}: clients that leave out the slash do not find it."
@@ -212,7 +205,6 @@ def check_mounts() -> Iterator[CheckMessage]:
 
 @check
 def check_shadows() -> Iterator[CheckMessage]:
-    """Check that no other pattern of the URLconf answers in place of an endpoint."""
     for urlconf, path, pattern in shadowed():
         yield problem(
             "E009",
@@ -223,7 +215,6 @@ def check_shadows() -> Iterator[CheckMessage]:
 
 @check
 def check_urlconfs() -> Iterator[CheckMessage]:
-    """Check that an endpoint is mounted where the settings lead."""
     if not mounted():
         yield problem(
             "I045",
@@ -235,7 +226,6 @@ def check_urlconfs() -> Iterator[CheckMessage]:
 
 @check
 def check_users() -> Iterator[CheckMessage]:
-    """Check that users can have permissions."""
     try:
         user = get_user_model()
     except ImproperlyConfigured:  # Django says so
@@ -247,7 +237,6 @@ def check_users() -> Iterator[CheckMessage]:
 
 @check
 def check_admin_sites() -> Iterator[CheckMessage]:
-    """Check that each admin that has a page has an endpoint too, unless its models are left out on purpose."""
     if not settings.AUTO_REGISTER:
         return
     sites = all_sites()
@@ -273,7 +262,6 @@ def _is_mounted(admin_site: Any) -> bool:
 
 @check
 def check_tenants() -> Iterator[CheckMessage]:
-    """Check that sites see the schema that middleware chooses, where a database has one for each tenant."""
     chosen = [alias for alias in connections if any(hasattr(connections[alias], name) for name in SCHEMA_METHODS)]
     for checked in mounted() if chosen else ():
         if not checked.needs_middleware:
@@ -287,7 +275,6 @@ def check_tenants() -> Iterator[CheckMessage]:
 
 @check
 def check_writers() -> Iterator[CheckMessage]:
-    """Check that transactions on SQLite wait for their turn to write: one that reads first is refused at once."""
     files: list[Any] = [found for found in connections.all() if found.vendor == "sqlite"] if mounted() else []
     for found in files:
         mode = str(found.settings_dict["OPTIONS"].get("transaction_mode")).upper()
@@ -302,7 +289,6 @@ def check_writers() -> Iterator[CheckMessage]:
 
 @check
 def check_call_middleware() -> Iterator[CheckMessage]:
-    """Check that middleware which keeps the current user runs around calls, and that it can."""
     for name in settings.CALL_MIDDLEWARE:
         try:
             load_middleware(name, lambda request: HttpResponse())
@@ -326,7 +312,6 @@ def _keeps_caller(name: str) -> bool:
 
 @check
 def check_uploads() -> Iterator[CheckMessage]:
-    """Check that what was sent and not validated yet lies apart from what the project serves."""
     pending, served = upload_storage(), storages["default"]
     if not isinstance(pending, FileSystemStorage) or not isinstance(served, FileSystemStorage):
         return

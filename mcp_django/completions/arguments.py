@@ -42,9 +42,6 @@ class Completer:
     ``hooks`` says by the name of a parameter where its values come from: a function ``(request, value, context)``, sync
     or async, that returns them with the best first, or a field whose values they are, as "app_label.model.field".
     Without one, the annotation decides: rows, choices and truth values can be completed, others cannot.
-
-    Raises:
-        ImproperlyConfigured: a hook is for no parameter of the function, or is neither of the two.
     """
 
     def __init__(self, function: ProjectFunction, hooks: Mapping[str, Hook | str] | None = None) -> None:
@@ -75,11 +72,7 @@ class Completer:
                 yield name, label.lower(), field
 
     def complete(self, request: MCPRequest, name: str, value: str, context: Mapping[str, str]) -> Completion:
-        """Return values for the parameter; an async hook is run to its end in this thread.
-
-        Raises:
-            ToolError: the hook refused in one of Django's ways.
-        """
+        """Return values for the parameter; an async hook is run to its end in this thread."""
         hook = self.hooks.get(name)
         if isinstance(hook, str):
             label, _, field = hook.rpartition(".")

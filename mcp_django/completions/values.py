@@ -18,15 +18,14 @@ from ..exceptions import NotFound, ToolError
 from ..exposures.base import ModelExposure
 from ..orm.access import access_of, parse_pk
 from ..orm.arguments import search_argument
-from ..orm.columns import is_file, is_json_field, pk_text
+from ..orm.columns import is_file, is_json_field, is_replaced, pk_text
 from ..orm.filters import find_filter
 from ..orm.kinds import choices_of, key_field, kind_of, parse_value, stored_field
 from ..orm.lookups import Condition, Path
-from ..orm.ordering import client_order_key, default_ordering
+from ..orm.paging import client_order_key, default_ordering
 from ..orm.plans import prepare
 from ..orm.queries import narrowed
 from ..orm.relations import plain_label
-from ..orm.replaced import is_replaced
 from ..orm.unreadable import LOST, salvaged_first
 from ..schema.values import clean_text
 

@@ -78,11 +78,7 @@ class AsUserForm(forms.Form):
         return found
 
     def clean_user(self) -> Any:
-        """Return the user.
-
-        Raises:
-            ValidationError: there is none, or not an active one.
-        """
+        """Return the user."""
         if self.person is None:
             raise forms.ValidationError(_("There is no such user."))
         if not self.person.is_active:

@@ -36,6 +36,7 @@ REDIRECTS: Final = (301, 302, 303, 307, 308)
 # Seconds by which two clocks may differ: signed assertions are good for about a minute.
 MOST_APART: Final = 30
 # Nothing listens there: the answer is read from the redirect itself, as a command-line client's page would.
+SEE_LOG: Final = "Look at the server's log."
 CALLBACK: Final = "http://127.0.0.1:33419/callback"
 LOGIN_FOR_ALL: Final = "The admin's login page lets in staff alone: set LOGIN_URL to a login page for all users."
 JSON: Final = "application/json"
@@ -80,11 +81,7 @@ class Answer:
         return f" It says: {said}." if said else ""
 
     def document(self, what: str, remedy: str) -> dict[str, Any]:
-        """Return the body as a JSON object.
-
-        Raises:
-            Failed: the status is not 200 or 201, or it is something else.
-        """
+        """Return the body as a JSON object."""
         if self.status not in (200, 201) or self.kind != JSON:
             raise Failed(f"{self.url} answers {self.status} with {self.kind}, not {what}.", remedy)
         value = json.loads(self.body)
@@ -134,11 +131,7 @@ class Agent:
     def send(
         self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, **more: Any
     ) -> Answer:
-        """Send a request and read the answer, or its first event.
-
-        Raises:
-            Failed: there is no answer.
-        """
+        """Send a request and read the answer, or its first event."""
         sent = dict(headers or {})
         if "Authorization" not in sent and (cookies := self._sent_to(url)):
             sent["Cookie"] = cookies
@@ -151,8 +144,9 @@ class Agent:
             with response:
                 for line in response.headers.get_all("Set-Cookie", ()):
                     self.keep(url, SimpleCookie(line))
-                read = _first_event if more.get("event") and response.status == 200 else _whole
-                return Answer(url, response.status, response.headers, read(response))
+                is_stream = more.get("event") and response.status == 200
+                found = _first_event(response) if is_stream else response.read(MOST_BYTES)
+                return Answer(url, response.status, response.headers, found)
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             remedy = "Start the server, or name the URL at which it runs: manage.py mcp_doctor URL."
@@ -161,11 +155,7 @@ class Agent:
             raise Failed(f"{url} cannot be reached: {reason}.", remedy) from None
 
     def follow(self, url: str) -> Answer:
-        """Open a page as a browser, redirects included.
-
-        Raises:
-            Failed: they lead in a circle.
-        """
+        """Open a page as a browser, redirects included."""
         seen: list[str] = []
         while url not in seen and len(seen) < MOST_REDIRECTS:
             answer = self.send("GET", url, headers={"Accept": "text/html"})
@@ -176,29 +166,16 @@ class Agent:
         raise Failed(f"The browser is sent in a circle: {' -> '.join([*seen[-2:], url])}.", NO_SESSION.remedy)
 
     def page(self, url: str, what: str) -> Answer:
-        """Open a page and require that it is one.
-
-        Raises:
-            Failed: it is not a page, or a circle.
-        """
+        """Open a page and require that it is one."""
         answer = self.follow(url)
         if answer.status == 403 and SIGNED_IN in parse_qs(urlsplit(answer.url).query):
-            raise Failed(f"{what}: {NO_SESSION.what}{self._kept_for()}.", NO_SESSION.remedy)
+            told = ", ".join(f"{name} for {host}{path}" for host, path, name in self.cookies)
+            kept = f" (its cookies: {told})" if told else ""
+            raise Failed(f"{what}: {NO_SESSION.what}{kept}.", NO_SESSION.remedy)
         if answer.status != 200 or answer.kind != "text/html":
-            remedy = (
-                "Look at the server's log." if answer.status >= 500 else "Check LOGIN_URL, and open it in a browser."
-            )
+            remedy = SEE_LOG if answer.status >= 500 else "Check LOGIN_URL, and open it in a browser."
             raise Failed(f"{what}: {answer.url} answers {answer.status} with {answer.kind}.", remedy)
         return answer
-
-    def _kept_for(self) -> str:
-        told = (f"{name} for {host}{path}" for host, path, name in self.cookies)
-        return f" (its cookies: {', '.join(told)})" if self.cookies else ""
-
-
-def _whole(response: Any) -> bytes:
-    found: bytes = response.read(MOST_BYTES)
-    return found
 
 
 def _first_event(response: Any) -> bytes:
@@ -376,7 +353,7 @@ class Doctor:
             return f"Add {urlsplit(self.url).hostname!r} to ALLOWED_HOSTS; the server's log says more."
         if answer.status == 403:
             return "Something in front of it refuses the request: middleware, or a proxy."
-        return "Look at the server's log." if answer.status >= 500 else "Something else answers at this URL."
+        return SEE_LOG if answer.status >= 500 else "Something else answers at this URL."
 
     # Discovery
 
@@ -540,7 +517,7 @@ class Doctor:
     def call(self) -> str:
         """List the tools."""
         answer = self._ask("tools/list", {})
-        remedy = "Look at the server's log." if answer.status >= 500 else f"It says: {answer.text[:300]}"
+        remedy = SEE_LOG if answer.status >= 500 else f"It says: {answer.text[:300]}"
         found = answer.document("a result", remedy)
         if "result" not in found:
             raise Failed(f"It answers with an error: {found.get('error')}.", remedy)

@@ -80,11 +80,7 @@ class Page:
         return TemplateResponse(request, f"mcp_django/console/{template or self.name}.html", shared | own | context)
 
     def view(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer a request of anybody who may enter the admin.
-
-        Raises:
-            PermissionDenied: the user may not open this page.
-        """
+        """Answer a request of anybody who may enter the admin."""
         if not self.may_open(request):
             raise PermissionDenied
         return with_policy(self.respond(request))

@@ -122,9 +122,6 @@ def look(
 
     ``facts`` are those kept with a token, as :func:`~mcp_django.oauth.tokens.facts_of` gives them, ``client_id`` is
     that of its client.
-
-    Raises:
-        Refused: the user is not active any more.
     """
     scopes = tuple(scopes)
     request = request_of(LocalClient(site, person, scopes, facts))
@@ -157,11 +154,7 @@ def _describe(request: MCPRequest) -> None:
 
 
 def request_of(client: LocalClient) -> MCPRequest:
-    """Return a request with which :func:`ask` can be asked.
-
-    Raises:
-        Refused: the user is not active any more.
-    """
+    """Return a request with which :func:`ask` can be asked."""
     request = client.new_request()
     request.mcp.version, request.mcp.off = MODERN[-1], switches.board.current()
     load_permissions(request.user)

@@ -77,11 +77,7 @@ class SwitchForm(forms.Form):
         return sorted({name for names in self.names.values() for name in names})[:MAX_OFFERED]
 
     def clean(self) -> dict[str, Any]:
-        """Return what was chosen; a tool or an action is one that there is.
-
-        Raises:
-            ValidationError: there is none of this name.
-        """
+        """Return what was chosen; a tool or an action is one that there is."""
         cleaned = super().clean() or {}
         kind, target = cleaned.get("kind"), cleaned.get("target", "").strip()
         if kind in TARGETLESS:

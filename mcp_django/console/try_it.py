@@ -42,11 +42,7 @@ class JSONText(forms.CharField):
         super().__init__(**options)
 
     def clean(self, value: Any) -> Any:
-        """Return the value, None for none.
-
-        Raises:
-            ValidationError: it is neither JSON nor text that may stand there.
-        """
+        """Return the value, None for none."""
         text: str = super().clean(value)
         return None if text == "" else _json(text, self.takes_text)
 

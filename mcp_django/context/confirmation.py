@@ -26,7 +26,7 @@ from django.core.signing import BadSignature, SignatureExpired, TimestampSigner,
 from django.db.models import Model
 
 from ..conf import settings
-from ..exceptions import NotConfirmed
+from ..exceptions import NotConfirmed, ToolError
 from ..protocol.client_requests import ELICITATION
 from ..protocol.errors import InvalidParams
 from .questions import CLOCK_SKEW, STATE_ERROR, Question, answer_schema, use_up
@@ -80,11 +80,7 @@ class Confirmation:
         return self._signer().sign(secrets.token_urlsafe(16))
 
     def redeem(self, token: Any) -> None:
-        """Use up a token of :meth:`token` for the same user, client, site, tool, arguments and objects.
-
-        Raises:
-            ToolError: the token does not fit, is too old, or was used; one text for all of these.
-        """
+        """Use up a token of :meth:`token` for the same user, client, site, tool, arguments and objects."""
         try:
             if not isinstance(token, str) or len(token) > MAX_TOKEN_CHARS or not token.isascii():
                 raise BadSignature("not a token")
@@ -109,13 +105,31 @@ class Confirmation:
         return Question(key=key, method=ELICITATION, params=params, proof=True, about=_digest(self.bound))
 
     def ask(self, message: str) -> None:
-        """Return if the client's user has consented.
-
-        Raises:
-            InputRequired: the user has to be asked.
-            Declined: the user declined or dismissed it.
-        """
+        """Return if the client's user has consented."""
         settle(self.request, self.question(CONFIRM, message))
+
+    def asked(
+        self, token: Any, message: str, told: str, shown: Mapping[str, Any], repeat: str, *, again: bool = False
+    ) -> ToolResult | None:
+        """Return the result that asks, None once the call is confirmed for exactly these objects.
+
+        A client that can ask its user asks what is ``told``. With ``again`` a token that does not fit is answered by
+        asking for what would be done now.
+        """
+        errors = {}
+        if token is not None:
+            try:
+                self.redeem(token)
+            except ToolError:
+                if not again:
+                    raise
+                errors = {"errors": [CHANGED]}
+            else:
+                return None
+        elif can_ask(self.request):
+            self.ask(told)
+            return None
+        return self.preview(message, {**errors, **shown}, repeat)
 
     def preview(self, message: str, shown: Mapping[str, Any], repeat: str, **more: Any) -> ToolResult:
         """Return the result that asks, with a token; ``repeat`` says how the call goes on."""
@@ -167,11 +181,7 @@ def seal_state(request: MCPRequest, method: str, params: Mapping[str, Any], stat
 
 
 def open_state(request: MCPRequest, method: str, params: Mapping[str, Any], text: Any) -> dict[str, Any]:
-    """Return the state that :func:`seal_state` sealed for this caller and this call.
-
-    Raises:
-        InvalidParams: it is anything else, or too old; one text for all of these.
-    """
+    """Return the state that :func:`seal_state` sealed for this caller and this call."""
     data = unseal(_state_salt(request, method, params), text, settings.QUESTION_TIMEOUT, MAX_STATE_CHARS)
     if data is None or _is_from_the_future(text):
         logger.info("State of %s refused: %s", method, "not of this call or too old" if data is None else "future")
@@ -209,12 +219,7 @@ def listed(labels: Sequence[str], total: int) -> str:
 
 
 def settle(request: MCPRequest, question: Question) -> dict[str, Any]:
-    """Return what the user entered.
-
-    Raises:
-        InputRequired: it has to be asked.
-        Declined: the user declined or dismissed it.
-    """
+    """Return what the user entered."""
 
     def read(content: dict[str, Any]) -> dict[str, Any]:
         form = question.params["requestedSchema"]

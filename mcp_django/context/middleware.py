@@ -49,12 +49,7 @@ class _Run:
 
 
 def load_middleware(name: str, get_response: GetResponse) -> GetResponse:
-    """Return the middleware around ``get_response``, which alone comes back where the middleware is not used.
-
-    Raises:
-        ImportError: there is nothing of that name.
-        ImproperlyConfigured: it cannot run in a thread.
-    """
+    """Return the middleware around ``get_response``, which alone comes back where the middleware is not used."""
     factory = import_string(name)
     if not getattr(factory, "sync_capable", True):
         raise ImproperlyConfigured(f"{name} of CALL_MIDDLEWARE is asynchronous alone: calls run in threads.")
@@ -98,11 +93,7 @@ def _thread_kept() -> Iterator[None]:
 
 
 def through(request: MCPRequest, work: Callable[[], T]) -> T:
-    """Return what the work gives, done within the middleware.
-
-    Raises:
-        ToolError: the middleware answered itself, so that nothing was done.
-    """
+    """Return what the work gives, done within the middleware."""
     chain = _chain()
     if chain is None:
         return work()

@@ -164,11 +164,7 @@ def _meet(some: Iterable[str], others: Iterable[str]) -> set[str]:
 
 
 def narrowed_by(facts: Mapping[str, Any], query: str) -> Mapping[str, Any]:
-    """Return the facts of a call as the query of its URL narrows them: ``read_only=1&models=shop,crm.customer``.
-
-    Raises:
-        UnreadableAddress: the query says something that cannot be meant.
-    """
+    """Return the facts of a call as the query of its URL narrows them: ``read_only=1&models=shop,crm.customer``."""
     given = _choices(query)
     if not given:
         return facts

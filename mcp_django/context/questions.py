@@ -91,11 +91,7 @@ class Question:
         return [str(fields[name].get("title") or name) for name in names]
 
     def to_wire(self, version: str) -> dict[str, Any]:
-        """Return the request, ``method`` and ``params``, as the revision has it.
-
-        Raises:
-            ValueError: the revision cannot ask this.
-        """
+        """Return the request, ``method`` and ``params``, as the revision has it."""
         params = shape(self.method, self.params, version, as_text=self.as_text)
         if self.reason and "message" in params:
             params["message"] = f"{self.reason[:MAX_REASON]}\n\n{params['message']}"
@@ -106,9 +102,6 @@ def use_up(purpose: str, nonce: str, max_age: float) -> bool:
     """Use a nonce; return False if it was used before, within ``max_age`` seconds.
 
     It is used up across workers when they share Django's default cache, and within each worker when they do not.
-
-    Raises:
-        ToolError: the cache does not answer, so that nobody knows.
     """
     key = f"mcp_django:{purpose}:{nonce}"
     try:
@@ -174,12 +167,7 @@ class Answers:
         return digest[:12] if number == 1 else f"{digest[:12]}.{number}"
 
     def get(self, question: Question) -> Any:
-        """Return what the client answered, as it came; None when there is nothing that counts.
-
-        Raises:
-            InvalidParams: the answer counts once, and did already.
-            ValueError: another question of this call has the same key.
-        """
+        """Return what the client answered, as it came; None when there is nothing that counts."""
         known = self._seen.setdefault(question.key, question)
         if known is not question and known.digest != question.digest:
             raise ValueError(f"two questions of one call have the key {question.key!r}")
@@ -201,10 +189,6 @@ class Answers:
 
         ``version`` is the revision in which the client answered. ``read`` raises ``ValueError`` where an answer does
         not fit.
-
-        Raises:
-            InputRequired: there is no answer, or one that does not fit, which is then asked again with the reason.
-            Declined: the user does not want to answer.
         """
         answer = self.get(question)
         if answer is None:
@@ -241,11 +225,7 @@ class Answers:
         return content
 
     def state(self, asked: Iterable[Question]) -> dict[str, Any]:
-        """Return what has to come back with the answers to the questions ``asked``, as JSON.
-
-        Raises:
-            ToolError: the answers so far are too long to be carried, or the call has asked too often.
-        """
+        """Return what has to come back with the answers to the questions ``asked``, as JSON."""
         if self._round >= MAX_ROUNDS:
             raise ToolError(f"Gave up after {MAX_ROUNDS} invalid answers. Nothing was changed.")
         digests = {question.key: question.digest for question in asked}
@@ -264,11 +244,7 @@ class Answers:
 
 
 def answered_together(steps: Iterable[Callable[[], Any]]) -> list[Any]:
-    """Run steps that may each ask, and return what they give.
-
-    Raises:
-        InputRequired: some have no answer; the questions of all of them together.
-    """
+    """Run steps that may each ask, and return what they give."""
     found: list[Any] = []
     questions: list[Question] = []
     for step in steps:

@@ -68,7 +68,7 @@ def _stream(key: str | bytes, salt: str, nonce: bytes, data: bytes) -> bytes:
     """Encrypt or decrypt: HMAC-SHA256 in counter mode, its key apart from the one of the signature."""
     secret = _derived(key, salt, "cipher")
     blocks = range((len(data) + 31) // 32)
-    mask = b"".join(hmac.digest(secret, nonce + block.to_bytes(4, "big"), "sha256") for block in blocks)[: len(data)]
+    mask = b"".join([hmac.digest(secret, nonce + block.to_bytes(4, "big"), "sha256") for block in blocks])[: len(data)]
     return (int.from_bytes(data, "big") ^ int.from_bytes(mask, "big")).to_bytes(len(data), "big")
 
 

@@ -1,4 +1,8 @@
-"""Text that a stranger chose, made fit to show."""
+"""Text that a stranger chose, made fit to show, and what speaks against taking a name for what it seems to be.
+
+The rules for names are those of Unicode's identifiers (UTS 39, sections 4 and 5): a word has letters of one script,
+which the names of the characters tell, and none that pass for another's. Nothing is refused by them: people are told.
+"""
 
 import re
 import unicodedata

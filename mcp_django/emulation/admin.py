@@ -8,7 +8,7 @@ from functools import cached_property
 from inspect import getattr_static
 from typing import TYPE_CHECKING, Any, Final
 
-from django.contrib.admin import ModelAdmin
+from django.contrib.admin import AdminSite, ModelAdmin
 from django.contrib.admin.utils import flatten_fieldsets
 from django.core.exceptions import FieldDoesNotExist
 from django.db.models import Model, QuerySet
@@ -70,10 +70,14 @@ class AdminExposure(ModelExposure):
         self.model_admin = model_admin
         self.permission_owners = (self, model_admin)
         self.admin_site_name = model_admin.admin_site.name
-        self.members_of = model_admin.admin_site
         self.search_terms = self.search_terms or getattr(model_admin, "mcp_search_terms", ())
         self._fixed_fields: dict[Any, Any] = {}
         self._closed: dict[ModelAdmin[Any], AdminExposure] = {}
+
+    @cached_property
+    def members_of(self) -> AdminSite:
+        """See :attr:`ModelExposure.members_of`."""
+        return self.model_admin.admin_site
 
     def overrides(self, *hooks: str) -> bool:
         """Return whether the ``ModelAdmin`` replaces one of these methods of Django's class."""
@@ -433,8 +437,10 @@ class AdminExposure(ModelExposure):
         if not model.is_admitted:
             return found
 
+        verdicts = {deed: model.stock_verdict(deed) for deed in self.stock_permissions}
+
         def grants(permission: str) -> bool:
-            verdict = model.stock_verdict(permission)
+            verdict = verdicts.get(permission)
             return bool(getattr(admin, f"has_{permission}_permission")(request)) if verdict is None else verdict
 
         if self._has_own_actions or model.access.known is None:

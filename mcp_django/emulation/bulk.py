@@ -15,7 +15,7 @@ from django.db import connections, router, transaction
 from django.db.models import Model, QuerySet
 
 from ..conf import settings
-from ..context.confirmation import CHANGED, MAX_LABELS, Confirmation, can_ask, listed, quoted
+from ..context.confirmation import MAX_LABELS, Confirmation, listed, quoted
 from ..context.page import go_to
 from ..context.request import MCPRequest
 from ..context.results import ToolResult
@@ -32,7 +32,6 @@ from ..orm.relations import label_of
 from ..schema.types import FREE_OBJECT, KEY
 from .errors import broken_constraint
 from .history import Journal
-from .html import as_query
 from .page import as_page, changelist_entries
 from .saving import NOT_SAVED, saving_of
 
@@ -59,11 +58,7 @@ class Selection(NamedTuple):
 
 
 def select_rows(request: MCPRequest, exposure: ModelExposure, arguments: Mapping[str, Any]) -> Selection:
-    """Return the rows that ``pks``, or ``filters``, ``search`` and ``all`` pick, of those that the caller may see.
-
-    Raises:
-        ToolError: they pick no rows, too many, or one that is not there for the caller.
-    """
+    """Return the rows that ``pks``, or ``filters``, ``search`` and ``all`` pick, of those that the caller may see."""
     pks = arguments.get("pks")
     every = flag_argument(arguments.get("all"), "all")
     narrowing = [name for name in ("filters", "search") if arguments.get(name) not in (None, "", "{}", {}, [])]
@@ -117,11 +112,7 @@ class BulkWrite:
         self.messages: list[dict[str, str]] = []
 
     def update(self) -> ToolResult:
-        """Change the picked rows, or ask first.
-
-        Raises:
-            ToolError: some may not be changed, or cannot be changed so; nothing was.
-        """
+        """Change the picked rows, or ask first."""
         request, exposure, label = self.request, self.exposure, self.exposure.label
         values = as_object(self.arguments["values"], "values")
         if not values:
@@ -134,19 +125,15 @@ class BulkWrite:
             told = {name: str(value)[:MAX_VALUE] for name, value in values.items()}
             assigned = ", ".join(f"{name} = {quoted(value)}" for name, value in told.items())
             message = f"This changes {_counted(rows)} of {label}: {assigned}."
-            confirmation = Confirmation(request, self.tool, {"model": label, "values": values}, rows)
-            asked = self._unconfirmed(confirmation, message, {**shown, "values": told})
+            bound = {"model": label, "values": values}
+            asked = self._asked(message, {**shown, "values": told}, bound, rows)
             if asked is not None:
                 return asked
             done = self._save_all(rows, values)
             return ToolResult(structured={"updated": True, **done, **self._said(), **shown})
 
     def delete(self) -> ToolResult:
-        """Delete the picked rows with all that goes with them, or ask first.
-
-        Raises:
-            ToolError: some may not be deleted; nothing was.
-        """
+        """Delete the picked rows with all that goes with them, or ask first."""
         request, exposure, label = self.request, self.exposure, self.exposure.label
         go_to(request, exposure, "changelist")
         with refusals(), one_transaction(exposure.model, request):
@@ -156,11 +143,10 @@ class BulkWrite:
             shown = {"model": label, "rows": len(rows), "objects": labels_of(exposure, rows), "deletes": counts}
             goes = ", ".join(f"{count} {kind}" for kind, count in counts.items())
             message = f"This deletes {_counted(rows)} of {label}, which cannot be undone. In all: {goes}."
-            confirmation = Confirmation(request, self.tool, {"model": label}, deletion.objects)
-            asked = self._unconfirmed(confirmation, message, shown)
+            asked = self._asked(message, shown, {"model": label}, deletion.objects)
             if asked is not None:
                 return asked
-            posted = as_query([*changelist_entries(DELETE, rows), ("post", "yes")])
+            posted = [*changelist_entries(DELETE, rows), ("post", "yes")]
             with as_page(request, "POST", posted, self.messages), exposure.recording(request):
                 Journal(request, self.tool).deletes(exposure, rows)
                 exposure.delete_queryset(request, queryset_of(request, exposure, rows))
@@ -192,21 +178,14 @@ class BulkWrite:
             )
         return rows
 
-    def _unconfirmed(self, confirmation: Confirmation, message: str, shown: Mapping[str, Any]) -> ToolResult | None:
+    def _asked(
+        self, message: str, shown: Mapping[str, Any], arguments: Any, objects: Iterable[Any]
+    ) -> ToolResult | None:
         """Return the result that asks, None once the call is confirmed for exactly these rows."""
-        errors = {}
-        if "confirm_token" in self.arguments:
-            try:
-                confirmation.redeem(self.arguments["confirm_token"])
-            except ToolError:
-                errors = {"errors": [CHANGED]}
-            else:
-                return None
-        elif can_ask(self.request):
-            rows = f"{shown['model']} ({shown['rows']}): {listed(shown['objects'], shown['rows'])}"
-            confirmation.ask(f"{message}\n\n{rows}")
-            return None
-        return confirmation.preview(message, {**errors, **shown}, NEXT)
+        token, rows = self.arguments.get("confirm_token"), f"{shown['model']} ({shown['rows']})"
+        told = f"{message}\n\n{rows}: {listed(shown['objects'], shown['rows'])}"
+        confirmation = Confirmation(self.request, self.tool, arguments, objects)
+        return confirmation.asked(token, message, told, shown, NEXT, again=True)
 
     def _save_all(self, rows: Sequence[Model], values: Mapping[str, Any]) -> dict[str, Any]:
         """Save all rows, and tell of each; return which fields changed, and in how many rows."""

@@ -78,11 +78,7 @@ class ActionCall:
         self.asked: Question | None = None
 
     def run(self) -> ToolResult:
-        """Run the action, or ask first.
-
-        Raises:
-            ToolError: the action refused, the call does not fit it, or a row is not there; nothing was changed.
-        """
+        """Run the action, or ask first."""
         request, action = self.request, self.action
         request.mcp.record.model, request.mcp.record.action = self.exposure.label, action.name
         go_to(request, self.exposure, "changelist")
@@ -144,8 +140,8 @@ class ActionCall:
             transaction_of_action = one_transaction(exposure.model, request, mode)
         with refusals(undone=action.atomic), transaction_of_action as aliases:
             posting = changelist_request(request, exposure, entries)
-            logs = action.is_logged and has_history(request)
-            before = read_stored(rows) if logs else None
+            is_told = action.is_logged and has_history(request)
+            changes = RowChanges(request, exposure, rows) if is_told else None
             with exposure.recording(posting):
                 view = own_view(posting, page.target) if page is not None and page.target else None
                 if view is not None and page is not None:
@@ -160,10 +156,10 @@ class ActionCall:
                 for alias in aliases:
                     transaction.set_rollback(True, using=alias)
             elif action.is_logged:
-                touched = changes_of(request, exposure, rows, before) if logs else {}
-                if logs:
+                touched = changes.found() if changes is not None else {}
+                if changes is not None:
                     Journal(request, action.name).acted(list(touched), list(touched.values()))
-                request.mcp.record.rows_changed += len(touched) if logs else len(rows)
+                request.mcp.record.rows_changed += len(touched) if changes is not None else len(rows)
                 # It may have updated them by its queryset, which no signal tells of.
                 rows_changed.send(sender=exposure.model, rows=rows)
         return outcome
@@ -275,75 +271,75 @@ class ActionCall:
         )
 
 
-# What an action has changed. Rows are read from the database before and after, in its transaction: it may have written
-# them by its queryset, by other instances or by SQL of its own.
+class RowChanges:
+    """What an action changes in its rows, of those fields that the caller sees.
 
-# By primary key, the values of a row by the names of its columns; of a relation to several rows, their keys.
-Stored = Mapping[Any, Mapping[str, Any]]
-
-
-def read_stored(rows: Sequence[Model]) -> Stored | None:
-    """Return what the database holds of the rows, without those that are gone; None where it cannot be read."""
-    if not rows:
-        return {}
-    model, using = type(rows[0]), router.db_for_write(type(rows[0]), instance=rows[0])
-    names = [field.attname for field in model._meta.concrete_fields]
-    found: dict[Any, dict[str, Any]] = {}
-    try:
-        for keys in chunks([row.pk for row in rows]):
-            stored = model._base_manager.using(using).filter(pk__in=keys).order_by()
-            found |= {pk: dict(zip(names, values, strict=True)) for pk, *values in stored.values_list("pk", *names)}
-            for field in model._meta.many_to_many:
-                _read_links(field, using, keys, found)
-    except Exception as error:
-        if not is_unreadable(error):
-            raise
-        return None
-    return found
-
-
-def _read_links(field: Any, using: str, keys: Sequence[Any], found: Mapping[Any, dict[str, Any]]) -> None:
-    through = getattr(field.remote_field, "through", None)
-    if through is None or not hasattr(field, "m2m_field_name"):
-        return
-    ends = field.m2m_field_name(), field.m2m_reverse_field_name()
-    source, target = map(through._meta.get_field, ends)
-    links = through._base_manager.using(using).filter(**{f"{source.name}__in": keys}).order_by()
-    for values in found.values():
-        values.setdefault(field.name, set())
-    for pk, key in links.values_list(f"{source.name}__pk", target.attname):
-        if pk in found:
-            found[pk][field.name].add(key)
-
-
-def changes_of(
-    request: MCPRequest, exposure: ModelExposure, rows: Sequence[Model], before: Stored | None
-) -> dict[Model, list[str]]:
-    """Return each row that differs from ``before``, with what differs: ``Status: paid → shipped``.
-
-    Of fields that the caller does not see, secrets and relations to several rows only the name is told. A row that is
-    gone has nothing that differs, and so has every row where the rows could not be read.
+    Rows are read from the database before and after, in the action's transaction: it may have written them by its
+    queryset, by other instances or by SQL of its own.
     """
-    after = read_stored(rows) if before is not None else None
-    seen = {*access_of(request)[exposure].fields}
-    changes: dict[Model, list[str]] = {}
-    with override(None):
-        for row in rows:
-            if before is None or after is None or row.pk not in after:
-                changes[row] = []
-                continue
-            old, new, words = before.get(row.pk, {}), after[row.pk], []
-            for field in (*exposure.opts.concrete_fields, *exposure.opts.many_to_many):
-                name = field.name if field.many_to_many else field.attname
-                one, other = old.get(name), new.get(name)
-                if one == other:
+
+    def __init__(self, request: MCPRequest, exposure: ModelExposure, rows: Sequence[Model]) -> None:
+        self.request, self.exposure, self.rows = request, exposure, rows
+        self.before = self._read()
+
+    def _read(self) -> Mapping[Any, Mapping[str, Any]] | None:
+        """Return what the database holds of the rows that are there, None where it cannot be read.
+
+        It has the values by primary key and the names of columns; of a relation to several rows, their keys.
+        """
+        if not self.rows:
+            return {}
+        model, using = type(self.rows[0]), router.db_for_write(type(self.rows[0]), instance=self.rows[0])
+        names = [field.attname for field in model._meta.concrete_fields]
+        found: dict[Any, dict[str, Any]] = {}
+        try:
+            for keys in chunks([row.pk for row in self.rows]):
+                stored = model._base_manager.using(using).filter(pk__in=keys).order_by()
+                found |= {pk: dict(zip(names, values, strict=True)) for pk, *values in stored.values_list("pk", *names)}
+                for field in model._meta.many_to_many:
+                    through = getattr(field.remote_field, "through", None)
+                    if through is None or not hasattr(field, "m2m_field_name"):
+                        continue
+                    ends = field.m2m_field_name(), field.m2m_reverse_field_name()
+                    source, target = map(through._meta.get_field, ends)
+                    links = through._base_manager.using(using).filter(**{f"{source.name}__in": keys}).order_by()
+                    for values in found.values():
+                        values.setdefault(field.name, set())
+                    for pk, key in links.values_list(f"{source.name}__pk", target.attname):
+                        if pk in found:
+                            found[pk][field.name].add(key)
+        except Exception as error:
+            if not is_unreadable(error):
+                raise
+            return None
+        return found
+
+    def found(self) -> dict[Model, list[str]]:
+        """Return each row that differs from before, with what differs: ``Status: paid → shipped``.
+
+        Of fields that the caller does not see, secrets and relations to several rows only the name is told. A row that
+        is gone has nothing that differs, and so has every row where the rows could not be read.
+        """
+        after = self._read() if self.before is not None else None
+        seen = {*access_of(self.request)[self.exposure].fields}
+        changes: dict[Model, list[str]] = {}
+        with override(None):
+            for row in self.rows:
+                if self.before is None or after is None or row.pk not in after:
+                    changes[row] = []
                     continue
-                label = str(capfirst(str(field.verbose_name)))
-                is_told = field.name in seen and not field.many_to_many and not is_sensitive(field.name, field.model)
-                words.append(f"{label}: {_told(field, one)} → {_told(field, other)}" if is_told else label)
-            if words:
-                changes[row] = words
-    return changes
+                old, new, words = self.before.get(row.pk, {}), after[row.pk], []
+                for field in (*self.exposure.opts.concrete_fields, *self.exposure.opts.many_to_many):
+                    name = field.name if field.many_to_many else field.attname
+                    one, other = old.get(name), new.get(name)
+                    if one == other:
+                        continue
+                    label, is_many = str(capfirst(str(field.verbose_name))), field.many_to_many
+                    is_told = field.name in seen and not is_many and not is_sensitive(field.name, field.model)
+                    words.append(f"{label}: {_told(field, one)} → {_told(field, other)}" if is_told else label)
+                if words:
+                    changes[row] = words
+        return changes
 
 
 def _told(field: Any, value: Any) -> str:

@@ -58,11 +58,7 @@ DATA_URL: Final = re.compile(r"data:[\w.+/;=-]{0,200},")
 
 
 def file_entries(request: MCPRequest, field: Field, html_name: str, value: Any) -> list[Pair]:
-    """Return what a browser posts when a person picks a file, or ticks the box that takes it away for null.
-
-    Raises:
-        ValidationError: the value is no file, is too long, or there is no such box.
-    """
+    """Return what a browser posts when a person picks a file, or ticks the box that takes it away for null."""
     if value is not None:
         return [(html_name, read_file_value(request, value))]
     if field.required:
@@ -74,11 +70,7 @@ def file_entries(request: MCPRequest, field: Field, html_name: str, value: Any) 
 
 
 def read_file_value(request: MCPRequest, value: Any) -> SimpleUploadedFile:
-    """Return the file that a client's JSON is.
-
-    Raises:
-        ValidationError: it is none, or longer than ``MAX_UPLOAD_BYTES``.
-    """
+    """Return the file that a client's JSON is."""
     value = json_or_text(value)
     if not isinstance(value, dict) or len(value) != 2 or "name" not in value:
         raise ValidationError(USAGE)
@@ -116,11 +108,7 @@ def _check_size(size: int) -> None:
 
 
 def safe_name(value: Any) -> str:
-    """Return the last part of a path without what could be read as more than a name.
-
-    Raises:
-        ValidationError: nothing is left of it.
-    """
+    """Return the last part of a path without what could be read as more than a name."""
     last = SEPARATOR.split(value)[-1] if isinstance(value, str) else ""
     # A leading dot hides a file, or makes it a server's configuration.
     name = "".join(character for character in last if character.isprintable()).strip(" .")

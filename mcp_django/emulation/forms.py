@@ -255,11 +255,7 @@ def _unspeakable(item: Field, value: Any) -> datetime | None:
 
 
 def field_entries(request: MCPRequest, field: Field, html_name: str, value: Any) -> list[Pair]:
-    """Return what a browser posts when a person enters ``value``, which is JSON, in the field.
-
-    Raises:
-        ValidationError: the JSON is of a type that the field does not take, or a row that the caller may not see.
-    """
+    """Return what a browser posts when a person enters ``value``, which is JSON, in the field."""
     if isinstance(field, FileField):
         return file_entries(request, field, html_name, value)
     return entered(field, html_name, incoming(request, field, value))
@@ -276,11 +272,7 @@ def entered(field: Field, html_name: str, value: Any) -> list[Pair]:
 
 
 def incoming(request: MCPRequest, field: Field, value: Any) -> Any:
-    """Return the Python value that a field which takes no file shows for the JSON ``value``.
-
-    Raises:
-        ValidationError: see :func:`field_entries`.
-    """
+    """Return the Python value that a field which takes no file shows for the JSON ``value``."""
     if value is None:
         return None
     if isinstance(value, str) and HIDDEN in value:
@@ -354,11 +346,7 @@ def _is_written_as_text(field: Field, value: Any) -> bool:
 
 
 def parse_truth(value: Any) -> bool:
-    """Return the truth value that JSON, or a text of it, stands for.
-
-    Raises:
-        ValidationError: it is something else.
-    """
+    """Return the truth value that JSON, or a text of it, stands for."""
     key = value.lower() if isinstance(value, str) else value
     if not isinstance(key, (str, int)) or key not in TRUTH:
         raise ValidationError("Give true or false.")
@@ -400,11 +388,7 @@ def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
 
 
 def linked_rows(request: MCPRequest, exposure: ModelExposure, given: Sequence[Any]) -> list[Model]:
-    """Return the rows that a relation is to lead to, named by primary keys, unique fields or labels.
-
-    Raises:
-        ValidationError: one of them is none that the caller may see, or is not named clearly.
-    """
+    """Return the rows that a relation is to lead to, named by primary keys, unique fields or labels."""
     missing = f"No {exposure.label} has this primary key."
     if not exposure.has_view_permission(request):
         raise ValidationError(missing)
@@ -560,18 +544,13 @@ def visible_choices(request: MCPRequest, choices: Iterable[Any], queries: Iterab
     tables = {match.group(1) for sql in queries if (match := FROM.search(sql))}
     exposures = {exposure.opts.db_table: exposure for exposure in request.mcp.site.exposures.values()}
     for table in tables:
-        exposure = exposures.get(table)
-        seen = _seen_keys(request, exposure, [value for value, _ in offered]) if exposure is not None else frozenset()
+        exposure, keys = exposures.get(table), []
+        if exposure is None or not exposure.has_view_permission(request):
+            return []
+        for value, _ in offered:
+            with suppress(ValidationError, ValueError, TypeError):
+                keys.append(exposure.opts.pk.to_python(value))
+        rows = exposure.get_queryset(request).filter(pk__in=keys)
+        seen = {str(row.pk) for row in rows if exposure.has_view_permission(request, row)}
         offered = [(value, label) for value, label in offered if str(value) in seen]
     return offered if tables else []
-
-
-def _seen_keys(request: MCPRequest, exposure: ModelExposure, values: Iterable[Any]) -> Collection[str]:
-    keys = []
-    for value in values:
-        with suppress(ValidationError, ValueError, TypeError):
-            keys.append(exposure.opts.pk.to_python(value))
-    if not exposure.has_view_permission(request):
-        return frozenset()
-    rows = exposure.get_queryset(request).filter(pk__in=keys)
-    return {str(row.pk) for row in rows if exposure.has_view_permission(request, row)}

@@ -91,11 +91,7 @@ class InlinePost:
     # What the page posts
 
     def fill(self, value: Any) -> None:
-        """Work out what is posted when ``value``, a list of rows or None, is entered.
-
-        Raises:
-            ToolError: it is no list of rows, or the inline has more rows than a page can hold.
-        """
+        """Work out what is posted when ``value``, a list of rows or None, is entered."""
         if self._is_too_long():
             if value is not None:
                 raise ToolError(f"{self.name} has more than {MAX_ON_PAGE} rows: write them one by one. {NOT_SAVED}")

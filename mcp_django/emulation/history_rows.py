@@ -240,11 +240,7 @@ class ChangedFilter(NamedFilter):
         return [Offer("changed", "name of a changed field, such as email")]
 
     def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
-        """Return the entries that name one of the fields.
-
-        Raises:
-            ToolError: the caller sees no such field of any model.
-        """
+        """Return the entries that name one of the fields."""
         missing = {_plain(text): text for text in values["changed"]}
         wanted, found, known = set(missing), Q(pk__in=[]), dict[str, None]()
         for source in self.exposure.sources(self.request):

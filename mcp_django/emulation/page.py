@@ -10,7 +10,6 @@ from django.contrib.messages.constants import DEFAULT_TAGS, ERROR, SUCCESS
 from django.contrib.messages.storage.base import BaseStorage, Message
 from django.contrib.sessions.backends.base import SessionBase
 from django.http import QueryDict
-from django.utils.datastructures import MultiValueDict
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
@@ -56,13 +55,9 @@ class MemorySession(SessionBase):
 
 @contextmanager
 def as_page(
-    request: MCPRequest,
-    method: str,
-    data: QueryDict | None = None,
-    messages: list[dict[str, str]] | None = None,
-    files: "MultiValueDict[str, Any] | None" = None,
+    request: MCPRequest, method: str, entries: Sequence[Pair] = (), messages: list[dict[str, str]] | None = None
 ) -> Iterator[None]:
-    """Let the request be what a page of the admin gets: no query, and ``data`` and ``files`` where it posts.
+    """Let the request be what a page of the admin gets: no query, and the ``entries`` that it posts.
 
     It has a session of its own, which is never stored; ``messages`` takes what hooks said to its user. While a page is
     only shown, what it has is asked of its hooks once.
@@ -71,8 +66,8 @@ def as_page(
     now: dict[str, Any] = {
         "method": method,
         "GET": QueryDict(),
-        "POST": QueryDict() if data is None else data,
-        "FILES": MultiValueDict() if files is None else files,
+        "POST": as_query(entries),
+        "FILES": as_files(entries),
         "session": MemorySession(),
         "_messages": MemoryMessages(request),
         PAGE_FIELDS: {} if method == "GET" else None,

@@ -102,11 +102,7 @@ class File:
 
 
 def kept(request: MCPRequest, uri: str) -> EmbeddedResource:
-    """Return the file of a URI.
-
-    Raises:
-        NotFound: it is not the caller's, is too old, or is of a model that they may not view any more.
-    """
+    """Return the file of a URI."""
     _, _, about = uri.partition("/")
     if "." in (label := about.partition("/")[0]):
         access_of(request).get_exposure(label)
@@ -290,12 +286,7 @@ class Answer:
 
 
 def read_response(request: MCPRequest, response: HttpResponseBase) -> Answer:
-    """Return what an action's response means to a caller. ``request`` is the one that the action got.
-
-    Raises:
-        ToolError: it is an error, too large, or a page that goes on elsewhere; nothing may stay changed.
-        NotFound: the action answered 404.
-    """
+    """Return what an action's response means to a caller. ``request`` is the one that the action got."""
     status = response.status_code
     try:
         if 300 <= status < 400:

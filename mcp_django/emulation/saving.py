@@ -35,7 +35,6 @@ from .files import read_file_value, uploads_taken
 from .forms import FilledForm, bare_key, keep, linked_rows, prepopulated, writable_names
 from .formsets import InlinePost, management_entries
 from .history import Journal
-from .html import as_files, as_query
 from .inlines import PageInlines, ShownRows
 from .page import as_page
 
@@ -85,19 +84,12 @@ class Saving:
         self.messages: list[dict[str, str]] = []
 
     def check(self) -> None:
-        """Pass if the row's own page has the fields of the values and takes each of them; nothing is saved.
-
-        Raises:
-            ToolError: see :meth:`save`.
-        """
+        """Pass if the row's own page has the fields of the values and takes each of them; nothing is saved."""
 
     def save(self) -> tuple[Model, list[str]]:
         """Save the values with an entry in the history; return the row and the changed fields.
 
         To be called in a transaction: validation may fail after the row was written.
-
-        Raises:
-            ToolError: a field is not one that the caller may write, or a value is not valid.
         """
         with self.exposure.recording(self.request):
             saved, changed = self._save()
@@ -144,7 +136,7 @@ class PageSaving(Saving):
         lines = [f"{name}: {' '.join(error.messages)}" for name, error in self.form.wrong.items()]
         lines += self.listed.errors() if self.listed is not None else []
         if not lines:
-            with as_page(self.request, "POST", self.data, [], self.files):
+            with as_page(self.request, "POST", self.entries):
                 # Validation writes the values to the row, and it is not their time yet.
                 form = self.form.bind(copy(self.obj), self.request.POST, self.request.FILES)
                 named = tuple(f"{name}: " for name in self.form.values)
@@ -177,8 +169,7 @@ class PageSaving(Saving):
             if not change:
                 named |= prepopulated(exposure.get_prepopulated_fields(request), draft, named, self.writable)
             self.form = FilledForm(request, draft, named)
-        entries = self.form.data + [entry for post in self.posts for entry in post.entries]
-        self.data, self.files = as_query(entries), as_files(entries)
+        self.entries = self.form.data + [entry for post in self.posts for entry in post.entries]
         self.listed = ListedRow(request, exposure, obj, for_list) if obj is not None and for_list else None
 
     def _is_as_shown(self, draft: Any, name: str, value: Any) -> bool:
@@ -205,10 +196,10 @@ class PageSaving(Saving):
         self._fill_in()
         saved, changed = self.obj, list[str]()
         if saved is None or not self.is_left_out:
-            with as_page(self.request, "POST", self.data, self.messages, self.files):
+            with as_page(self.request, "POST", self.entries, self.messages):
                 saved, changed = self._post()
         if self.listed is not None:
-            with as_page(self.request, "POST", self.listed.data, self.messages, self.listed.files):
+            with as_page(self.request, "POST", self.listed.entries, self.messages):
                 saved, form = self.listed.save()
                 if form.changed_data:
                     self._log(saved, self.exposure.construct_change_message(self.request, form, (), add=False))
@@ -251,15 +242,14 @@ class ListedRow:
         with as_page(request, "GET"):
             draft = self._formset()
             self.form = FilledForm(request, draft.forms[0], values)
-        entries = [*management_entries(draft, 1, 1), *self.form.data, ("_save", "Save")]
-        self.data, self.files = as_query(entries), as_files(entries)
+        self.entries = [*management_entries(draft, 1, 1), *self.form.data, ("_save", "Save")]
 
     def _formset(self, *posted: Any) -> Any:
         return self.exposure.model_admin.get_changelist_formset(self.request)(*posted, queryset=self.rows)
 
     def errors(self) -> list[str]:
         """Return what is wrong with the values, a line for each error; nothing is saved."""
-        with as_page(self.request, "POST", self.data, [], self.files):
+        with as_page(self.request, "POST", self.entries):
             return self._posted()[1]
 
     def _posted(self) -> tuple[Any, list[str]]:
@@ -417,11 +407,7 @@ _encode: Final = json.JSONEncoder(default=_plain, sort_keys=True).encode
 
 
 def check_version(request: MCPRequest, exposure: ModelExposure, row: Model, version: Any) -> None:
-    """Compare a version that the caller gives with that of the row, which should be locked.
-
-    Raises:
-        ToolError: they differ.
-    """
+    """Compare a version that the caller gives with that of the row, which should be locked."""
     if version is None:
         return
     inlines = PageInlines(request, exposure, row).read()

@@ -111,8 +111,6 @@ class ModelExposure:
     narrows_inlines: ClassVar[bool] = True
     # Whether a page finds its rows first, and computes their columns for these alone.
     reads_keys_first: ClassVar[bool] = False
-    # The admin site of which callers have to be members.
-    members_of: AdminSite | None = None
     # The admin site whose pages are those of the model.
     admin_site_name: str = "admin"
 
@@ -134,6 +132,11 @@ class ModelExposure:
 
             self.description = first_sentence(model)
         self._inline_exposures: dict[type[Any], InlineExposure] = {}
+
+    @cached_property
+    def members_of(self) -> AdminSite | None:
+        """The admin site of which callers have to be members, None for everybody."""
+        return None
 
     @cached_property
     def label(self) -> str:

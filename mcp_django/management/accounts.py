@@ -20,11 +20,7 @@ from ..sites import site as default_site
 
 
 def find_user(name: str) -> Any:
-    """Return the active user who signs in with this name.
-
-    Raises:
-        CommandError: there is none, or no table of users.
-    """
+    """Return the active user who signs in with this name."""
     model = get_user_model()
     try:
         person = model._default_manager.get_by_natural_key(name)
@@ -38,11 +34,7 @@ def find_user(name: str) -> Any:
 
 
 def find_superuser() -> Any:
-    """Return the active superuser who was made first.
-
-    Raises:
-        CommandError: there is none, or the project's users are of a kind that has none.
-    """
+    """Return the active superuser who was made first."""
     model = get_user_model()
     found = None
     with suppress(FieldError):
@@ -61,11 +53,7 @@ def no_tables(error: DatabaseError) -> CommandError:
 
 
 def find_model(label: str) -> type[Model]:
-    """Return the model with this label, or with this name where only one has it.
-
-    Raises:
-        CommandError: there is none.
-    """
+    """Return the model with this label, or with this name where only one has it."""
     models = {item._meta.label_lower: item for item in apps.get_models()}
     wanted = label.lower()
     named = [item for item in models.values() if item._meta.model_name == wanted]
@@ -75,11 +63,7 @@ def find_model(label: str) -> type[Model]:
 
 
 def find_scopes(asked: Iterable[str] | None, known: Iterable[str]) -> list[str]:
-    """Return the scopes that are asked for, or those that clients are asked to request.
-
-    Raises:
-        CommandError: one of them is none of those known.
-    """
+    """Return the scopes that are asked for, or those that clients are asked to request."""
     scopes = join(asked or default_scopes()).split()
     unknown = sorted(set(scopes).difference(known))
     if unknown:
@@ -88,11 +72,7 @@ def find_scopes(asked: Iterable[str] | None, known: Iterable[str]) -> list[str]:
 
 
 def find_site(name: str | None) -> MCPSite:
-    """Return the site of this name.
-
-    Raises:
-        CommandError: there is none, or it needs middleware, which there is none of here.
-    """
+    """Return the site of this name."""
     known = {default_site.name: default_site, **{item.name: item for item in mounted_sites()}}
     found = known.get(name or default_site.name)
     if found is None:
@@ -103,11 +83,7 @@ def find_site(name: str | None) -> MCPSite:
 
 
 def endpoint_url() -> str:
-    """Return the URL of the endpoint that ``urls.py`` mounts.
-
-    Raises:
-        CommandError: there is none or more than one, or ``BASE_URL`` is not set.
-    """
+    """Return the URL of the endpoint that ``urls.py`` mounts."""
     try:
         urls = [resource_url(None, path) for path in endpoints()]
     except ImproperlyConfigured:

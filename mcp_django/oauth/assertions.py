@@ -63,11 +63,7 @@ class InvalidKeys(Exception):
 
 
 def read_keys(text: str) -> list[JWK]:
-    """Return the public keys of a text: PEM, a JSON Web Key, or a set of them.
-
-    Raises:
-        InvalidKeys: it has none that can be used, or one that is private.
-    """
+    """Return the public keys of a text: PEM, a JSON Web Key, or a set of them."""
     try:
         if not text.lstrip().startswith("-----BEGIN"):
             return _public_keys(json.loads(text))
@@ -143,9 +139,6 @@ def fetched_keys(url: str, again: bool, fetcher: Fetcher) -> Iterable[JWK]:
     """Return the keys that an https URL publishes; ``again``: those that were fetched before do not fit.
 
     There are none where they cannot be fetched, which is logged.
-
-    Raises:
-        FetchedLately: it is too soon to fetch them again.
     """
     known = _sets.setdefault((url, fetcher), _KeySet())
     with known.lock:
@@ -241,11 +234,7 @@ class Assertion:
 
 
 def read_assertion(raw: str) -> Assertion:
-    """Return what the compact form of a signed token says (RFC 7515, section 3.1).
-
-    Raises:
-        InvalidAssertion: it is none, or too long.
-    """
+    """Return what the compact form of a signed token says (RFC 7515, section 3.1)."""
     if len(raw) > MAX_SIZE:
         raise InvalidAssertion(f"The assertion is over {MAX_SIZE} characters.")
     parts = raw.split(".")
@@ -255,11 +244,7 @@ def read_assertion(raw: str) -> Assertion:
 
 
 def verify(assertion: Assertion, keys: KeySource, rules: Rules) -> None:
-    """Check signature and claims.
-
-    Raises:
-        InvalidAssertion: one of them is not right.
-    """
+    """Check signature and claims."""
     _check_header(assertion.header, rules)
     if assertion.claims.get("iss") != rules.issuer:
         raise InvalidAssertion("The issuer (iss) of the assertion is not the one that was expected.")
@@ -272,11 +257,7 @@ def verify(assertion: Assertion, keys: KeySource, rules: Rules) -> None:
 
 
 def use_once(assertion: Assertion) -> None:
-    """Take note of an assertion that was verified, so that no worker accepts it again.
-
-    Raises:
-        InvalidAssertion: it was used before.
-    """
+    """Take note of an assertion that was verified, so that no worker accepts it again."""
     name = json.dumps([assertion.text("iss"), assertion.text("jti")])
     expires = datetime.fromtimestamp(assertion.claims["exp"] + LEEWAY, tz=UTC)
     if not django_settings.USE_TZ:
@@ -403,11 +384,7 @@ class Credentials:
 
 
 def read_credentials(request: HttpRequest) -> Credentials:
-    """Return what a client sent to prove who it is (RFC 6749, section 2.3; RFC 7523, section 2.2).
-
-    Raises:
-        OAuth2Error: it is not well-formed, or there are two ways at once.
-    """
+    """Return what a client sent to prove who it is (RFC 6749, section 2.3; RFC 7523, section 2.2)."""
     # A token can be for several endpoints (RFC 8707, section 2).
     repeated = {name for name, values in request.POST.lists() if len(values) > 1 and name != "resource"}
     if repeated:
@@ -468,11 +445,7 @@ def keys_of(holder: Any) -> KeySource:
 
 
 def check_assertion(request: HttpRequest, client_id: str, assertion: Assertion, keys: KeySource) -> None:
-    """Look whether the client has signed the assertion, for this server, and not sent it before (RFC 7523, section 3).
-
-    Raises:
-        InvalidAssertion: one of them is not so.
-    """
+    """Check that the client signed the assertion, for this server, and did not send it before (RFC 7523, section 3)."""
     # The issuer, as RFC 7523bis will have it; or the token endpoint, as RFC 7523, section 3, still has it.
     audiences = [issuer(request), origin(request) + reverse("mcp_oauth:token")]
     verify(assertion, keys, Rules(client_id, audiences, MAX_LIFE))

@@ -99,9 +99,6 @@ def authenticate(request: MCPRequest, path: str) -> Grant:
     """Return what the request may do at the endpoint at ``path``, by the first class that knows its credentials.
 
     ``request.mcp.resource`` becomes the URL that its token must be for.
-
-    Raises:
-        AuthenticationFailed: it has no credentials, or none that are good here.
     """
     resource = own_resource(request, path)
     if resource is None:
@@ -172,9 +169,6 @@ class BearerAuthentication(BaseAuthentication):
         """Return user and token, or None when the request carries no bearer credentials.
 
         ``request`` is a Django request with ``request.mcp.resource``, the URL that the token must be for.
-
-        Raises:
-            AuthenticationFailed: the credentials are malformed, or the token is not good for this endpoint.
         """
         header = request.META.get("HTTP_AUTHORIZATION")
         if header is None:
@@ -194,9 +188,6 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
 
     The token must be live, issued for exactly this resource (RFC 8707; basic/authorization, Access Token Privilege
     Restriction) and to an active user, who has the password that they had then.
-
-    Raises:
-        AuthenticationFailed: any of it does not hold. Of a token that is not in the database its reason tells nothing.
     """
     checksum = checksum_of(token)
     if plannable():
@@ -326,7 +317,6 @@ class TokenPlan:
 
 
 _plans: dict[str, TokenPlan] = {}
-_plannable: list[bool] = []
 
 
 def find_token(checksum: str) -> TokenRow | None:
@@ -349,14 +339,9 @@ def find_token(checksum: str) -> TokenRow | None:
     return TokenRow(person, expires, scope, resource, client_id or "", facts)
 
 
+@lru_cache(maxsize=1)
 def plannable() -> bool:
     """Tell whether the plan gives the toolkit's verdict: nothing of the project's own takes part in it."""
-    if not _plannable:
-        _plannable.append(_is_stock())
-    return _plannable[0]
-
-
-def _is_stock() -> bool:
     validator = oauth2_settings.OAUTH2_VALIDATOR_CLASS
     if f"{validator.__module__}.{validator.__qualname__}" not in VALIDATORS:
         return False
@@ -394,7 +379,7 @@ def _compile(using: str) -> TokenPlan:
 
 def _forget(**kwargs: Any) -> None:
     _plans.clear()
-    _plannable.clear()
+    plannable.cache_clear()
     _token_model.cache_clear()
 
 

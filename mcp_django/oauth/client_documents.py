@@ -390,9 +390,6 @@ def find_described(url: str, request: HttpRequest) -> Any:
     """Return the application for a client id that is the URL of a document, fetched where it has to be.
 
     One that administrators added themselves under this id is theirs, and nothing is fetched.
-
-    Raises:
-        DocumentRefused: it is not let in.
     """
     model = get_application_model()
     stored = model._default_manager.filter(client_id=url).first() if url.isprintable() else None

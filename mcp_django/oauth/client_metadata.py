@@ -103,11 +103,7 @@ class InvalidMetadata(Exception):
 
 
 def read_metadata(data: Any, schemes: list[str]) -> ClientMetadata:
-    """Return what to register of the decoded request body; ``schemes`` are those of redirect URIs.
-
-    Raises:
-        InvalidMetadata: it is no client that this server serves.
-    """
+    """Return what to register of the decoded request body; ``schemes`` are those of redirect URIs."""
     wrong = "invalid_client_metadata"
     if not isinstance(data, dict):
         raise InvalidMetadata(wrong, "The request body must be a JSON object.")
@@ -148,9 +144,6 @@ def check_url(url: str, named: frozenset[str]) -> SplitResult:
     """Return the parts of a client id that is the URL of a document.
 
     ``named`` are hosts of the project's own, of which a port and a name without a dot are taken too.
-
-    Raises:
-        InvalidDocument: it is none, or it could be written in another way.
     """
     if len(url) > MAX_ID or URI.fullmatch(url) is None or "\\" in url:
         raise InvalidDocument(f"A client_id is at most {MAX_ID} characters of printable ASCII; a host is in punycode.")
@@ -174,11 +167,7 @@ def check_url(url: str, named: frozenset[str]) -> SplitResult:
 
 
 def read_document(url: str, data: Any, schemes: list[str]) -> ClientMetadata:
-    """Return what is taken of the document at ``url``; ``schemes`` are those of redirect URIs.
-
-    Raises:
-        InvalidDocument: it is no client that this server serves.
-    """
+    """Return what is taken of the document at ``url``; ``schemes`` are those of redirect URIs."""
     if not isinstance(data, dict):
         raise InvalidDocument("The document is not a JSON object.")
     if data.get("client_id") != url:

@@ -1,7 +1,11 @@
-"""Addresses that a document may be fetched from: those of the public network, whatever a name leads to.
+"""Fetch a small JSON document from an address that a stranger chose (SSRF: OAuth 2.1 clients by metadata document).
 
-A name leads where its owner says, and the next time elsewhere: to this machine, to its network, to the service that
-gives a virtual machine its credentials. So it is the address that is looked at, in each of the forms that it has.
+The name is resolved once, every address that it leads to has to be admitted, and the connection goes to one of these:
+a second look could be answered otherwise. A name leads where its owner says: to this machine, to its network, to the
+service that gives a virtual machine its credentials. So it is the address that is looked at, in each of the forms that
+it has. TLS is checked for the name. Nothing is followed, no proxy is taken from the environment, and all of it, from
+the name to the last byte, has one deadline and one size. A proxy that the project names resolves the name itself, so
+only names of the public network are asked of it.
 """
 
 import base64
@@ -155,11 +159,7 @@ class Fetcher:
         return hash((type(self), self._admits, self._authorities, self._proxy))
 
     def fetch(self, url: str) -> Fetched:
-        """Return the document at an https URL.
-
-        Raises:
-            FetchFailed: there is none, or none that is small, quick and JSON.
-        """
+        """Return the document at an https URL."""
         deadline, parts = time.monotonic() + MAX_SECONDS, urlsplit(url)
         with self._connection(parts, deadline, MAX_SECONDS) as connection:
             try:
@@ -173,11 +173,7 @@ class Fetcher:
                 raise FetchFailed(f"it could not be read ({type(error).__name__})", is_passing=True) from None
 
     def reach(self, url: str, seconds: float) -> None:
-        """Connect to the server of an https URL, and ask it for nothing.
-
-        Raises:
-            FetchFailed: there is no connection.
-        """
+        """Connect to the server of an https URL, and ask it for nothing."""
         with self._connection(urlsplit(url), time.monotonic() + seconds, seconds):
             pass
 
@@ -199,20 +195,12 @@ class Fetcher:
             yield secured
 
     def resolve(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host.
-
-        Raises:
-            OSError: it has none.
-        """
+        """Return the addresses of a host."""
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
     def connect(self, address: str, port: int, seconds: float) -> socket.socket:
-        """Return a connection to an address, which is no name.
-
-        Raises:
-            OSError: nobody is there.
-        """
+        """Return a connection to an address, which is no name."""
         return socket.create_connection((address, port), seconds)
 
     def _connected(self, parts: SplitResult, deadline: float) -> socket.socket:
@@ -251,11 +239,12 @@ class Fetcher:
         try:
             plain.settimeout(_left(deadline))
             plain.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("ascii"))
-            response = HTTPResponse(_Bounded(plain, deadline), method="CONNECT")  # type: ignore[arg-type]
-            response.begin()
-            if not 200 <= response.status < 300:
-                seen = f"the proxy answers {response.status}"
-                raise FetchFailed(seen, is_passing=True, is_away=True)
+            # What is closed here is not the connection.
+            with HTTPResponse(_Bounded(plain, deadline), method="CONNECT") as response:  # type: ignore[arg-type]
+                response.begin()
+                if not 200 <= response.status < 300:
+                    seen = f"the proxy answers {response.status}"
+                    raise FetchFailed(seen, is_passing=True, is_away=True)
         except BaseException:
             plain.close()
             raise

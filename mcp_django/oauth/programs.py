@@ -114,9 +114,6 @@ def narrowed(request: HttpRequest, granted: Iterable[str]) -> frozenset[str]:
 
     Clients ask for what the endpoint names, so what they may not have is left out, and the answer says what is left
     (RFC 6749, section 3.3).
-
-    Raises:
-        OAuth2Error: nothing is left.
     """
     scopes = list(granted)
     reach = expand(scopes).intersection(oauth2_settings.SCOPES)
@@ -135,11 +132,7 @@ def _refused(request: HttpRequest, reason: Problem, description: str) -> OAuth2E
 
 
 def account_token(request: HttpRequest) -> Issued:
-    """Return a token for the service account that asks (RFC 6749, section 4.4).
-
-    Raises:
-        OAuth2Error: there is none for it.
-    """
+    """Return a token for the service account that asks (RFC 6749, section 4.4)."""
     credentials = read_credentials(request)
     accounts = ServiceAccount._default_manager.select_related("user")
     account = accounts.filter(client_id=credentials.client_id).first()
@@ -226,11 +219,7 @@ class NotLinked(Exception):
 
 
 def identity_token(request: HttpRequest) -> Issued:
-    """Return a token for the user of an identity assertion (RFC 7523, section 2.1; ID-JAG).
-
-    Raises:
-        OAuth2Error: there is none for it.
-    """
+    """Return a token for the user of an identity assertion (RFC 7523, section 2.1; ID-JAG)."""
     client = _provided_client(request)
     try:
         assertion = read_assertion(request.POST.get("assertion", ""))
@@ -323,11 +312,7 @@ def _resources(request: HttpRequest, assertion: Assertion) -> list[str]:
 
 
 def linked_identity(provider: Provider, assertion: Assertion) -> LinkedIdentity:
-    """Return the link of the user whom a verified assertion speaks of; it may be made now.
-
-    Raises:
-        NotLinked: there is no such user.
-    """
+    """Return the link of the user whom a verified assertion speaks of; it may be made now."""
     subject = assertion.text("sub")
     found = _find_link(provider.issuer, subject)
     if found is not None:

@@ -33,6 +33,7 @@ MAX_BODY: Final = 16 * 1024
 # Seconds for which a registration with the same metadata is the same one.
 REMEMBERED: Final = 3600
 CACHE_DOWN: Final = 30
+NOTHING: Final = ClientMetadata((), "", "")
 
 
 @csrf_exempt
@@ -50,10 +51,9 @@ def register(request: HttpRequest) -> HttpResponseBase:
         return _error("not_found", "Clients are registered by the administrators of this server.", 404)
     if request.method != "POST":
         return _error("invalid_request", "Use POST.", 405, Allow="POST, OPTIONS")
-    metadata, invalid = _metadata(request)
-    again = _Again(request.META.get("REMOTE_ADDR", ""), metadata)
-    wait = again.throttle()
-    if again.is_uncounted:
+    registration = Registration(request)
+    wait = registration.throttle()
+    if registration.is_uncounted:
         note(request.META, problems.NO_CACHE)
         text = f"{problems.NO_CACHE.told} Try again in {CACHE_DOWN} seconds."
         return _error("temporarily_unavailable", text, 503, Retry_After=str(CACHE_DOWN))
@@ -69,47 +69,44 @@ def register(request: HttpRequest) -> HttpResponseBase:
         code = ', error="invalid_token"' if failure.invalid else ""
         described = "Registration needs an access token of this server."
         return _error("invalid_token", described, 401, WWW_Authenticate=f'Bearer realm="registration"{code}')
-    if metadata is None:
-        return _error(invalid.error, invalid.description, 400)
-    client, secret = again.client or _create(metadata, user)
-    again.remember(client)
-    return JsonResponse(_answer(metadata, client, secret), status=201, headers={"Cache-Control": "no-store"})
+    if registration.invalid is not None:
+        return _error(registration.invalid.error, registration.invalid.description, 400)
+    return JsonResponse(registration.complete(user), status=201, headers={"Cache-Control": "no-store"})
 
 
-def _metadata(request: HttpRequest) -> tuple[ClientMetadata | None, InvalidMetadata]:
-    """Return what is to be registered, or None and why nothing can be."""
-    invalid = InvalidMetadata("", "")
-    try:
-        return read_metadata(_body(request), oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES), invalid
-    except InvalidMetadata as failure:
-        return None, failure
-
-
-class _Again:
-    """A registration beside those that were made before from its address, which is the connection's.
+class Registration:
+    """What a client registers, beside what was registered before from its address, which is the connection's.
 
     A header would let anyone have as many addresses as they like. Programs register again with each sign-in, and those
     of hosted clients from few addresses: one with the same metadata is not counted again. A public client then gets the
     id that it has already, as the server may choose (RFC 7591, section 3.2.1); a confidential one a secret of its own.
     """
 
-    def __init__(self, address: str, metadata: ClientMetadata | None) -> None:
-        self.address, self.metadata = address, metadata
-        self.client: tuple[Any, str] | None = None
+    def __init__(self, request: HttpRequest) -> None:
+        self.address = request.META.get("REMOTE_ADDR", "")
+        self.metadata = NOTHING
+        self.invalid: InvalidMetadata | None = None
+        same: list[str] = []
+        try:
+            found = self.metadata = read_metadata(_body(request), oauth2_settings.ALLOWED_REDIRECT_URI_SCHEMES)
+            same = [self.address, found.name, found.auth_method, *map(_portless, found.redirect_uris)]
+        except InvalidMetadata as failure:
+            self.invalid = failure
+        self.is_public = self.metadata.auth_method == "none"
+        # A public client that registered itself before.
+        self.client: Any = None
         self.is_uncounted = False
-        same = (
-            [address, metadata.name, metadata.auth_method, *map(_portless, metadata.redirect_uris)] if metadata else []
-        )
         self._who = json.dumps(same)
         self._key = f"mcp_django:registered:{hashlib.sha256(self._who.encode()).hexdigest()}"
 
     def throttle(self) -> int | None:
         """Count it by address, then in total, where it counts; return the seconds to wait when either is used up."""
         try:
-            known = cache.get(self._key) if self.metadata else None
-            is_public = self.metadata is not None and self.metadata.auth_method == "none"
-            if known is not None and is_public and settings.REGISTRATION == "open":
-                self.client = _find(known)
+            known = cache.get(self._key) if self.invalid is None else None
+            if known is not None and self.is_public and settings.REGISTRATION == "open":
+                model = get_application_model()
+                mine = {"registration_source": model.RegistrationSource.DCR, "client_type": model.CLIENT_PUBLIC}
+                self.client = model._default_manager.filter(client_id=known, **mine).first()
             if self.client is not None:
                 return None
             who = self.address if known is None else self._who
@@ -122,18 +119,42 @@ class _Again:
             self.is_uncounted = True
             return None
 
-    def remember(self, client: Any) -> None:
-        """Know the client for an hour."""
+    def complete(self, user: AbstractBaseUser | None) -> dict[str, Any]:
+        """Store the client, unless it is there, and return its information (RFC 7591, section 3.2.1)."""
+        client, secret = (self.client, "") if self.client is not None else self._create(user)
         with suppress(Exception):  # it is counted the next time
             cache.set(self._key, client.client_id, timeout=REMEMBERED)
+        answer = {
+            "client_id": client.client_id,
+            "client_id_issued_at": int(time.time()),
+            "redirect_uris": list(self.metadata.redirect_uris),
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": self.metadata.auth_method,
+        }
+        if self.metadata.name:
+            answer["client_name"] = self.metadata.name
+        if secret:
+            answer |= {"client_secret": secret, "client_secret_expires_at": 0}
+        return answer
 
-
-def _find(client_id: str) -> tuple[Any, str] | None:
-    """Return a public client that registered itself and is still there."""
-    model = get_application_model()
-    mine = {"registration_source": model.RegistrationSource.DCR, "client_type": model.CLIENT_PUBLIC}
-    found = model._default_manager.filter(client_id=client_id, **mine).first()
-    return None if found is None else (found, "")
+    def _create(self, user: AbstractBaseUser | None) -> tuple[Any, str]:
+        model = get_application_model()
+        client = model(
+            user=user,
+            name=self.metadata.name,
+            redirect_uris=" ".join(self.metadata.redirect_uris),
+            client_type=model.CLIENT_PUBLIC if self.is_public else model.CLIENT_CONFIDENTIAL,
+            authorization_grant_type=model.GRANT_AUTHORIZATION_CODE,
+            registration_source=model.RegistrationSource.DCR,
+            # The secret is random and long: to stretch it would be a fifth of a second for anyone to spend, each time.
+            hash_client_secret=False,
+        )
+        secret = "" if self.is_public else client.client_secret
+        if secret:
+            client.client_secret = hashed_secret(secret)
+        client.save()
+        return client, secret
 
 
 def _portless(uri: str) -> str:
@@ -172,44 +193,6 @@ def _body(request: HttpRequest) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError):
         raise InvalidMetadata("invalid_client_metadata", "The request body must be JSON.") from None
-
-
-def _create(metadata: ClientMetadata, user: AbstractBaseUser | None) -> tuple[Any, str]:
-    """Store the client and return it with its secret, "" where it has none."""
-    model = get_application_model()
-    public = metadata.auth_method == "none"
-    client = model(
-        user=user,
-        name=metadata.name,
-        redirect_uris=" ".join(metadata.redirect_uris),
-        client_type=model.CLIENT_PUBLIC if public else model.CLIENT_CONFIDENTIAL,
-        authorization_grant_type=model.GRANT_AUTHORIZATION_CODE,
-        registration_source=model.RegistrationSource.DCR,
-        # The secret is random and long: to stretch it would be a fifth of a second for anyone to spend, each time.
-        hash_client_secret=False,
-    )
-    secret = "" if public else client.client_secret
-    if secret:
-        client.client_secret = hashed_secret(secret)
-    client.save()
-    return client, secret
-
-
-def _answer(metadata: ClientMetadata, client: Any, secret: str) -> dict[str, Any]:
-    """Return the client's information (RFC 7591, section 3.2.1)."""
-    answer = {
-        "client_id": client.client_id,
-        "client_id_issued_at": int(time.time()),
-        "redirect_uris": list(metadata.redirect_uris),
-        "grant_types": ["authorization_code", "refresh_token"],
-        "response_types": ["code"],
-        "token_endpoint_auth_method": metadata.auth_method,
-    }
-    if metadata.name:
-        answer["client_name"] = metadata.name
-    if secret:
-        answer |= {"client_secret": secret, "client_secret_expires_at": 0}
-    return answer
 
 
 def _error(error: str, description: str, status: int, **headers: str) -> JsonResponse:

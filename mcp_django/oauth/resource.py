@@ -6,8 +6,9 @@ URL, and after the origin in the issuer.
 A resource is compared as a whole, never by prefix: a token for the origin is not one for an endpoint below it.
 """
 
+from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from django.conf import settings as django_settings
@@ -37,25 +38,17 @@ def origin(request: HttpRequest | None) -> str:
     """Return scheme, host and port of this server, with no trailing slash.
 
     While developing (``DEBUG``), this machine goes by each of its names: the one that was asked for is returned.
-
-    Raises:
-        ImproperlyConfigured: ``BASE_URL`` is not set, and there is no request, or ``DEBUG`` is off, where a Host header
-            must not decide what a token is good for.
     """
-    if settings.BASE_URL:
-        base = str(settings.BASE_URL).rstrip("/")
-        return base if request is None or not django_settings.DEBUG else _as_asked(base, request)
-    if request is None or not django_settings.DEBUG:
-        raise ImproperlyConfigured("MCP_DJANGO['BASE_URL'] is not set.")
-    return f"{request.scheme}://{request.get_host()}"
-
-
-def _as_asked(base: str, request: HttpRequest) -> str:
-    try:
-        asked = _named_by_host(base, request)
-    except DisallowedHost:
-        return base
-    return asked if same_resource(asked, base) and is_loopback(asked) else base
+    if not settings.BASE_URL:
+        if request is None or not django_settings.DEBUG:
+            raise ImproperlyConfigured("MCP_DJANGO['BASE_URL'] is not set.")
+        return f"{request.scheme}://{request.get_host()}"
+    base = str(settings.BASE_URL).rstrip("/")
+    if request is not None and django_settings.DEBUG:
+        with suppress(DisallowedHost):
+            asked = _named_by_host(base, request)
+            return asked if same_resource(asked, base) and is_loopback(asked) else base
+    return base
 
 
 def _named_by_host(base: str, request: HttpRequest) -> str:
@@ -124,12 +117,8 @@ def same_resource(a: str, b: str) -> bool:
     While developing (``DEBUG``), all names of this machine are one host.
     """
     first, second = _normalise(a), _normalise(b)
-    if first is None or second is None:
-        return False
-    return first == second or (django_settings.DEBUG and _is_this_machine(first, second))
-
-
-def _is_this_machine(first: Parts, second: Parts) -> bool:
+    if first is None or second is None or first == second or not django_settings.DEBUG:
+        return first is not None and first == second
     return {first[1], second[1]} <= LOOPBACK and (first[0], *first[2:]) == (second[0], *second[2:])
 
 
@@ -165,13 +154,9 @@ def canonical(request: HttpRequest | None, resource: str) -> str | None:
     if query and "#" not in query and {name for name, _ in parse_qsl(query, keep_blank_values=True)} <= NARROWING:
         resource = named
     known = (resource_url(request, path) for path in endpoints())
-    return next((url for url in known if same_resource(url, resource)), None) or _with_parameters(request, resource)
-
-
-def _with_parameters(request: HttpRequest | None, resource: str) -> str | None:
-    """Return the spelling of one of the many paths of a mount that has parameters in its prefix."""
-    if _normalise(resource) is None:
-        return None
+    if (url := next((url for url in known if same_resource(url, resource)), None)) or _normalise(resource) is None:
+        return url
+    # It can be one of the many paths of a mount that has parameters in its prefix.
     path = mounted_path(unquote(urlsplit(resource).path)).removesuffix("/")
     url = resource_url(request, path)
     return url if same_resource(url, resource) and is_endpoint(path) else None
@@ -189,20 +174,16 @@ def default_resource(request: HttpRequest | None) -> str | None:
 
 
 def uses_oauth() -> bool:
-    """Tell whether the endpoint takes this server's tokens."""
-    configured = getattr(django_settings, "MCP_DJANGO", {}).get("AUTHENTICATION_CLASSES", [AUTHENTICATION])
-    return any(map(_takes_tokens, configured))
-
-
-def _takes_tokens(authentication: Any) -> bool:
-    """Tell whether an authentication class, or the one of that name, is the app's or derived from it."""
-    if authentication == AUTHENTICATION:
-        return True
-    try:
-        found = import_string(authentication) if isinstance(authentication, str) else authentication
-    except RuntimeError:  # it needs the toolkit, which is not installed
-        return True
-    except Exception:  # whatever the project's module raises; Django says so when it is needed
-        return False
-    names = {f"{base.__module__}.{base.__qualname__}" for base in getattr(found, "__mro__", ())}
-    return AUTHENTICATION in names
+    """Tell whether the endpoint takes this server's tokens: by the app's authentication class, or one derived of it."""
+    for configured in getattr(django_settings, "MCP_DJANGO", {}).get("AUTHENTICATION_CLASSES", [AUTHENTICATION]):
+        if configured == AUTHENTICATION:
+            return True
+        try:
+            found = import_string(configured) if isinstance(configured, str) else configured
+        except RuntimeError:  # it needs the toolkit, which is not installed
+            return True
+        except Exception:  # whatever the project's module raises; Django says so when it is needed
+            continue
+        if AUTHENTICATION in {f"{base.__module__}.{base.__qualname__}" for base in getattr(found, "__mro__", ())}:
+            return True
+    return False

@@ -1,4 +1,8 @@
-"""Facts kept with a token: written when the user consents, and passed on from token to token of one grant."""
+"""Tokens in the database: the facts kept with them, those that are made without a client asking, and their end.
+
+Facts are written when the user consents, and passed on from token to token of one grant. Tokens for headless clients
+and for tests are made here. Access ends here too, whoever ends it: users on their page, administrators in the admin.
+"""
 
 import hashlib
 import secrets
@@ -34,6 +38,11 @@ from .scopes import join
 UNTIL: Final = "granted_until"
 # A code waits for its token, and a token that was just made for its row.
 YOUNG: Final = timedelta(days=1)
+# The application of tokens that are made here.
+CLIENT: Final = "mcp_token"
+# No secret of another origin begins so: the toolkit's have letters and digits only, and those of Django's hashers a "$"
+# after the name of a hasher.
+PREFIX: Final = "mcp_sha256$"
 
 
 def checksum_of(text: str) -> str:
@@ -132,9 +141,6 @@ def clear_token_facts() -> int:
     return old.filter(~Exists(alive), ~Exists(to_come)).delete()[0]
 
 
-CLIENT = "mcp_token"
-
-
 def create_token(
     user: AbstractBaseUser,
     *,
@@ -148,8 +154,15 @@ def create_token(
     The text is stored as the toolkit stores tokens, hashed, and cannot be had again. ``facts`` are for hooks to find at
     ``request.mcp.facts``.
     """
-    expires = timezone.now() + timedelta(days=days)
-    return save_token(user, _client(), scopes=scopes, resources=resources, expires=expires, facts=facts)
+    expires, model = timezone.now() + timedelta(days=days), get_application_model()
+    # No flow issues tokens to it, and its secret is not kept.
+    defaults = {
+        "name": CLIENT,
+        "client_type": model.CLIENT_CONFIDENTIAL,
+        "authorization_grant_type": model.GRANT_CLIENT_CREDENTIALS,
+    }
+    client, _ = model._default_manager.get_or_create(client_id=CLIENT, defaults=defaults)
+    return save_token(user, client, scopes=scopes, resources=resources, expires=expires, facts=facts)
 
 
 def save_token(
@@ -190,20 +203,7 @@ def own_tokens() -> QuerySet[Any]:
     return found
 
 
-def _client() -> Any:
-    """Return the application that these tokens belong to: no flow issues tokens to it, and its secret is not kept."""
-    model = get_application_model()
-    defaults = {
-        "name": CLIENT,
-        "client_type": model.CLIENT_CONFIDENTIAL,
-        "authorization_grant_type": model.GRANT_CLIENT_CREDENTIALS,
-    }
-    return model._default_manager.get_or_create(client_id=CLIENT, defaults=defaults)[0]
-
-
-# No secret of another origin begins so: the toolkit's have letters and digits only, and those of Django's hashers a "$"
-# after the name of a hasher.
-PREFIX: Final = "mcp_sha256$"
+# Secrets that this server made up itself: random and long, so that one round of hashing is enough
 
 
 def hashed_secret(secret: str) -> str:
@@ -219,6 +219,9 @@ def is_hashed_here(stored: str) -> bool:
 def same_secret(given: str, stored: str) -> bool:
     """Return whether a client has given its secret."""
     return constant_time_compare(hashed_secret(given), stored)
+
+
+# Live access, and its end
 
 
 def live() -> Q:
@@ -239,7 +242,8 @@ def end_access(tokens: Collection[Any]) -> None:
     access, refresh = get_access_token_model(), get_refresh_token_model()
     with transaction.atomic(using=router.db_for_write(access)):
         for part in chunks(list(tokens)):
-            families = {family for token in part if (family := _family_of(token)) is not None}
+            renewed = [token.refresh_token for token in part if getattr(token, "refresh_token", None) is not None]
+            families = {refresh_token.token_family for refresh_token in renewed} - {None}
             # By families: a client that refreshes meanwhile has other tokens, of the same family. What it gets after
             # this is left without its access token, which the token endpoint refuses.
             mine = Q(token_family__in=families) | Q(access_token__in=[token.pk for token in part])
@@ -252,11 +256,6 @@ def end_access(tokens: Collection[Any]) -> None:
 def drop_codes(**of: Any) -> None:
     """Delete the codes that no token was made of yet: of a ``user``, of an ``application``, or all."""
     get_grant_model()._default_manager.filter(**of).delete()
-
-
-def _family_of(token: Any) -> Any:
-    refresh = getattr(token, "refresh_token", None)
-    return None if refresh is None else refresh.token_family
 
 
 def unused_clients(*sources: str) -> Any:

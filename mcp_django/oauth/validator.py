@@ -64,36 +64,24 @@ VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 
 
 def check_challenge(challenge: str | None, method: str | None, state: str | None = None) -> None:
-    """Require a proper PKCE challenge by S256 (OAuth 2.1, section 7.5.2).
-
-    Raises:
-        OAuth2Error: ``invalid_request``.
-    """
+    """Require a proper PKCE challenge by S256 (OAuth 2.1, section 7.5.2)."""
     if method != "S256" or S256_CHALLENGE.fullmatch(challenge or "") is None:
         raise errors.InvalidRequestError(description="PKCE with code_challenge_method=S256 is required.", state=state)
 
 
 def check_resources(asked: Iterable[str], request: HttpRequest | None, state: str | None = None) -> list[str]:
-    """Return the endpoints that were asked for, in their own spelling; the only one there is, when none was.
-
-    Raises:
-        OAuth2Error: ``invalid_target`` for what is no endpoint of this server (RFC 8707, section 2).
-    """
+    """Return the endpoints that were asked for, in their own spelling; the only one there is, when none was."""
     named = list(asked)
     found = [resource.canonical(request, item) for item in named] or [resource.default_resource(request)]
     known = [url for url in found if url is not None]
     if len(known) < len(found):
         if request is not None:
-            asked_for = " and ".join(named) or "none"
-            seen = f"the resource is {asked_for}, and the endpoints are {' and '.join(_urls(request))}"
+            known = [resource.resource_url(request, path) for path in resource.endpoints()]
+            seen = f"the resource is {' and '.join(named) or 'none'}, and the endpoints are {' and '.join(known)}"
             note(request.META, Problem(seen, IS_IT_RIGHT))
         text = "The resource is not an MCP endpoint of this server." if named else "The resource parameter is required."
         raise errors.CustomOAuth2Error(error="invalid_target", description=text, state=state)
     return list(dict.fromkeys(known))
-
-
-def _urls(request: HttpRequest) -> list[str]:
-    return [resource.resource_url(request, path) for path in resource.endpoints()]
 
 
 class MCPValidator(OAuth2Validator):
@@ -172,8 +160,11 @@ class MCPValidator(OAuth2Validator):
 
     def validate_redirect_uri(self, client_id: str, redirect_uri: str, request: OAuthRequest, *args: Any) -> bool:
         """Accept what is registered for the client."""
-        accepted = bool(super().validate_redirect_uri(client_id, redirect_uri, request, *args))
-        return accepted or note(request.headers, _other_redirect(redirect_uri, request.client))
+        if super().validate_redirect_uri(client_id, redirect_uri, request, *args):
+            return True
+        seen = f"the redirect URI {redirect_uri!r} is not one of the client's: {request.client.redirect_uris}"
+        remedy = "Add it to the application in the admin, or let the client register anew."
+        return note(request.headers, Problem(seen, remedy))
 
     # Authorization codes
 
@@ -205,10 +196,15 @@ class MCPValidator(OAuth2Validator):
         A request that was there before these tokens is no replay: it lost a race, and leaves them to the winner.
         """
         if not super().validate_code(client_id, code, client, request, *args):
-            made, began = get_refresh_token_model().objects.filter(token_family=_family_of(code)), _began(request)
-            if began is None or not made.filter(created__gte=began).exists():
-                _revoke_tokens_of(code)
-            return note(request.headers, _why_not(code, client))
+            refresh, family = get_refresh_token_model(), _family_of(code)
+            began: datetime | None = request.headers.get(BEGAN)
+            if began is None or not refresh.objects.filter(token_family=family, created__gte=began).exists():
+                # What was made from a code that came twice (OAuth 2.1, section 4.1.3).
+                refresh.revoke_family(family)
+            row = get_grant_model().objects.filter(code=code).first()
+            if row is None:
+                return note(request.headers, problems.UNKNOWN_CODE)
+            return note(request.headers, problems.OTHERS if row.application != client else problems.OLD_CODE)
         verifier = request.code_verifier
         if verifier is not None and VERIFIER.fullmatch(verifier) is None:
             return note(request.headers, problems.WRONG_VERIFIER)
@@ -216,18 +212,6 @@ class MCPValidator(OAuth2Validator):
 
     def invalidate_authorization_code(self, client_id: str, code: str, request: OAuthRequest, *args: Any) -> None:
         """Do nothing: the code went in the transaction that made its tokens."""
-
-    def _use_code(self, request: OAuthRequest) -> None:
-        """Take the code, so that no other request can.
-
-        Written before anything is read: whoever comes second waits, on SQLite too, and then finds it gone.
-
-        Raises:
-            InvalidGrantError: another request has taken it.
-        """
-        codes = get_grant_model().objects.filter(code=request.code, application=request.client)
-        if not codes.filter(expires__gt=timezone.now()).update(expires=timezone.now()):
-            raise errors.InvalidGrantError(request=request)
 
     # Refresh tokens
 
@@ -241,7 +225,9 @@ class MCPValidator(OAuth2Validator):
         row = found.order_by(F("revoked").desc(nulls_first=True)).first()
         if row is None:
             return note(request.headers, problems.UNKNOWN_REFRESH)
-        if row.revoked is not None and not self._was_just_spent(row):
+        # Within the grace a spent token is good while its successor lives.
+        successors = get_access_token_model().objects.filter(source_refresh_token=row)
+        if row.revoked is not None and not (row.revoked > timezone.now() - self.refresh_grace and successors.exists()):
             note(request.headers, problems.SPENT)
             return bool(super().validate_refresh_token(refresh_token, client, request, *args))
         if row.revoked is None and _is_over(row):
@@ -251,19 +237,10 @@ class MCPValidator(OAuth2Validator):
         request.user = row.user
         request.refresh_token = refresh_token
         request.refresh_token_instance = row
-        return self._goes_on_from(request)
-
-    def _was_just_spent(self, row: Any) -> bool:
-        """Return whether a revoked token was rotated within the grace, and its successor lives."""
-        successors = get_access_token_model().objects.filter(source_refresh_token=row)
-        return bool(row.revoked > timezone.now() - self.refresh_grace and successors.exists())
-
-    def _goes_on_from(self, request: OAuthRequest) -> bool:
-        family = request.refresh_token_instance.token_family
-        facts = facts_of_family(family)
-        if not is_current(request.user, facts) or _has_ended(facts):
-            get_refresh_token_model().revoke_family(family)
-        return self._goes_on(request, facts, family)
+        facts = facts_of_family(row.token_family)
+        if not is_current(row.user, facts) or _has_ended(facts):
+            get_refresh_token_model().revoke_family(row.token_family)
+        return self._goes_on(request, facts, row.token_family)
 
     def _goes_on(self, request: OAuthRequest, facts: dict[str, Any], family: UUID | None) -> bool:
         """Return whether the user may go on with what they once granted; what is kept goes on with it."""
@@ -287,7 +264,10 @@ class MCPValidator(OAuth2Validator):
         """
         spent = getattr(request, "refresh_token_instance", None)
         if request.grant_type == "authorization_code":
-            self._use_code(request)
+            # Written before anything is read: whoever comes second waits, on SQLite too, and then finds it gone.
+            codes = get_grant_model().objects.filter(code=request.code, application=request.client)
+            if not codes.filter(expires__gt=timezone.now()).update(expires=timezone.now()):
+                raise errors.InvalidGrantError(request=request)
         elif spent is not None:
             # A concurrent request with the same token waits here, on SQLite too, and then finds it spent.
             rows = get_refresh_token_model().objects.filter(pk=spent.pk)
@@ -352,7 +332,14 @@ class MCPValidator(OAuth2Validator):
         """Bind the token to endpoints in their own spelling, so that a slash or a port is no other resource."""
         asked = [value for key, value in request.decoded_body or [] if key == "resource"]
         found = check_resources(asked, _HeadersOnly(request.headers)) if asked else []
-        request.resource = _as_granted(found, request) if found and django_settings.DEBUG else found
+        if found and django_settings.DEBUG:
+            # In the spelling of the grant, which may have another name of this machine.
+            row = getattr(request, "refresh_token_instance", None)
+            if row is None:
+                row = get_grant_model().objects.filter(code=request.code or "", application=request.client).first()
+            granted, same = (row.resource if row is not None else None) or [], resource.same_resource
+            found = [next((url for url in granted if same(url, item)), item) for item in found]
+        request.resource = found
         super()._check_and_set_request_resource(request)
         request.resource = request.resource or check_resources([], _HeadersOnly(request.headers))
 
@@ -372,32 +359,9 @@ def _assertions(request: OAuthRequest) -> list[str]:
     return [value for key, value in request.decoded_body or [] if key == "client_assertion"]
 
 
-def _why_not(code: str, client: Any) -> Problem:
-    """Return why a code is no good."""
-    row = get_grant_model().objects.filter(code=code).first()
-    if row is None:
-        return problems.UNKNOWN_CODE
-    return problems.OTHERS if row.application != client else problems.OLD_CODE
-
-
-def _other_redirect(redirect_uri: str, client: Any) -> Problem:
-    seen = f"the redirect URI {redirect_uri!r} is not one of the client's: {client.redirect_uris}"
-    return Problem(seen, "Add it to the application in the admin, or let the client register anew.")
-
-
 def _family_of(code: str) -> UUID:
     """Return the family of the tokens made from a code: computed, so that a code once used needs no record."""
     return UUID(bytes=hashlib.sha256(b"mcp_django.oauth code " + code.encode()).digest()[:16])
-
-
-def _as_granted(resources: list[str], request: OAuthRequest) -> list[str]:
-    """Return the endpoints in the spelling of the grant, which may have another name of this machine."""
-    row = getattr(request, "refresh_token_instance", None)
-    if row is None:
-        row = get_grant_model().objects.filter(code=request.code or "", application=request.client).first()
-    granted = (row.resource if row is not None else None) or []
-    same = resource.same_resource
-    return [next((url for url in granted if same(url, item)), item) for item in resources]
 
 
 def _has_ended(facts: Mapping[str, Any]) -> bool:
@@ -412,17 +376,6 @@ def _is_over(row: Any) -> bool:
     if row.access_token is None:
         return True
     return lifetime is not None and bool(row.access_token.expires + lifetime <= timezone.now())
-
-
-def _began(request: OAuthRequest) -> datetime | None:
-    """Return when the token endpoint took the request."""
-    began: datetime | None = request.headers.get(BEGAN)
-    return began
-
-
-def _revoke_tokens_of(code: str) -> None:
-    """Revoke what was made from a code that came twice (OAuth 2.1, section 4.1.3)."""
-    get_refresh_token_model().revoke_family(_family_of(code))
 
 
 def _tell_if_new(token: dict[str, Any], request: OAuthRequest) -> None:

@@ -24,7 +24,6 @@ from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.utils.encoding import iri_to_uri
 from django.utils.timesince import TIME_STRINGS
-from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.clickjacking import xframe_options_deny
 from django.views.decorators.csrf import csrf_protect
@@ -60,6 +59,7 @@ from .pages import (
     frame,
     name_doubts,
     reach_of,
+    scope_words,
     shown_target,
 )
 from .resource import default_resource, endpoints, issuer, resource_url
@@ -76,7 +76,7 @@ except ImportError:
     from oauth2_provider.views import token as toolkit_tokens
 
 if TYPE_CHECKING:
-    from ..sites import MCPSite
+    pass
 
 logger = logging.getLogger(__name__)
 
@@ -125,11 +125,7 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
     form_class = ConsentForm
 
     def validate_authorization_request(self, request: HttpRequest) -> tuple[list[str], dict[str, Any]]:
-        """Check all of the request, PKCE and resource included, before anything is shown.
-
-        Raises:
-            OAuthToolkitError: the answer is an error, to the client where its redirect URI is known to be its own.
-        """
+        """Check all of the request, PKCE and resource included, before anything is shown."""
         try:
             scopes, credentials = super().validate_authorization_request(request)
         except UNREADABLE:
@@ -158,9 +154,11 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         return super().error_response(error, application, **kwargs)
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Show the page."""
+        """Show the page; nobody but a signed-in user makes this server ask for the document of a client."""
+        asked = request.GET.get("client_id", "")
         try:
-            self._require_described(request)
+            if is_document_id(asked) and (takes_documents() or not oauth2_settings.CIMD_ENABLED):
+                find_described(asked, request)
         except DocumentRefused as refused:
             note(request.META, refused.reason)
             log_refusal(request, refused.status, "invalid_client", refused.detail)
@@ -171,16 +169,6 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
         query["approval_prompt"] = "force"
         request.GET = query  # type: ignore[assignment]
         return super().get(request, *args, **kwargs)
-
-    def _require_described(self, request: HttpRequest) -> None:
-        """Look the client up whose id is the URL of a document; nobody but a signed-in user makes this server ask.
-
-        Raises:
-            DocumentRefused: it is not let in.
-        """
-        asked = request.GET.get("client_id", "")
-        if is_document_id(asked) and (takes_documents() or not oauth2_settings.CIMD_ENABLED):
-            find_described(asked, request)
 
     def handle_no_permission(self) -> HttpResponseBase:
         """Send the browser to the login page; tell one that comes from there, and that nobody is signed in with."""
@@ -225,18 +213,14 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
 
     def render_to_response(self, context: dict[str, Any], **kwargs: Any) -> HttpResponse:
         """Say of an application that this site does not know, or knows no more, that it has to be connected again."""
-        if "error" in context and "refused" not in context and self._is_unknown():
+        asked = self.request.GET.get("client_id") or self.request.POST.get("client_id") or ""
+        # No database takes a NUL.
+        may_be_unknown = "error" in context and "refused" not in context and asked and asked.isprintable()
+        if may_be_unknown and not get_application_model()._default_manager.filter(client_id=asked).exists():
             with suppress(ImproperlyConfigured):
                 context = {**context, "endpoint": default_resource(self.request)}
             context = {**context, "is_unknown": True}
         return super().render_to_response(context, **kwargs)
-
-    def _is_unknown(self) -> bool:
-        asked = self.request.GET.get("client_id") or self.request.POST.get("client_id") or ""
-        # No database takes a NUL.
-        if not asked or not asked.isprintable():
-            return False
-        return not get_application_model()._default_manager.filter(client_id=asked).exists()
 
     def get_form_kwargs(self) -> dict[str, Any]:
         """Prefill what was checked, not what was sent."""
@@ -248,7 +232,12 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return what the user must know to decide (client-registration, security-considerations)."""
         client, target = kwargs["application"], shown_target(kwargs["redirect_uri"])
-        verified = client.registration_source == client.RegistrationSource.MANUAL
+        verified, user = client.registration_source == client.RegistrationSource.MANUAL, self.request.user
+        had = get_access_token_model()._default_manager.filter(user=user, application=client)
+        mounted = endpoints().items()
+        asked = [site for path, site in mounted if resource_url(self.request, path) in self.resources]
+        sites = [site for site in dict.fromkeys(asked) if site is not None]
+        admins = [site.admin_site for site in sites if site.admin_site is not None]
         return super().get_context_data(
             client_name=plain(client.name),
             doubts=name_doubts(client),
@@ -256,31 +245,17 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
             described=described_by(client),
             target=target,
             redirect_host=str(target),
-            is_known=not verified and target.kind == "web" and self._has_access(client),
+            # The user has let this client in before, and did not take it back.
+            is_known=not verified and target.kind == "web" and had.filter(live()).exists(),
             resources=self.resources,
-            is_refused=self._is_refused(),
-            reach=reach_of(self.request, self._asked_sites()),
+            # An admin that the client asks for does not let in its user, as they are signed in now.
+            is_refused=getattr(user, "is_staff", False) and any(_refuses(found, self.request) for found in admins),
+            reach=reach_of(self.request, sites),
             choices=_choices(kwargs["scopes"]),
             questions=questions_for(self.request),
             unused_for=_period(refresh_token_expire_timedelta()),
             **kwargs,
         )
-
-    def _asked_sites(self) -> "list[MCPSite]":
-        mounted = endpoints().items()
-        asked = [site for path, site in mounted if resource_url(self.request, path) in self.resources]
-        return [site for site in dict.fromkeys(asked) if site is not None]
-
-    def _is_refused(self) -> bool:
-        """Return whether an admin that the client asks for does not let in its user, as they are signed in now."""
-        user: Any = self.request.user
-        admins = [site.admin_site for site in self._asked_sites() if site.admin_site is not None]
-        return getattr(user, "is_staff", False) and any(_refuses(admin_site, self.request) for admin_site in admins)
-
-    def _has_access(self, client: Any) -> bool:
-        """Return whether the user has let this client in before, and did not take it back."""
-        tokens = get_access_token_model()._default_manager.filter(user=self.request.user, application=client)
-        return bool(tokens.filter(live()).exists())
 
     def create_authorization_response(self, request: HttpRequest, scopes: str, credentials: Any, allow: bool) -> Any:
         """Grant it, or do not; what this sign-in leaves with the tokens goes on with the code."""
@@ -289,7 +264,9 @@ class ConsentView(PageMixin, toolkit.AuthorizationView):
 
     def redirect(self, redirect_to: str, application: Any) -> HttpResponseBase:
         """Send the browser back with the issuer in the answer, be it a code or an error (RFC 9207, section 2)."""
-        target = _with_issuer(redirect_to, issuer(self.request))
+        parts = urlsplit(redirect_to)
+        query = [(key, value) for key, value in parse_qsl(parts.query, keep_blank_values=True) if key != "iss"]
+        target = urlunsplit(parts._replace(query=urlencode([*query, ("iss", issuer(self.request))])))
         # Whose own it is was checked before; the toolkit knows schemes by a list alone.
         if is_app_scheme(urlsplit(target).scheme):
             return HttpResponse(status=302, headers={"Location": iri_to_uri(target)})
@@ -308,16 +285,16 @@ def _refuses(admin_site: AdminSite, request: HttpRequest) -> bool:
 
 def _choices(asked: Iterable[str]) -> list[dict[str, Any]]:
     """Return what the user can grant: what was asked for, and that changing was not asked for, where it was not."""
-    scopes, described = list(asked), oauth2_settings.SCOPES
+    scopes = list(asked)
     shown = scopes if settings.READ_ONLY or WRITE in expand(scopes) else [*scopes, WRITE]
     return [
         {
             "scope": scope,
-            "words": _(described.get(scope) or scope),
+            "words": words,
             "asked": scope in scopes,
             "powerful": scope == ADMIN,
         }
-        for scope in shown
+        for scope, words in zip(shown, scope_words(shown), strict=True)
     ]
 
 
@@ -328,12 +305,6 @@ def _period(span: timedelta | None) -> str:
     seconds = int(span.total_seconds())
     unit, size = next(((unit, size) for unit, size in UNITS if seconds >= size), UNITS[-1])
     return str(TIME_STRINGS[unit] % {"num": seconds // size})
-
-
-def _with_issuer(url: str, issuer: str) -> str:
-    parts = urlsplit(url)
-    query = [(key, value) for key, value in parse_qsl(parts.query, keep_blank_values=True) if key != "iss"]
-    return urlunsplit(parts._replace(query=urlencode([*query, ("iss", issuer)])))
 
 
 View = Callable[..., HttpResponseBase]
@@ -363,23 +334,22 @@ def limited(post: View) -> View:
     return wrapper
 
 
-@method_decorator(transaction.non_atomic_requests, name="dispatch")
-@method_decorator(cors("POST"), name="dispatch")
-@method_decorator(logged, name="dispatch")
-@method_decorator(sensitive_post_parameters(*SECRETS), name="dispatch")
-class TokenView(toolkit.TokenView):
-    """The token endpoint (OAuth 2.1, section 3.2): codes and refresh tokens, and the grants of :mod:`.programs`."""
+# Those of an endpoint for client programs.
+FOR_PROGRAMS: Final = (
+    transaction.non_atomic_requests,
+    cors("POST"),
+    logged,
+    sensitive_post_parameters(*SECRETS),
+)
+
+
+class ProgramMixin:
+    """An endpoint for client programs: it answers in JSON, whatever was sent."""
 
     @limited
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Answer in JSON, whatever was sent."""
-        request.META[BEGAN] = timezone.now()
-        grant = request.POST.get("grant_type")
-        is_direct = programs.is_offered(grant)
-        if grant not in GRANT_TYPES and not is_direct:
-            return _refused("unsupported_grant_type" if grant else "invalid_request")
         try:
-            response = programs.respond(request) if is_direct else self.authorization_flow_token_response(request)
+            return self.answer(request)
         except UNREADABLE:
             return _refused("invalid_request")
         except ObjectDoesNotExist:
@@ -389,30 +359,36 @@ class TokenView(toolkit.TokenView):
             logger.error("The database does not answer", exc_info=error)
             note(request.META, problems.NO_DATABASE)
             return _unavailable(503, RETRY_AFTER)
+
+    def answer(self, request: HttpRequest) -> HttpResponseBase:
+        raise NotImplementedError
+
+
+@method_decorator(FOR_PROGRAMS, name="dispatch")
+class TokenView(ProgramMixin, toolkit.TokenView):
+    """The token endpoint (OAuth 2.1, section 3.2): codes and refresh tokens, and the grants of :mod:`.programs`."""
+
+    def answer(self, request: HttpRequest) -> HttpResponseBase:
+        request.META[BEGAN] = timezone.now()
+        grant = request.POST.get("grant_type")
+        is_direct = programs.is_offered(grant)
+        if grant not in GRANT_TYPES and not is_direct:
+            return _refused("unsupported_grant_type" if grant else "invalid_request")
+        response: HttpResponseBase = (
+            programs.respond(request) if is_direct else self.authorization_flow_token_response(request)
+        )
         # The toolkit leaves both off some errors.
         response["Content-Type"] = "application/json"
         response["Cache-Control"] = "no-store"
         return response
 
 
-@method_decorator(transaction.non_atomic_requests, name="dispatch")
-@method_decorator(cors("POST"), name="dispatch")
-@method_decorator(logged, name="dispatch")
-@method_decorator(sensitive_post_parameters(*SECRETS), name="dispatch")
-class RevokeView(toolkit.RevokeTokenView):
+@method_decorator(FOR_PROGRAMS, name="dispatch")
+class RevokeView(ProgramMixin, toolkit.RevokeTokenView):
     """The revocation endpoint (RFC 7009)."""
 
-    @limited
-    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Answer in JSON, whatever was sent."""
-        try:
-            return super().post(request, *args, **kwargs)
-        except UNREADABLE:
-            return _refused("invalid_request")
-        except (OperationalError, InterfaceError) as error:
-            logger.error("The database does not answer", exc_info=error)
-            note(request.META, problems.NO_DATABASE)
-            return _unavailable(503, RETRY_AFTER)
+    def answer(self, request: HttpRequest) -> HttpResponseBase:
+        return toolkit.RevokeTokenView.post(self, request)
 
 
 def _refused(error: str) -> HttpResponse:

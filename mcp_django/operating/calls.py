@@ -9,7 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from copy import copy
 from functools import partial
 from typing import Any, Final
@@ -43,12 +43,7 @@ NOT_LOGGED: Final = frozenset({"ping"})
 
 
 def begin(request: MCPRequest, call: Call) -> None:
-    """Begin the record of a call, whose caller is known.
-
-    Raises:
-        CallRefused: the caller is switched off, its budget is used up, or a receiver of ``call_started`` does not let
-            it go on.
-    """
+    """Begin the record of a call, whose caller is known."""
     record = request.mcp.record
     describe_caller(request, record)
     record.method, record.version = call.method, call.version
@@ -67,11 +62,7 @@ def begin(request: MCPRequest, call: Call) -> None:
 
 
 def refuse_if_off(request: MCPRequest) -> None:
-    """Look whether the caller, whose record says who it is, is switched off.
-
-    Raises:
-        CallRefused: it is.
-    """
+    """Look whether the caller, whose record says who it is, is switched off."""
     off = request.mcp.off
     if off is not None and (found := off.caller(request.mcp.record)) is not None:
         raise found.refusal()
@@ -87,8 +78,8 @@ def describe_caller(request: MCPRequest, record: CallRecord) -> None:
     """Write down who calls, as far as it is known."""
     context, user, auth = request.mcp, getattr(request, "user", None), getattr(request, "auth", None)
     record.site = context.site.name
-    if user is not None and user.pk is not None:
-        record.user, record.username = str(user.pk), _name(user.get_username())
+    if user is not None and (pk := user.pk) is not None:
+        record.user, record.username = str(pk), _name(user.get_username())
     record.client_id, record.client_name = context.client_id, _name(context.client.name)
     if record.client_id.startswith("https://"):
         record.client_host = urlsplit(record.client_id).hostname or ""
@@ -103,27 +94,27 @@ def describe_caller(request: MCPRequest, record: CallRecord) -> None:
 
 
 class underway:
-    """A context in which log messages and queries belong to the call."""
+    """A context in which log messages, queries and the span, where calls have spans, belong to the call."""
 
-    __slots__ = ("record", "token")
+    __slots__ = ("record", "span", "token")
 
-    def __init__(self, record: CallRecord) -> None:
-        self.record = record
+    def __init__(self, request: MCPRequest, call: Call) -> None:
+        self.record = request.mcp.record
+        self.span: AbstractContextManager[None] | None = None
+        if settings.OPENTELEMETRY:
+            from .spans import within
+
+            self.span = within(request, call)
 
     def __enter__(self) -> None:
+        if self.span is not None:
+            self.span.__enter__()
         self.token = CURRENT.set(self.record)
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *raised: Any) -> None:
         CURRENT.reset(self.token)
-
-
-def span(request: MCPRequest, call: Call) -> AbstractContextManager[None]:
-    """Return the context in which the span of the call is the current one, where calls have spans."""
-    if not settings.OPENTELEMETRY:
-        return nullcontext()
-    from .spans import within
-
-    return within(request, call)
+        if self.span is not None:
+            self.span.__exit__(*raised)
 
 
 class counted:
@@ -170,7 +161,8 @@ def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
     for receiver, error in call_finished.send_robust(sender=request.mcp.site, request=request, record=record):
         if isinstance(error, Exception):
             logger.error("%r failed on the end of a call", receiver, exc_info=error)
-    measure(request)
+    if request.mcp.record.span is not None or settings.PROMETHEUS:
+        measure(request)
     if settings.CALL_LOG and record.method not in NOT_LOGGED:
         if record.arguments is not None:
             record.bodies = capture.captured(request)

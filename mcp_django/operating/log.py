@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -56,6 +56,8 @@ LOCKED: Final = 0.5
 # On SQLite a lock is not waited for, as others wait meanwhile; after some seconds in vain it is, for a moment.
 PUSHES_AFTER: Final = 2.0
 PUSH: Final = 0.05
+# The databases that take rows by a statement of the log's own.
+QUICK: Final = frozenset({"sqlite", "postgresql"})
 # Rows of one statement, and rows that wait.
 BATCH: Final = 500
 MAX_WAITING: Final = 20_000
@@ -186,11 +188,7 @@ class Writer:
         return True
 
     def store_now(self, rows: Sequence[Row]) -> None:
-        """Store rows in this thread; one that is unfit does not keep the others out.
-
-        Raises:
-            DatabaseError: the database does not take them.
-        """
+        """Store rows in this thread; one that is unfit does not keep the others out."""
         try:
             store(rows)
         except UNFIT as error:
@@ -238,28 +236,41 @@ def _alias() -> str:
 
 
 def store(rows: Sequence[Row]) -> None:
-    """Store rows, those that are there already left as they are.
+    """Store rows, those that are there already left as they are, or raise ``DatabaseError``.
 
-    Raises:
-        DatabaseError: the database does not take them.
+    Django would prepare each value of each row by itself, which takes several times as long as all else that is done
+    for one.
     """
     alias = _alias()
-    connection = connections[alias]
-    insert = INSERTS.get(connection.vendor)
+    connection: Any = connections[alias]
+    table, *columns = map(connection.ops.quote_name, (CallEntry._meta.db_table, *COLUMNS))
+    names = ", ".join(columns)
     with _out_of_the_way(alias, connection):
-        if insert is None:
+        if connection.vendor not in QUICK:
             made: Any = CallEntry
             entries = [made(None, *row) for row in rows]
             CallEntry._default_manager.using(alias).bulk_create(entries, ignore_conflicts=True)
-        else:
+        elif connection.vendor == "sqlite":
+            adapt = {"time": connection.ops.adapt_datetimefield_value, "history": json.dumps}
+            by_place = [adapt.get(column) for column in COLUMNS]
+            adapted = [
+                [value if write is None else write(value) for write, value in zip(by_place, row, strict=True)]
+                for row in rows
+            ]
+            sql = f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
             with connection.cursor() as cursor:
-                insert(connection, cursor, rows)
+                cursor.executemany(sql, adapted)
+        else:
+            found = f"SELECT {names} FROM json_populate_recordset(NULL::{table}, %s::json)"
+            objects = orjson.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows]).decode()
+            with connection.cursor() as cursor:
+                cursor.execute(f"INSERT INTO {table} ({names}) {found} ON CONFLICT DO NOTHING", [objects])
 
 
 @contextmanager
 def _out_of_the_way(alias: str, connection: Any) -> Iterator[None]:
     """Open a transaction that waits for nobody for long, and on SQLite begins while nobody can be hurt by it."""
-    if connection.in_atomic_block or connection.vendor not in INSERTS:
+    if connection.in_atomic_block or connection.vendor not in QUICK:
         with transaction.atomic(using=alias):
             yield
     elif connection.vendor == "postgresql":
@@ -277,37 +288,6 @@ def _out_of_the_way(alias: str, connection: Any) -> Iterator[None]:
                     yield
             finally:
                 cursor.execute(f"PRAGMA busy_timeout = {usual}")
-
-
-# Django prepares each value of each row by itself, which takes several times as long as all else that is done for one.
-
-
-def _insert_sqlite(connection: Any, cursor: Any, rows: Sequence[Row]) -> None:
-    table, columns = _quoted(connection)
-    sql = f"INSERT OR IGNORE INTO {table} ({columns}) VALUES ({', '.join(['%s'] * len(COLUMNS))})"
-    adapt = {COLUMNS.index("time"): connection.ops.adapt_datetimefield_value, COLUMNS.index("history"): json.dumps}
-    adapted = ([adapt[place](value) if place in adapt else value for place, value in enumerate(row)] for row in rows)
-    cursor.executemany(sql, adapted)
-
-
-def _insert_postgresql(connection: Any, cursor: Any, rows: Sequence[Row]) -> None:
-    table, columns = _quoted(connection)
-    sql = (
-        f"INSERT INTO {table} ({columns}) SELECT {columns} FROM json_populate_recordset(NULL::{table}, %s::json) "
-        "ON CONFLICT DO NOTHING"
-    )
-    cursor.execute(sql, [orjson.dumps([dict(zip(COLUMNS, row, strict=True)) for row in rows]).decode()])
-
-
-def _quoted(connection: Any) -> tuple[str, str]:
-    quote = connection.ops.quote_name
-    return quote(CallEntry._meta.db_table), ", ".join(map(quote, COLUMNS))
-
-
-INSERTS: Final[Mapping[str, Callable[[Any, Any, Sequence[Row]], None]]] = {
-    "sqlite": _insert_sqlite,
-    "postgresql": _insert_postgresql,
-}
 
 
 def fitting(row: Row) -> Row:

@@ -215,9 +215,6 @@ def set_switch(
     its client id. ``reason`` is told to callers. ``until`` is when it is on again, or after how long; ``begins`` is now
     where nothing is said. ``by`` is the user who does it, to whose history in the admin it goes, or a text that says
     what does it. What was off of the same kind and target before is replaced.
-
-    Raises:
-        ValueError: there is no such kind or target, or it would never be off.
     """
     now = timezone.now()
     begins = begins or now
@@ -253,11 +250,7 @@ def end_switch(switch: Switch, *, by: Any = None) -> bool:
 
 
 def find_switches(kind: str, target: Any = "") -> list[Switch]:
-    """Return the switches that have this off now, or will.
-
-    Raises:
-        ValueError: there is no such kind or target.
-    """
+    """Return the switches that have this off now, or will."""
     key, _ = _find(kind, target)
     return list(active().filter(kind=kind, target=key).order_by("pk"))
 

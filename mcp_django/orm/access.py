@@ -257,7 +257,7 @@ class ModelAccess:
 
     def fields_of(self, row: Model | None) -> tuple[str, ...]:
         """Return the names that the caller may read of a row, the primary key's first; without one, of any."""
-        return self.fields if row is None else self._fields_of(row)
+        return self.fields if row is None or not self.exposure.has_own_pages else self._fields_of(row)
 
     def _fields_of(self, row: Model | None) -> tuple[str, ...]:
         exposure = self.exposure

@@ -36,8 +36,8 @@ from django.db.models.lookups import IsNull
 from .arithmetic import DURATION, EXACT_DIGITS, FLOAT, INTEGER
 from .columns import MAX_DIGITS, Column
 from .kinds import kind_of, stored_field
+from .path import is_comparable, is_countable, is_groupable, is_summable
 from .query_limits import check_time
-from .ways import is_comparable, is_countable, is_groupable, is_summable
 
 MAX_DECIMALS: Final = 6
 # Digits of the whole numbers of SQLite.

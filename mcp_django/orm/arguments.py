@@ -5,6 +5,7 @@ names that are, and the answer is the same for what is hidden and what does not 
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from ..conf import settings
@@ -14,9 +15,9 @@ from ..exposures.base import ModelExposure
 from ..schema.types import is_empty
 from .access import access_of, columns_of
 from .columns import Column, resolve_column
-from .ordering import client_order_key, default_ordering, sortable_names, total_order
-from .pagination import OrderKey
+from .paging import OrderKey, client_order_key, default_ordering, sortable_names, total_order
 from .parsing import filters_argument
+from .path import hops_told, names_behind, related_column
 from .queries import check_searchable
 from .suggestions import (
     Suggestions,
@@ -26,7 +27,6 @@ from .suggestions import (
     with_name,
     without_argument,
 )
-from .ways import hops_told, names_behind, related_column
 from .wording import (
     argument_meant,
     is_short_text,
@@ -78,8 +78,15 @@ def check_names(
     if not strict:
         arguments = understood_names(arguments, known)
     for name in arguments:
-        if name not in known and name not in IGNORED:
-            raise _unknown_argument(name, known)
+        if name in known or name in IGNORED:
+            continue
+        message = f"Unknown argument {name[:60]!r}."
+        if "cursor" in known and starts_at_the_beginning(name, None):
+            text = f"{message} Pages are by cursor: call without it, then repeat the call with next_cursor as cursor."
+            raise ToolError(text, repair=without_argument(name))
+        meant, _ = argument_meant(name, known)
+        near, of = ([meant], None) if meant is not None else (nearest(name, known), "")
+        raise misnamed(message, name, known, partial(with_name, name), near, of=of)
     return {
         name: value
         for name, value in arguments.items()
@@ -101,16 +108,6 @@ def understood_names(arguments: Mapping[str, Any], known: Collection[str]) -> Ma
             continue
         found[meant if meant is not None and is_sure and meant not in arguments else name] = value
     return found
-
-
-def _unknown_argument(name: str, known: Collection[str]) -> ToolError:
-    message = f"Unknown argument {name[:60]!r}."
-    if "cursor" in known and starts_at_the_beginning(name, None):
-        text = f"{message} Pages are by cursor: call without it, then repeat the call with next_cursor as cursor."
-        return ToolError(text, repair=without_argument(name))
-    meant, _ = argument_meant(name, known)
-    near = [meant] if meant is not None else nearest(name, known)
-    return misnamed(message, name, known, lambda right: with_name(name, right), near, of="" if meant is None else None)
 
 
 def _is_left_out(name: str, value: Any) -> bool:

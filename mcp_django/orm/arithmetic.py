@@ -1,7 +1,7 @@
 """Arithmetic over columns: ``quantity * unit_price``, ``delivered_at - shipped_at``, ``created + 5d``.
 
 A text is read by a grammar of its own into typed values; names in it are looked up by the caller's own rule
-(:func:`~mcp_django.orm.ways.target_of`), so that nothing that a client writes becomes SQL or an ORM keyword. Numbers,
+(:func:`~mcp_django.orm.path.target_of`), so that nothing that a client writes becomes SQL or an ORM keyword. Numbers,
 dates and durations are combined as far as that means something; what is divided by zero is NULL.
 """
 
@@ -32,7 +32,7 @@ from ..exceptions import ToolError
 from ..exposures.base import ModelExposure
 from .columns import MAX_DIGITS, Column
 from .kinds import is_stored_as_text, kind_of, stored_field
-from .ways import Target, is_countable, target_of
+from .path import Target, is_countable, target_of
 
 MAX_LENGTH: Final = 200
 MAX_TOKENS: Final = 40
@@ -71,11 +71,7 @@ def is_expression(text: str) -> bool:
 
 
 def value_of(request: MCPRequest, exposure: ModelExposure, text: str, usable: Callable[[Column], bool]) -> Target:
-    """Return the value of a field, a path, or an expression of them, whose column is ``usable``.
-
-    Raises:
-        ToolError: it names no field of this caller's, or cannot be computed.
-    """
+    """Return the value of a field, a path, or an expression of them, whose column is ``usable``."""
     if not is_expression(text):
         return target_of(request, exposure, text.strip(), usable)
     found = _Parser(text, lambda name: target_of(request, exposure, name, is_countable)).read()

@@ -1,6 +1,6 @@
 """What a column is compared with in place of a value: another column, or an aggregate over the caller's rows.
 
-Both are looked up by the caller's own rule (:func:`~mcp_django.orm.ways.target_of`).
+Both are looked up by the caller's own rule (:func:`~mcp_django.orm.path.target_of`).
 """
 
 from collections.abc import Callable, Mapping
@@ -17,8 +17,8 @@ from .aggregates import FUNCTIONS, result_of
 from .arithmetic import combined, shift, value_of
 from .columns import Column
 from .lookups import usual_lookups
+from .path import Target, is_countable
 from .suggestions import naming
-from .ways import Target, is_countable
 
 # What the other value may be moved by.
 SHIFTS: Final[Mapping[str, str]] = {"plus": "+", "minus": "-"}
@@ -49,11 +49,7 @@ def aggregate_in(request: MCPRequest, exposure: ModelExposure, value: Any) -> st
 
 
 def other_value(request: MCPRequest, exposure: ModelExposure, value: Mapping[str, Any]) -> Target:
-    """Return the other field, as it is moved.
-
-    Raises:
-        ToolError: it names no field of this caller's, or is moved by what means nothing.
-    """
+    """Return the other field, as it is moved."""
     with naming(request, "filters", "aggregates"):
         return _moved(value_of(request, exposure, str(value["field"]), _is_compared), value)
 
@@ -61,11 +57,7 @@ def other_value(request: MCPRequest, exposure: ModelExposure, value: Mapping[str
 def aggregate_value(
     request: MCPRequest, exposure: ModelExposure, value: Mapping[str, Any], where: Callable[[], Q] | None
 ) -> Target:
-    """Return the aggregate over all rows of the caller that pass ``where``, as it is moved.
-
-    Raises:
-        ToolError: it names no field of this caller's, or is moved by what means nothing.
-    """
+    """Return the aggregate over all rows of the caller that pass ``where``, as it is moved."""
     name = next(name for name in AGGREGATES if name in value)
     function = FUNCTIONS[name]
     with naming(request, "filters", "aggregates"):

@@ -18,8 +18,8 @@ from django.db.models.lookups import (
 from .access import has_every_row
 from .kinds import is_file_field, stored_field
 from .lookups import Condition, Filter, Junction, Quantified
+from .path import linked
 from .plans import Bind, BoundIn, prepare
-from .ways import linked
 
 COMPARISONS: Final[Mapping[str, type[Any]]] = {
     "exact": Exact,

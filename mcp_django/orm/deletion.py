@@ -28,11 +28,7 @@ class Deletion:
 
 
 def plan_deletion(request: MCPRequest, exposure: ModelExposure, *rows: Model) -> Deletion:
-    """Return what deleting the rows, of which there is one at least, deletes.
-
-    Raises:
-        ToolError: one is protected, or takes rows with it that the caller may not delete.
-    """
+    """Return what deleting the rows, of which there is one at least, deletes."""
     _, counts, perms_needed, protected = exposure.get_deleted_objects(rows, request)
     collector = NestedObjects(using=router.db_for_write(type(rows[0]), instance=rows[0]), origin=rows)
     collector.collect(rows)

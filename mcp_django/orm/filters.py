@@ -19,7 +19,6 @@ from django.db.models import (
     F,
     ForeignObjectRel,
     IntegerField,
-    Model,
     Q,
     QuerySet,
     Value,
@@ -55,13 +54,14 @@ from .lookups import (
     Junction,
     Path,
     Quantified,
+    check_patterns,
     conditions_of,
     declared_lookups,
+    is_pattern_lookup,
     resolve_path,
     usual_lookups,
 )
-from .patterns import check_patterns, is_pattern_lookup
-from .ways import Link, computed_target, guards_on, is_ordering, linked_rows, related_column
+from .path import Link, computed_target, guards_on, is_ordering, linked_rows, related_column
 
 # What a column that the admin computes is compared by.
 COMPUTED: Final = (*COMPARISONS, "in", "range", "isnull")
@@ -70,7 +70,10 @@ COMPUTED: Final = (*COMPARISONS, "in", "range", "isnull")
 def filters_of(request: MCPRequest, exposure: ModelExposure) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
     """Yield what the caller may filter on: the name, the column it leads to, and the lookups it takes."""
     declared = exposure.get_filter_fields(request)
-    names: Iterable[str] = declared if declared is not None else _undeclared_filters(request, exposure)
+    names: Iterable[str] = declared or ()
+    if declared is None:
+        named = (path for path in _admin_paths(request, exposure) if _is_of_admin(request, exposure, path))
+        names = dict.fromkeys([*access_of(request)[exposure].fields, *named])
     for name in names:
         found = _filter(request, exposure, name, declared)
         if found is not None:
@@ -88,20 +91,12 @@ def find_filter(request: MCPRequest, exposure: ModelExposure, text: str) -> tupl
     allowed = text in access_of(request)[exposure].fields or _is_of_admin(request, exposure, text)
     allowed = allowed or related_column(request, exposure, text) is not None
     found = _filter(request, exposure, text, None) if allowed else None
-    return found or (None if _is_lookup_of_field(exposure, text) else _computed_filter(request, exposure, text))
-
-
-def _is_lookup_of_field(exposure: ModelExposure, text: str) -> bool:
-    """Return whether the name begins with a field that leads nowhere, as most of those with a lookup do."""
     root, _, rest = text.partition("__")
-    try:
-        return bool(rest) and not exposure.opts.get_field(root).is_relation
-    except FieldDoesNotExist:
-        return False
-
-
-def _computed_filter(request: MCPRequest, exposure: ModelExposure, text: str) -> tuple[Path, tuple[str, ...]] | None:
-    """Return the filter on a column that the admin computes, of numbers and dates: a text may be shown as another."""
+    field = exposure.fields_by_name.get(root)
+    if found is not None or (rest and field is not None and not field.is_relation):
+        # One that begins with a field which leads nowhere is that field with a lookup, as most are.
+        return found
+    # A column that the admin computes, of numbers and dates: a text may be shown as another.
     target = computed_target(request, exposure, text, is_ordering)
     if target is None:
         return None
@@ -157,16 +152,16 @@ def is_searched(request: MCPRequest, exposure: ModelExposure, text: str) -> bool
         closed = exposure.closed_exposure(model) if model is not None else None
         if closed is None and (model is None or model not in site.exposures):
             return model is None or site.may_show(model)
-        related = access_of(request).exposure_of(model) if closed is None else _as_in_admin(request, closed)
+        related = access_of(request).exposure_of(model) if closed is None else closed
         if related is None:
+            return False
+        # What the admin shows of a model that is exposed to nobody is for those who may view it all.
+        if closed is not None and not (
+            access_of(request)[closed].is_there and access_of(request)[closed].sees_every_row
+        ):
             return False
         seen = related
     return True
-
-
-def _as_in_admin(request: MCPRequest, closed: ModelExposure) -> ModelExposure | None:
-    """Return what the admin shows of a model that is exposed to nobody, None if the caller may not view it all."""
-    return closed if access_of(request)[closed].is_there and access_of(request)[closed].sees_every_row else None
 
 
 def unsearched(request: MCPRequest, exposure: ModelExposure) -> list[str]:
@@ -184,12 +179,6 @@ def unsearched(request: MCPRequest, exposure: ModelExposure) -> list[str]:
     roots = dict.fromkeys(root(text) for text in declared if not is_hidden_path(exposure, text))
     is_seen = access_of(request)[exposure].field_named
     return [name for name in roots if name not in looked_at and is_seen(name) is not None]
-
-
-def _undeclared_filters(request: MCPRequest, exposure: ModelExposure) -> list[str]:
-    """Return every visible field, and what else the admin's ``list_filter`` and ``date_hierarchy`` name."""
-    named = (path for path in _admin_paths(request, exposure) if _is_of_admin(request, exposure, path))
-    return list(dict.fromkeys([*access_of(request)[exposure].fields, *named]))
 
 
 def _is_of_admin(request: MCPRequest, exposure: ModelExposure, path: str) -> bool:
@@ -263,15 +252,15 @@ def _filter(
     # Through many-valued relations only the first hop is followed: see narrowing.
     field: Any = exposure.opts.pk if root == "pk" else exposure.opts.get_field(root)
     leads_to_many = bool(field.many_to_many or field.one_to_many)
-    if path.many and (not leads_to_many or (rest and _is_many(field.related_model, rest))):
+    inner = resolve_path(field.related_model, rest) if path.many and rest and leads_to_many else None
+    if path.many and (not leads_to_many or (rest and (inner is None or inner.many))):
         return None
     if path.field.many_to_many and not is_joinable(path.field):
         return None
     if rest:
-        first, _, inner = path.column.partition("__")
         guards = guards_on(request, exposure.model, path.column)
-        if guards is not None and path.many:
-            guards = guards_on(request, exposure.opts.get_field(first).related_model, inner)
+        if guards is not None and inner is not None:
+            guards = guards_on(request, field.related_model, inner.column)
         if guards is None:
             return None
         path = replace(path, guards=guards)
@@ -302,11 +291,6 @@ def _is_open(
     return declared is None and _is_of_admin(request, exposure, f"{name}__{rest}" if rest else name)
 
 
-def _is_many(model: type[Model], text: str) -> bool:
-    path = resolve_path(model, text)
-    return path is None or path.many
-
-
 def filtered(
     request: MCPRequest,
     exposure: ModelExposure,
@@ -314,11 +298,7 @@ def filtered(
     filters: Sequence[Filter],
     params: Sequence[Any],
 ) -> tuple[QuerySet[Any], int]:
-    """Return the rows that pass all filters, and how many of ``params`` (slots, or values) they took.
-
-    Raises:
-        ToolError: a filter of the project's own does not take its values, or the database has no such value.
-    """
+    """Return the rows that pass all filters, and how many of ``params`` (slots, or values) they took."""
     # What the project wrote comes first: it may run the queryset, which has no slots for values as yet.
     for item in filters:
         if isinstance(item, Applied):
@@ -345,11 +325,7 @@ def all_of(
 
 
 def searched(request: MCPRequest, exposure: ModelExposure, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-    """Return the rows that the exposure's search finds, each once.
-
-    Raises:
-        ToolError: a search field, such as ``year__gte``, does not take the term.
-    """
+    """Return the rows that the exposure's search finds, each once."""
     if not term and not exposure.narrows_without_search(request):
         return queryset
     try:
@@ -423,9 +399,21 @@ def _condition(request: MCPRequest, exposure: ModelExposure, using: str, item: F
     if isinstance(item, Applied):
         return among(item.source.narrow(exposure.get_queryset(request).using(using), item.values))
     if isinstance(item, Quantified):
-        return _quantified(request, using, item)
+        rows, passes = linked_rows(request, item.link), all_of(request, item.link.exposure, using, item.parts, True)
+        if item.quantifier == "every" and not item.parts:
+            return TRUE
+        if item.quantifier == "every":
+            # What is neither true nor false, as a comparison with NULL, does not pass.
+            verdict = Case(When(passes, then=Value(1)), default=Value(0), output_field=IntegerField())
+            rows = rows.annotate(mcp_passes=verdict).filter(mcp_passes=0)
+        else:
+            rows = rows.filter(passes)
+        return quantified(item, rows, Value(item.values[0]) if item.values else None)
     if isinstance(item, Comparison):
-        return _comparison(item, inside)
+        left, right = item.left.expression, item.right.expression
+        found = Q(COMPARISONS[item.lookup](left, right))
+        # A value that is NULL does not pass.
+        return found & Q(IsNull(left, False)) & Q(IsNull(right, False)) if inside else found
     if item.path.many:
         return _through_many(request, exposure, item, inside)
     if is_plannable(item) or item.path.expression is not None:
@@ -472,44 +460,15 @@ def _through_many(request: MCPRequest, exposure: ModelExposure, condition: Condi
     return Q(pk__in=sources.values("pk"))
 
 
-def _comparison(item: Comparison, inside: bool) -> Q:
-    """Return the comparison, which a value that is NULL does not pass."""
-    left, right = item.left.expression, item.right.expression
-    found = Q(COMPARISONS[item.lookup](left, right))
-    return found & Q(IsNull(left, False)) & Q(IsNull(right, False)) if inside else found
-
-
-def _quantified(request: MCPRequest, using: str, item: Quantified) -> Q:
-    rows, passes = linked_rows(request, item.link), all_of(request, item.link.exposure, using, item.parts, True)
-    if item.quantifier == "every" and not item.parts:
-        return TRUE
-    if item.quantifier == "every":
-        # What is neither true nor false, as a comparison with NULL, does not pass.
-        verdict = Case(When(passes, then=Value(1)), default=Value(0), output_field=IntegerField())
-        rows = rows.annotate(mcp_passes=verdict).filter(mcp_passes=0)
-    else:
-        rows = rows.filter(passes)
-    return quantified(item, rows, Value(item.values[0]) if item.values else None)
-
-
 def leads_to_hidden_rows(request: MCPRequest, model: Any, column: str) -> bool:
-    """Return whether the path leads through rows of a model of which the caller may not see all."""
-    return any(_hides_rows(request, field) for field in _relations(model, column))
+    """Return whether the path leads through rows of a model of which some callers may not see all.
 
-
-def _relations(model: Any, column: str) -> Iterator[Any]:
-    for name in column.split("__")[:-1]:
-        field = model._meta.get_field(name)
-        yield field
-        model = field.related_model
-
-
-def _hides_rows(request: MCPRequest, field: Any) -> bool:
-    """Return whether some rows that the relation leads to are not the caller's.
-
-    Where the model is not exposed at all, what the project declared on it stands.
+    Where a model is not exposed at all, what the project declared on it stands.
     """
-    if field.related_model not in request.mcp.site.exposures:
-        return False
-    related = access_of(request).exposure_of(field.related_model)
-    return related is None or not has_every_row(related)
+    for name in column.split("__")[:-1]:
+        model = model._meta.get_field(name).related_model
+        if model in request.mcp.site.exposures:
+            related = access_of(request).exposure_of(model)
+            if related is None or not has_every_row(related):
+                return True
+    return False

@@ -18,11 +18,7 @@ EXPECTED: Final = "Give a geometry as WKT, EWKT or GeoJSON."
 
 
 def geometry_text(field: Any, value: Any) -> str:
-    """Return the extended well-known text of what a caller wrote for a form field of GeoDjango.
-
-    Raises:
-        ValidationError: it is neither a text nor GeoJSON.
-    """
+    """Return the extended well-known text of what a caller wrote for a form field of GeoDjango."""
     value = json_or_text(value)
     if isinstance(value, dict):
         return f"SRID={DEGREES};{_well_known(value)}"

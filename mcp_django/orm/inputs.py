@@ -36,11 +36,7 @@ UNWRITABLE: Final = "Nothing was changed: this model is read-only in the databas
 def taken(
     arguments: Mapping[str, Any], known: Iterable[str], required: Collection[str] = (), keeping: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the arguments that are set; only those that are ``required`` or ``keeping`` may be empty.
-
-    Raises:
-        ToolError: one is unknown, or a required one is missing or null.
-    """
+    """Return the arguments that are set; only those that are ``required`` or ``keeping`` may be empty."""
     names = list(known)
     found = check_names(arguments, names, keeping={*required, *keeping}, strict=True)
     missing = [name for name in required if name not in found]
@@ -50,11 +46,7 @@ def taken(
 
 
 def as_object(value: Any, name: str) -> dict[str, Any]:
-    """Return an argument that is a JSON object, or an empty one for null.
-
-    Raises:
-        ToolError: it is something else.
-    """
+    """Return an argument that is a JSON object, or an empty one for null."""
     value = {} if value is None else json_or_text(value)
     if not isinstance(value, dict):
         raise ToolError(f"{name} must be an object, such as {{'field': value}}.")
@@ -62,11 +54,7 @@ def as_object(value: Any, name: str) -> dict[str, Any]:
 
 
 def as_pks(value: Any) -> list[str | int]:
-    """Return an argument that is a list of primary keys.
-
-    Raises:
-        ToolError: it is something else, empty, or longer than ``MAX_BULK_ROWS``.
-    """
+    """Return an argument that is a list of primary keys."""
     value = json_or_text(value)
     most = settings.MAX_BULK_ROWS
     if not isinstance(value, list) or not 1 <= len(value) <= most:
@@ -77,11 +65,7 @@ def as_pks(value: Any) -> list[str | int]:
 
 
 def pick_rows(request: MCPRequest, exposure: ModelExposure, pks: Iterable[Any]) -> tuple[QuerySet[Any], list[Model]]:
-    """Return the rows with these primary keys, as a queryset of the exposure's and as instances.
-
-    Raises:
-        NotFound: the caller may not know of one of them.
-    """
+    """Return the rows with these primary keys, as a queryset of the exposure's and as instances."""
     keys = list(dict.fromkeys(parse_pk(exposure, pk) for pk in pks))
     found = rows_by_key(request, exposure, keys)
     if len(found) != len(keys) or not all(access_of(request)[exposure].may_row("view", row) for row in found.values()):
@@ -107,9 +91,6 @@ def one_transaction(
     """Open a transaction on the database that the model is written to, and on that of the admin's history.
 
     Yields the aliases, for a rollback that is no error.
-
-    Raises:
-        Cancelled: the client of ``request`` has gone meanwhile, or its time is over: nothing is kept.
     """
     aliases = [router.db_for_write(model)]
     if apps.is_installed("django.contrib.admin"):

@@ -19,7 +19,7 @@ from .conditions import joined
 from .filters import find_filter
 from .kinds import kind_of, parse_value
 from .queries import check_searchable, narrowed
-from .relations import MAX_LABEL, label_of, label_relations, plain_label
+from .relations import MAX_LABEL, label_of, labels_of, plain_label, with_labels_of
 from .unreadable import all_readable
 from .wording import is_short_text
 
@@ -31,11 +31,7 @@ MIN_PART: Final = 3
 
 
 def named_rows(request: MCPRequest, exposure: ModelExposure, given: Iterable[Any], missing: str) -> list[Model]:
-    """Return the rows that primary keys, or other names of theirs, mean.
-
-    Raises:
-        ToolError: one means no row, or several: see :func:`key_meant`.
-    """
+    """Return the rows that primary keys, or other names of theirs, mean."""
     found: list[Model] = []
     for item in given:
         try:
@@ -56,9 +52,6 @@ def key_meant(
 
     What could be a key is never taken for a name, only told: the row that it was the key of may have gone. ``repair``
     mends the call by the key of the only row that may be meant.
-
-    Raises:
-        ToolError: it names none, or several; the text is ``missing``, with the keys of what may be meant.
     """
     text = str(given) if isinstance(given, int) and not isinstance(given, bool) else given
     if not is_short_text(text, MAX_LABEL) or not text.strip() or exposure.opts.is_composite_pk:
@@ -141,30 +134,21 @@ def _unique_values(request: MCPRequest, exposure: ModelExposure, text: str) -> I
             yield Q((path, value))
 
 
-def _for_labels(exposure: ModelExposure, rows: QuerySet[Any]) -> QuerySet[Any]:
-    # Without names it would follow every relation.
-    relations = label_relations(exposure.model)
-    return rows.select_related(*relations) if relations else rows
-
-
 def _read(request: MCPRequest, exposure: ModelExposure, rows: QuerySet[Any]) -> list[Model]:
     with all_readable():
-        read = list(_for_labels(exposure, rows)[: MAX_NAMED + 1])
+        read = list(with_labels_of(exposure, rows)[: MAX_NAMED + 1])
     return [row for row in read if access_of(request)[exposure].may_row("view", row)]
 
 
 def _labelled(request: MCPRequest, exposure: ModelExposure, rows: QuerySet[Any], text: str) -> list[Model]:
     """Return the rows that ``__str__`` calls so; none where there are too many rows to ask each of them."""
     with all_readable():
-        read = list(_for_labels(exposure, rows)[: MAX_COMPARED + 1])
+        read = list(with_labels_of(exposure, rows)[: MAX_COMPARED + 1])
     if len(read) > MAX_COMPARED:
         return []
-    wanted = text.casefold()
-    return [
-        row
-        for row in read
-        if access_of(request)[exposure].may_row("view", row) and (label_of(exposure, row) or "").casefold() == wanted
-    ]
+    wanted, seen = text.casefold(), [row for row in read if access_of(request)[exposure].may_row("view", row)]
+    labels = labels_of(exposure, seen)
+    return [row for row, label in zip(seen, labels, strict=True) if (label or "").casefold() == wanted]
 
 
 def _rows_near(request: MCPRequest, exposure: ModelExposure, text: str) -> list[Model]:

@@ -422,11 +422,7 @@ def _choice(field: Any, value: Any) -> Any:
 
 
 def parse_value(field: Any, value: Any) -> Any:
-    """Return the Python value of the field that the JSON value stands for.
-
-    Raises:
-        ValueError: it stands for none; the text says what is expected.
-    """
+    """Return the Python value of the field that the JSON value stands for."""
     if field.many_to_many:
         field = field.related_model._meta.pk
     stored = stored_field(field)
@@ -436,11 +432,7 @@ def parse_value(field: Any, value: Any) -> Any:
 
 
 def parse_operand(field: Any, value: Any) -> Any:
-    """Return the value that one of the field is compared with: any of its type, or one of its choices.
-
-    Raises:
-        ValueError: it stands for none; the text says what is expected.
-    """
+    """Return the value that one of the field is compared with: any of its type, or one of its choices."""
     try:
         return kind_of(field).parse(stored_field(field), value)
     except ValueError:

@@ -8,7 +8,7 @@ admin's sidebar, are known by their names and run as they are.
 import logging
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -16,10 +16,14 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from django.core.exceptions import FieldDoesNotExist
-from django.db import models, router
+from django.db import connections, models, router
 from django.db.models import QuerySet
+from django.db.models.lookups import Regex
+from django.db.models.sql import Query
+from django.utils.tree import Node
 
 from ..context.request import MCPRequest
+from ..exceptions import ToolError
 from ..exposures.base import ModelExposure
 from .kinds import (
     TEXTUAL,
@@ -34,7 +38,6 @@ from .kinds import (
     parse_value,
     stored_field,
 )
-from .patterns import is_pattern_lookup, matches_here
 from .relative_dates import EXAMPLES, PERIODS, Span, just_before, local_now, midnight, read_period, read_span
 
 MAX_VALUES: Final = 100
@@ -178,9 +181,6 @@ def parse_condition(path: Path, lookup: str, value: Any, now: datetime | None = 
 
     ``null`` means isnull, a list means in; a bare date compared with a datetime means the whole day, and a relative
     date, which is seen from ``now``, the whole time that it names.
-
-    Raises:
-        ValueError: the value does not fit; the text says what is expected.
     """
     field = path.field
     if value is None and lookup in ("exact", "isnull"):
@@ -377,11 +377,7 @@ class NamedFilter(ABC):
 
     @abstractmethod
     def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
-        """Return the rows that pass.
-
-        Raises:
-            ToolError: the filter does not take the values.
-        """
+        """Return the rows that pass."""
 
 
 class Narrowed(NamedFilter):
@@ -435,7 +431,7 @@ class Applied:
 class Quantified:
     """How many related rows pass all of ``parts``: some, none, every one, or a number that is compared (``count``).
 
-    ``link`` is the relation (:class:`~mcp_django.orm.ways.Link`), ``lookup`` with ``values`` what the number has to be.
+    ``link`` is the relation (:class:`~mcp_django.orm.path.Link`), ``lookup`` with ``values`` what the number has to be.
     """
 
     link: Any
@@ -447,7 +443,7 @@ class Quantified:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two values of a row compared with each other: each a :class:`~mcp_django.orm.ways.Target`.
+    """Two values of a row compared with each other: each a :class:`~mcp_django.orm.path.Target`.
 
     ``parts`` are the filters on the rows that the right one is an aggregate of.
     """
@@ -514,3 +510,40 @@ def _sort_key(item: Filter) -> tuple[str, ...]:
     if isinstance(item, Condition):
         return item.path.column, item.lookup, repr(item.values if item.given is None else item.given)
     return "", repr(wording(item))
+
+
+# Regular expressions that clients write. SQLite has no matcher of its own: Django lends it Python's, which backtracks,
+# holds the interpreter and obeys no timeout. Without these an expression has one way to match, and takes linear time.
+_BRANCHING: Final = re.compile(r"[*+?{|]")
+
+
+def is_pattern_lookup(lookup: str) -> bool:
+    """Return whether a lookup, or a path that ends with one, takes a regular expression."""
+    return lookup.rpartition("__")[2] in ("regex", "iregex")
+
+
+def matches_here(using: str) -> bool:
+    """Return whether the database of the alias has this process match regular expressions."""
+    return connections[using].vendor == "sqlite"
+
+
+def check_patterns(queryset: QuerySet[Any], texts: Iterable[str]) -> None:
+    """Pass unless this process would have to match an expression that a client's text made costly."""
+    costly = [text.casefold() for text in texts if _BRANCHING.search(text)]
+    if costly and matches_here(queryset.db):
+        for pattern in _patterns(queryset.query):
+            if any(text in pattern.casefold() for text in costly):
+                raise ToolError("This database takes no regular expressions: leave out * + ? { and |.")
+
+
+def _patterns(node: Any) -> Iterator[str]:
+    if isinstance(node, Regex) and isinstance(node.rhs, str):
+        yield node.rhs
+    if isinstance(node, Query):
+        inner: Iterable[Any] = (node.where, *node.annotations.values(), *node.combined_queries)
+    elif isinstance(node, Node):
+        inner = node.children
+    else:
+        inner = node.get_source_expressions() if hasattr(node, "get_source_expressions") else ()
+    for item in inner:
+        yield from _patterns(item)

@@ -6,7 +6,7 @@ or of an exposure with its own serializer, is read as instances.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 from itertools import chain, islice
@@ -24,9 +24,20 @@ from ..exposures.managers import with_loaded
 from ..runtime.hooks import asked
 from ..schema.values import clean_text, is_sensitive
 from .access import access_of, columns_of, has_every_row, parse_pk
-from .columns import Column, field_renderer, pk_text, render, render_column, represented, trimmed
+from .columns import (
+    Column,
+    as_written,
+    field_renderer,
+    is_replaced,
+    pk_text,
+    plain_rows,
+    render,
+    render_column,
+    represented,
+    trimmed,
+)
 from .kinds import is_joinable, kind_of
-from .pagination import Segment
+from .paging import Segment
 from .plans import (
     Plan,
     by_key,
@@ -45,16 +56,14 @@ from .relations import (
     generic_paths,
     generic_values,
     joined_label,
-    label_of,
-    label_relations,
     labels_for,
+    labels_of,
     linked_values,
     ways_to,
     with_labels,
     with_related,
 )
 from .rendering import texts
-from .replaced import as_written, is_replaced, plain_rows
 from .unreadable import LOST, is_unreadable, salvaged_columns, salvaged_keys, salvaged_rows
 from .uris import row_uri
 
@@ -128,10 +137,8 @@ def layout_of(
         is_file = column.kind == "field" and kind_of(column.field).word in ("file", "image")
         cells.append(Cell(column, position, label, _renderer(exposure, column, text_limit), is_file))
     keys = tuple(place(key.path) for key in ordering)
-    names, has_computed = (
-        tuple(cell.column.name for cell in cells),
-        any(column.kind == "computed" for column in columns),
-    )
+    names = tuple(column.name for column in columns)
+    has_computed = any(column.kind == "computed" for column in columns)
     return Layout(names, tuple(paths), pk, keys, tuple(cells), has_computed)
 
 
@@ -156,11 +163,7 @@ def needs_instances(columns: tuple[Column, ...], ordering: tuple[Any, ...] = ())
 
 
 def read_page(query: PageQuery) -> Page:
-    """Read a page.
-
-    Raises:
-        ToolError: the database has no such value as a filter names.
-    """
+    """Read a page."""
     return read_instances(query) if needs_instances(query.columns, query.ordering) else read_tuples(query)
 
 
@@ -223,7 +226,7 @@ def read_instances(query: PageQuery) -> Page:
     """Read a page as instances, whatever its columns."""
     request, exposure = query.request, query.exposure
     layout = layout_of(exposure, query.columns, query.ordering, (None,) * len(query.columns), query.text_limit)
-    queryset, loading = exposure.get_queryset(request), _Loading.of(query, layout)
+    queryset, (needed, loaded) = exposure.get_queryset(request), _loading_of(query, layout)
 
     # A cursor holds what the column holds, whatever an attribute in its place makes of it.
     hidden = {
@@ -239,10 +242,10 @@ def read_instances(query: PageQuery) -> Page:
                 order: Any = rows.query.order_by
                 keys = list(rows.values_list("pk", flat=True))
                 rows = query.with_values(queryset).filter(pk__in=keys).order_by(*order)
-            yield loading.loaded(rows.annotate(**{name: F(path) for name, path in hidden.items()}) if hidden else rows)
+            yield loaded(rows.annotate(**{name: F(path) for name, path in hidden.items()}) if hidden else rows)
 
     try:
-        instances = None if hidden or query.guarded else _planned(query, queryset, loading)
+        instances = None if hidden else _planned(query, queryset, needed, loaded)
         if instances is None:
             instances = list(islice(chain.from_iterable(found()), query.limit + 1))
     except Exception as error:
@@ -279,85 +282,65 @@ def show_rows(
     return _Assembly(request, exposure, layout, read, rows, len(rows)).page()
 
 
-@dataclass(frozen=True, slots=True)
-class _Loading:
-    """What is loaded with instances: rows that columns follow, ``everything`` or ``paths``, and what is left out.
+def _loading_of(query: PageQuery, layout: Layout) -> tuple[Hashable, Callable[[QuerySet[Any]], QuerySet[Any]]]:
+    """Return what adds to instances all that their columns need, so that none costs a query for each row.
 
-    ``relations`` are those of the paths that this app follows by itself; ``many`` are loaded by queries of their own.
+    Before it comes what the SQL of that depends on, None where it takes more than one query.
     """
+    request, exposure, columns = query.request, query.exposure, query.columns
+    ask = exposure.get_list_select_related
+    followed: Any = asked(exposure.label, "get_list_select_related", ask, request, default=False)
+    paths = {path.rpartition("__")[0] for path in layout.paths if "__" in path}
+    # Those of the paths that this app follows by itself.
+    relations: set[str] = set()
+    if followed and followed is not True:
+        paths.update(followed)
+    elif not followed:
+        for column in columns:
+            if column.through:
+                relations.update(ways_to(column.path))
+            elif column.kind == "relation" and is_joinable(column.field):
+                paths.add(column.name)
+                if "__" not in column.name:
+                    relations.add(column.name)
+    if followed is not True:
+        learnt = learned(exposure, {SERIALIZER if column.kind == "serialized" else column.name for column in columns})
+        relations.update(learnt - paths)
+        paths.update(learnt)
+    shown = access_of(request)[exposure].fields
+    hidden = [field for field in exposure.opts.concrete_fields if field.name not in shown]
+    left = [field.attname for field in hidden if is_sensitive(field.name, field.model)]
+    many = [column.name for column in columns if column.kind == "computed" and column.field is not None]
 
-    everything: bool
-    paths: frozenset[str]
-    relations: frozenset[str]
-    many: tuple[str, ...]
-    needed: frozenset[str]
-    left: tuple[str, ...]
-
-    @classmethod
-    def of(cls, query: PageQuery, layout: Layout) -> "_Loading":
-        """Return what to load so that no column costs a query for each row."""
-        request, exposure, columns = query.request, query.exposure, query.columns
-        ask = exposure.get_list_select_related
-        followed: Any = asked(exposure.label, "get_list_select_related", ask, request, default=False)
-        paths = {path.rpartition("__")[0] for path in layout.paths if "__" in path}
-        relations: set[str] = set()
-        if followed and followed is not True:
-            paths.update(followed)
-        elif not followed:
-            for column in columns:
-                if column.through:
-                    relations.update(ways_to(column.path))
-                elif column.kind == "relation" and is_joinable(column.field):
-                    paths.add(column.name)
-                    if "__" not in column.name:
-                        relations.add(column.name)
-        if followed is not True:
-            names = {SERIALIZER if column.kind == "serialized" else column.name for column in columns}
-            learnt = learned(exposure, names)
-            relations.update(learnt - paths)
-            paths.update(learnt)
-        shown = access_of(request)[exposure].fields
-        return cls(
-            everything=followed is True,
-            paths=frozenset(paths),
-            relations=frozenset(relations),
-            many=tuple([column.name for column in columns if column.kind == "computed" and column.field is not None]),
-            needed=frozenset({*layout.paths, *paths}),
-            left=tuple([attname for name, attname in _sensitive_fields(exposure) if name not in shown]),
-        )
-
-    def loaded(self, rows: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the rows with what is to be loaded."""
-        if self.everything:
+    def loaded(rows: QuerySet[Any]) -> QuerySet[Any]:
+        if followed is True:
             rows = rows.select_related()
-        if self.many:
-            rows = rows.prefetch_related(*self.many)
-        rows = with_loaded(rows, set(self.needed))
-        if self.paths:
-            rows = with_related(rows, self.paths, self.relations)
-        return rows.defer(*self.left) if self.left else rows
+        if many:
+            rows = rows.prefetch_related(*many)
+        rows = with_loaded(rows, {*layout.paths, *paths})
+        if paths:
+            rows = with_related(rows, paths, relations)
+        return rows.defer(*left) if left else rows
+
+    key = followed is True, layout.paths, frozenset(paths), frozenset(relations), tuple(left)
+    return None if many else key, loaded
 
 
-@lru_cache(maxsize=1024)
-def _sensitive_fields(exposure: ModelExposure) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (field.name, field.attname) for field in exposure.opts.concrete_fields if is_sensitive(field.name, field.model)
-    )
-
-
-def _planned(query: PageQuery, queryset: QuerySet[Any], loading: _Loading) -> list[Model] | None:
+def _planned(query: PageQuery, queryset: QuerySet[Any], needed: Hashable, loaded: Any) -> list[Model] | None:
     """Return the instances of the page from a plan; None where there can be none, or a value cannot be read."""
-    if loading.many or not query.has_one_sql:
+    if needed is None or not query.has_one_sql:
         return None
     params = query.params(queryset.db)
 
     def narrow(segment: Segment, rows: QuerySet[Any]) -> QuerySet[Any]:
         slots = slots_of(params)
-        return loading.loaded(query.of_segment(query.matching(rows, slots), segment, slots))
+        found: QuerySet[Any] = loaded(query.of_segment(query.matching(rows, slots), segment, slots))
+        return found
 
-    key, found = (query.exposure, loading, *query.shape), list[Model]()
+    found: list[Model] = []
     for segment in query.segments(queryset.db):
-        read = planned_instances(queryset, (*key, segment), params, partial(narrow, segment))
+        key = (query.exposure, needed, *query.shape, segment)
+        read = planned_instances(queryset, key, params, partial(narrow, segment))
         if read is None:
             return None
         found += read
@@ -513,7 +496,7 @@ class _Assembly:
             if self.instances and not column.through
             else None
         )
-        if related is None or not has_every_row(related) or label_relations(related.model):
+        if related is None or not has_every_row(related):
             return None
         relation = column.field
         loaded: dict[Any, Any] = {}
@@ -522,7 +505,8 @@ class _Assembly:
                 if not relation.is_cached(row):
                     return None
                 loaded.setdefault(key, relation.get_cached_value(row))
-        return {key: label_of(related, target) for key, target in loaded.items() if target is not None}
+        there = {key: target for key, target in loaded.items() if target is not None}
+        return dict(zip(there, labels_of(related, list(there.values())), strict=True))
 
 
 # One row
@@ -542,9 +526,6 @@ def find_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> FoundRow:
     It comes from a plan, with the labels of what it points to, where the exposure's rows are those of the table. Any
     other row is what the exposure's own queryset gives, which may hold annotations and classes that a plan does not
     know.
-
-    Raises:
-        NotFound: the caller may not know of such a row.
     """
     manager: Any = exposure.model._default_manager
     if not has_every_row(exposure) or manager._queryset_class is not QuerySet:
@@ -579,11 +560,7 @@ def find_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> FoundRow:
 
 
 def whole_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> Model:
-    """Return the row of the exposure's own queryset, or as much of it as can be read.
-
-    Raises:
-        NotFound: the caller may not know of such a row.
-    """
+    """Return the row of the exposure's own queryset, or as much of it as can be read."""
     try:
         return access_of(request)[exposure].get_row(pk)
     except Unreadable:

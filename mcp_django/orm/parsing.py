@@ -40,9 +40,9 @@ from .lookups import (
     left_open,
     parse_condition,
 )
+from .path import Link, is_countable, link_of, target_of
 from .relative_dates import local_now
 from .suggestions import QUANTIFIERS, FilterSuggestions, open_link, with_argument, with_condition
-from .ways import Link, is_countable, link_of, target_of
 from .wording import (
     MISSPELT,
     OPERATORS,
@@ -274,28 +274,31 @@ class _Reader:
             target = target[0], OF_PARTS
         elif part:
             lookup, part = part, ""
-        if target is None or (target[0].expression is not None and self._is_named(name)):
+        if target is None or (
+            # A filter of the project's own has the name of a computed value.
+            target[0].expression is not None and any(name in source.names() for source in self.sources)
+        ):
             self._count()
             raise _Unknown
         path, lookups = target
         if lookup is None and "in" in lookups and kind_of(path.field).word == "text":
             self._check_text(name, value)
-        lookup = _default_lookup(lookups, value) if lookup is None else lookup
+        if lookup is None and isinstance(value, list) and "in" in lookups:
+            lookup = "in"
+        elif lookup is None:
+            # Equality, or the one lookup that there is.
+            lookup = "exact" if "exact" in lookups or len(lookups) != 1 else lookups[0]
         # Testing for null by another word needs no declaration of its own.
         if lookup in lookups or (value is None and lookup == "exact" and "isnull" in lookups):
             return self._compared(name, path, lookups, lookup, value, part)
         if isinstance(value, dict) and lookup.lower() in ("not", "$not"):
             return Junction("not", (self._all_of(in_fixed_order(self._conditions(name, value))),))
         meant = lookup_meant(lookup, value, lookups)
-        if (
-            meant is None
-            and is_path
-            and path.field.is_relation
-            and open_link(self.request, self.exposure, name.partition("__")[0])
-        ):
-            # A field of the related row.
-            raise _Unknown
         if meant is None:
+            root = name.partition("__")[0]
+            if is_path and path.field.is_relation and open_link(self.request, self.exposure, root):
+                # A field of the related row.
+                raise _Unknown
             return self._compared(name, path, lookups, lookup, value, part)
         found = self._compared(name, path, lookups, meant[0], meant[1], part)
         return Junction("not", (found,)) if meant[2] else found
@@ -304,10 +307,6 @@ class _Reader:
         """Return the filter on the date of which the name is a part, and the part; None for any other name."""
         root, _, part = name.replace(".", "__").rpartition("__")
         return (find_filter(self.request, self.exposure, root), part) if root and part in PARTS else (None, "")
-
-    def _is_named(self, name: str) -> bool:
-        """Return whether a filter of the project's own has the name, which then means that."""
-        return any(name in source.names() for source in self.sources)
 
     def _check_text(self, name: str, value: Any) -> None:
         """Pass unless a text holds a list, which may be meant as one."""
@@ -439,13 +438,6 @@ def _keys(
     if not 0 < len(value) <= MAX_VALUES:
         raise ToolError(missing)
     return [pk_text(row.pk) for row in named_rows(request, related, value, missing)]
-
-
-def _default_lookup(lookups: Sequence[str], value: Any) -> str:
-    """Return what a filter without a lookup means: equality, or the one lookup that there is."""
-    if isinstance(value, list) and "in" in lookups:
-        return "in"
-    return "exact" if "exact" in lookups or len(lookups) != 1 else lookups[0]
 
 
 def filters_argument(

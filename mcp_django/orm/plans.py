@@ -82,11 +82,7 @@ class BoundIn(In):
 
 
 def prepare(field: Any, value: Any, using: str) -> Any:
-    """Return the value as the database driver takes it for a column of the field.
-
-    Raises:
-        ToolError: the database has no such value.
-    """
+    """Return the value as the database driver takes it for a column of the field."""
     connection = connections[using]
     try:
         found = stored_field(field).get_db_prep_value(value, connection, prepared=False)
@@ -189,11 +185,6 @@ def compile_plan(queryset: QuerySet[Any], using: str) -> Plan:
     return _plan_of(query.get_compiler(using=using))
 
 
-def compile_instances(queryset: QuerySet[Any], using: str) -> Plan:
-    """Return the plan of a queryset of instances, whose filters may hold :class:`Bind` expressions."""
-    return _plan_of(queryset.query.get_compiler(using=using))
-
-
 def _plan_of(compiler: Any) -> Plan:
     """Return the plan that one of Django's compilers writes."""
     try:
@@ -274,7 +265,7 @@ def planned_instances(
         return None
 
     def build() -> Plan:
-        return compile_instances(narrow(with_slots(queryset, len(params))), using)
+        return _plan_of(narrow(with_slots(queryset, len(params))).query.get_compiler(using=using))
 
     plan = cached_plan(("instances", queryset.model, using, own.key, key), build)
     return plan.instances(using, [*params, *own.values], queryset)
@@ -295,11 +286,7 @@ def first_rows(queryset: QuerySet[Any], limit: int) -> list[Model]:
 
 
 def key_params(opts: Any, key: Any, using: str) -> list[Any]:
-    """Return the parts of a primary key, prepared for the database.
-
-    Raises:
-        ToolError: the database has no such value.
-    """
+    """Return the parts of a primary key, prepared for the database."""
     fields = opts.pk_fields
     parts = [key] if len(fields) == 1 else key
     return [prepare(field, part, using) for field, part in zip(fields, parts, strict=True)]
@@ -314,11 +301,7 @@ def by_key(opts: Any) -> Q:
 
 
 def row_by_key(queryset: QuerySet[Any], key: Any) -> list[Model] | None:
-    """Return the row with a primary key, if there is one; None where it takes another road to know.
-
-    Raises:
-        ToolError: no row of the database can have the key.
-    """
+    """Return the row with a primary key, if there is one; None where it takes another road to know."""
     opts = queryset.model._meta
     params = key_params(opts, key, queryset.db)
     return planned_instances(queryset, "pk", params, lambda rows: rows.filter(by_key(opts)).order_by()[:1])

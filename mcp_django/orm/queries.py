@@ -15,9 +15,9 @@ from .columns import Column
 from .conditions import condition_shape, condition_values, is_plannable
 from .filters import filtered, searched
 from .lookups import Filter
-from .pagination import OrderKey, Segment, segments
+from .paging import OrderKey, Segment, segments
+from .path import GUARDED
 from .plans import Bind, Slot, prepare
-from .ways import GUARDED
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class PageQuery:
 
     ``text_limit`` is where long texts are cut, None for nowhere. ``moment`` is the time from which relative dates among
     the conditions are seen, the same for all pages; None where there are none. ``guarded`` are the values of columns
-    that :func:`~mcp_django.orm.ways.guarded_values` gave, by their paths.
+    that :func:`~mcp_django.orm.path.guarded_values` gave, by their paths.
 
     Its values are the parameters of its SQL, those of the filters first, then those of the cursor: what takes
     ``params`` takes these values, or slots in their place.
@@ -70,11 +70,7 @@ class PageQuery:
         return tuple(map(condition_shape, self.conditions)), tuple(order), self.limit
 
     def params(self, using: str) -> list[Any]:
-        """Return the values of the query, prepared for the database.
-
-        Raises:
-            ToolError: the database has no such value.
-        """
+        """Return the values of the query, prepared for the database."""
         found = _values_of(self.conditions, using)
         for key, value in zip(self.ordering, self.after or (), strict=False):
             found.append(None if value is None else prepare(key.field, value, using))
@@ -111,11 +107,7 @@ class PageQuery:
         return (rows.filter(condition) if condition else rows).order_by(*order)[: self.limit + 1]
 
     def rows(self, queryset: QuerySet[Any]) -> Iterator[QuerySet[Any]]:
-        """Yield the rows of the page, and more, in order: a queryset for each segment, to be read until it is full.
-
-        Raises:
-            ToolError: the database has no such value.
-        """
+        """Yield the rows of the page, and more, in order: a queryset for each segment, to be read until it is full."""
         params = self.params(queryset.db)
         rows = self.matching(queryset, params)
         for segment in self.segments(queryset.db):
@@ -147,21 +139,13 @@ def chunks(keys: Sequence[T]) -> list[Sequence[T]]:
 
 
 def narrowed(request: MCPRequest, exposure: ModelExposure, conditions: Sequence[Filter], search: str) -> QuerySet[Any]:
-    """Return all rows that match, in no order.
-
-    Raises:
-        ToolError: the database has no such value.
-    """
+    """Return all rows that match, in no order."""
     queryset = exposure.get_queryset(request).order_by()
     rows = searched(request, exposure, queryset, search)
     return filtered(request, exposure, rows, conditions, _values_of(conditions, queryset.db))[0].order_by()
 
 
 def check_searchable(request: MCPRequest, exposure: ModelExposure) -> None:
-    """Pass if the exposure can be searched.
-
-    Raises:
-        ToolError: it has no search fields, so that a search would give every row.
-    """
+    """Pass if the exposure can be searched."""
     if not exposure.has_search(request):
         raise ToolError(f"{exposure.label} has no text search. Use filters instead; describe_model lists them.")

@@ -74,9 +74,6 @@ def read_limits(share: float = 1.0) -> AbstractContextManager[None]:
     """Bound the queries of the block: ``STATEMENT_TIMEOUT`` seconds, or a share of them, and ``MAX_QUERY_COST``.
 
     A block within another one takes a share, and shares its bound of the cost.
-
-    Raises:
-        ToolError: the block was over its time, or one of its queries is estimated to cost too much.
     """
     seconds = settings.STATEMENT_TIMEOUT
     limit = nullcontext() if seconds is None else _TimeLimit(seconds * share)
@@ -84,11 +81,7 @@ def read_limits(share: float = 1.0) -> AbstractContextManager[None]:
 
 
 def check_time() -> None:
-    """Pass unless the time of the block that this thread is in is over: for work that no database can interrupt.
-
-    Raises:
-        ToolError: it is over.
-    """
+    """Pass unless the time of the block that this thread is in is over: for work that no database can interrupt."""
     mine = connections.all()
     if any(watched.is_over and watched.connections == mine for watched in list(_watched.values())):
         raise ToolError(TOO_SLOW)

@@ -21,13 +21,12 @@ from ..exposures.base import ModelExposure
 from ..runtime.hooks import asked
 from ..schema.values import HIDDEN, clean_text, secret_columns
 from .access import access_of, has_every_row, parse_pk
-from .columns import Column, field_renderer, is_generic_relation, pk_text
+from .columns import Column, field_renderer, is_generic_relation, is_replaced, pk_text
 from .kinds import is_joinable, key_field
 from .lookups import resolve_path
-from .prefetch import each_row
-from .replaced import is_replaced
+from .path import link_table
+from .prefetch import each_row, learn, learned
 from .unreadable import LOST, VALUE_ERRORS, is_unreadable, salvaged_by_key
-from .ways import link_table
 
 if TYPE_CHECKING:
     from ..exposures.base import ModelExposure
@@ -37,6 +36,8 @@ logger = logging.getLogger("mcp_django")
 MAX_LABEL: Final = 200
 # Shorter ones would hide parts of words.
 MIN_SECRET: Final = 4
+# What labels are learned to follow is remembered as that of this column.
+STR: Final = "__str__"
 # Relations one after the other, of which a label is made.
 MAX_DEPTH: Final = 3
 
@@ -77,18 +78,19 @@ def _returned_attribute(method: Any) -> str | None:
     return str(found[1].argval) if own else None
 
 
-@lru_cache(maxsize=1024)
-def label_relations(model: type[models.Model], depth: int = MAX_DEPTH) -> tuple[str, ...]:
-    """Return the relations that ``__str__`` follows, for ``select_related``: a label must not cost a query a row."""
-    code = getattr(model.__str__, "__code__", None)
-    found: list[str] = []
-    for name in code.co_names if code is not None and depth else ():
-        path = resolve_path(model, name) if "__" not in name else None
-        followed = path is not None and path.field.is_relation and not path.many and path.field.name == name
-        if followed and path is not None and is_joinable(path.field):
-            inner = label_relations(path.field.related_model, depth - 1)
-            found += [name, *(f"{name}__{rest}" for rest in inner)]
-    return tuple(found)
+def labels_of(exposure: ModelExposure, rows: Sequence[models.Model]) -> list[str | None]:
+    """Return the labels of the rows; what they follow is loaded for all, and remembered for :func:`with_labels_of`."""
+    followed: set[str] = set()
+    labels, _ = each_row(rows, partial(label_of, exposure), followed)
+    learn(exposure, {STR: followed})
+    return labels
+
+
+def with_labels_of(exposure: ModelExposure, rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the rows with the related rows loaded that their labels were seen to follow."""
+    # Without names it would follow every relation.
+    followed = learned(exposure, (STR,))
+    return rows.select_related(*sorted(followed)) if followed else rows
 
 
 def label_of(exposure: "ModelExposure", row: models.Model) -> str | None:
@@ -198,8 +200,7 @@ def _labels(request: MCPRequest, related: ModelExposure, target: str, wanted: se
     label = plain_label(related)
     if label is not None:
         return {key: clean_text(text, MAX_LABEL) for key, text in rows.values_list(target, label)}
-    followed = label_relations(related.model)
-    rows = rows.select_related(*followed) if followed else rows
+    rows = with_labels_of(related, rows)
     lost: list[Any] = []
     try:
         loaded = list(rows)
@@ -210,8 +211,7 @@ def _labels(request: MCPRequest, related: ModelExposure, target: str, wanted: se
         found = salvaged_by_key(visible, target, keys)
         lost = [key for key, row in zip(keys, found, strict=True) if row is LOST]
         loaded = [row for row in found if row is not None and row is not LOST]
-    labels, _ = each_row(loaded, partial(label_of, related))
-    known = {getattr(row, target): label for row, label in zip(loaded, labels, strict=True)}
+    known = {getattr(row, target): label for row, label in zip(loaded, labels_of(related, loaded), strict=True)}
     return known | dict.fromkeys(lost)
 
 

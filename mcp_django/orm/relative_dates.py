@@ -115,11 +115,7 @@ def just_before(moment: datetime) -> datetime:
 
 
 def midnight(day: date) -> datetime:
-    """Return the beginning of the day in the current time zone.
-
-    Raises:
-        OverflowError: it lies outside of the years that there are.
-    """
+    """Return the beginning of the day in the current time zone."""
     found = datetime.combine(day, time())
     if not django_settings.USE_TZ:
         return found
@@ -135,11 +131,7 @@ def seen_from(moment: datetime) -> datetime:
 
 
 def read_span(text: str, now: datetime) -> Span | None:
-    """Return the time that the text says, seen from ``now``; None where it is no relative date.
-
-    Raises:
-        ValueError: it lies outside of the years that there are.
-    """
+    """Return the time that the text says, seen from ``now``; None where it is no relative date."""
     if not text.isascii() or len(text) > MAX_LENGTH:
         return None
     plain = _NUMBER_WORD.sub(_counted, " ".join(text.lower().replace("_", " ").split()))
@@ -152,11 +144,7 @@ def read_span(text: str, now: datetime) -> Span | None:
 
 
 def read_period(text: str) -> Span | None:
-    """Return the stretch of the calendar that the text names (``2025-12``, ``Q4 2025``), None where it names none.
-
-    Raises:
-        ValueError: it lies outside of the years that there are.
-    """
+    """Return the stretch of the calendar that the text names (``2025-12``, ``Q4 2025``), None where it names none."""
     if not text.isascii() or len(text) > MAX_LENGTH:
         return None
     plain = _bare(" ".join(text.lower().split()))

@@ -32,11 +32,12 @@ TIME_SHARE: Final = 0.4
 KNOWN_FOR: Final = 600
 
 
-def similar_query(request: MCPRequest, query: PageQuery) -> PageQuery | None:
+def similar_query(query: PageQuery) -> PageQuery | None:
     """Return the query of the rows that are spelt most like the search term, at most as many as a page shows.
 
     There is None where there are no such rows, or the database cannot tell.
     """
+    request = query.request
     words = [word for part in query.search.split() if (word := part.strip("\"'"))]
     paths = list(_text_paths(request, query.exposure))
     if not words or not paths:

@@ -20,8 +20,8 @@ from .access import MAX_NAME, access_of
 from .filters import filters_of, find_filter
 from .kinds import TEXTUAL, choices_of
 from .lookups import MORE_TEXT, NamedFilter, Path, is_dated, named_filters_of, parse_condition
+from .path import MAX_HOPS, Link, NoField, link_of, links_of
 from .relative_dates import days_meant
-from .ways import MAX_HOPS, Link, NoField, link_of, links_of
 from .wording import (
     COUNTING,
     OPERATORS,
@@ -329,8 +329,7 @@ def open_link(request: MCPRequest, exposure: ModelExposure, name: str) -> Link |
 
 Arguments = Mapping[str, Any]
 
-# What names a field in an object that is one condition, one order or one aggregate.
-NAMING: Final = ("field", "column")
+# The members of an object that is one condition.
 COMPARING: Final = frozenset({"field", "value", "operator", "op", "lookup"})
 
 
@@ -350,12 +349,17 @@ def with_name(wrong: str, right: str) -> Repair:
     def mend(arguments: Arguments) -> dict[str, Any] | None:
         if right in arguments or wrong not in arguments:
             return None
-        value = arguments[wrong]
-        # The one of several keys.
-        value = value[0] if right == "pk" and isinstance(value, list) and len(value) == 1 else value
-        return {right if key == wrong else key: value if key == wrong else item for key, item in arguments.items()}
+        renamed = _renamed(arguments, wrong, right)
+        if right == "pk" and isinstance(renamed[right], list) and len(renamed[right]) == 1:
+            # The one of several keys.
+            renamed[right] = renamed[right][0]
+        return renamed
 
     return Repair(mend)
+
+
+def _renamed(given: Mapping[str, Any], wrong: str, right: str) -> dict[str, Any]:
+    return {right if key == wrong else key: value for key, value in given.items()}
 
 
 def with_model(wrong: Any, right: str, *, is_spelling: bool = True) -> Repair:
@@ -380,7 +384,7 @@ def with_value(wrong: str, right: str) -> Repair:
         values = _opened(arguments.get("values"))
         if not isinstance(values, dict) or wrong not in values or right in values:
             return None
-        return {**arguments, "values": {right if key == wrong else key: value for key, value in values.items()}}
+        return {**arguments, "values": _renamed(values, wrong, right)}
 
     return Repair(mend)
 
@@ -406,26 +410,16 @@ def _respelt(value: Any, wrong: str, right: str) -> Any:
         return [_respelt(item, wrong, right) for item in value]
     if isinstance(value, dict):
         return {
-            _in_text(key, wrong, right): _respelt(item, wrong, right) if key in NAMING or key != "where" else item
+            _in_text(key, wrong, right): _respelt(item, wrong, right) if key != "where" else item
             for key, item in value.items()
         }
     return value
 
 
 def _in_text(text: str, wrong: str, right: str) -> str:
-    """Return the text with a name replaced where it stands alone."""
-    if not wrong:
-        return text
-    parts, start = [], 0
-    while (position := text.find(wrong, start)) >= 0:
-        end = position + len(wrong)
-        before, after = text[position - 1 : position], text[end : end + 1]
-        is_alone = not any(char and (char.isalnum() or char == "_") for char in (before, after))
-        # A part of a path, or a name before a lookup.
-        is_alone = is_alone or text[:position].endswith("__") or text[end:].startswith("__")
-        parts += [text[start:position], right if is_alone else wrong]
-        start = end
-    return "".join([*parts, text[start:]])
+    """Return the text with a name replaced where it stands alone, as a part of a path, or before a lookup."""
+    name = re.escape(wrong)
+    return re.sub(rf"(?<!\w){name}(?!\w)|(?<=__){name}|{name}(?=__)", lambda found: right, text) if wrong else text
 
 
 def with_condition(

@@ -57,11 +57,7 @@ def is_out_of_range(error: Exception) -> bool:
 
 @contextmanager
 def all_readable() -> Iterator[None]:
-    """Refuse what needs whole rows where one of them cannot be read.
-
-    Raises:
-        Unreadable: a value that was read made the error.
-    """
+    """Refuse what needs whole rows where one of them cannot be read."""
     try:
         yield
     except Exception as error:

@@ -91,11 +91,7 @@ def page_uri(exposure: "ModelExposure", **query: str | None) -> str:
 
 
 def parse_uri(uri: Any) -> Address:
-    """Return what a URI names, without asking whether it is there.
-
-    Raises:
-        NotFound: it is not a URI that this server gives.
-    """
+    """Return what a URI names, without asking whether it is there."""
     if not isinstance(uri, str) or len(uri) > MAX_URI or not uri.startswith(SCHEME):
         raise NotFound
     path, mark, _ = uri.partition("?")

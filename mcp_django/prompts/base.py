@@ -31,11 +31,7 @@ class Message:
     content: str | Content | Model
 
     def to_wire(self, request: MCPRequest) -> dict[str, Any]:
-        """Return the ``PromptMessage`` for this caller.
-
-        Raises:
-            NotFound: the row is not there for the caller.
-        """
+        """Return the ``PromptMessage`` for this caller."""
         content = self.content
         if isinstance(content, str):
             content = Text(clean_text(content))
@@ -61,9 +57,6 @@ class Prompt(ProjectFunction):
     of the user, a content block, a row, a :class:`Message`, or a list of those. ``complete`` says where the values of
     an argument come from where its annotation does not: see :class:`~mcp_django.completions.arguments.Completer`.
     ``scopes`` are what a token needs beside "mcp:read".
-
-    Raises:
-        ImproperlyConfigured: the signature has no JSON form, or ``complete`` does not go with it.
     """
 
     def __init__(
@@ -113,11 +106,7 @@ class Prompt(ProjectFunction):
         return wire
 
     def get(self, request: MCPRequest, arguments: Mapping[str, str]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-        """Return the ``GetPromptResult``, or an awaitable of it for an async function.
-
-        Raises:
-            InvalidParams: an argument is wrong, missing or unknown, or the function refused.
-        """
+        """Return the ``GetPromptResult``, or an awaitable of it for an async function."""
         parameters = self.arguments.parameters
         # Clients ask people in a form, and send what was left blank as an empty text.
         given = {
@@ -134,12 +123,7 @@ class Prompt(ProjectFunction):
             return await found
 
     def to_wire(self, request: MCPRequest, value: Any) -> dict[str, Any]:
-        """Return the ``GetPromptResult`` for what the function returned.
-
-        Raises:
-            TypeError: it returned something that is no message.
-            NotFound: it returned a row that is not there for the caller.
-        """
+        """Return the ``GetPromptResult`` for what the function returned."""
         single = isinstance(value, (str, Message, Model, *_BLOCKS))
         items: Iterable[Any] = [value] if single else value
         wire: dict[str, Any] = {"description": self.description} if self.description else {}

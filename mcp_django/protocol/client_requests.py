@@ -307,6 +307,10 @@ def _separator(choices: Mapping[str, str]) -> str:
     return next((mark for mark in SEPARATORS if not any(mark in text for text in texts)), "\n")
 
 
+# Limitations of known client programs, by the name that they give themselves: it proves nothing and decides nothing
+# about rights, and only spares a client what it would lose.
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a client can take.

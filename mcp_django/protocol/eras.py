@@ -1,6 +1,7 @@
 """The differences between the two eras, as one object for each: handlers never see them.
 
-An era reads a message into a neutral :class:`Call` and shapes the neutral result for the wire.
+An era reads a message into a neutral :class:`Call` and shapes the neutral result for the wire. :func:`classify` is the
+only place that decides which era a message is of.
 """
 
 import re
@@ -183,6 +184,8 @@ def trace_context(meta: Mapping[str, Any]) -> Mapping[str, str]:
     return found
 
 
+# 2026-07-28: every request complete in itself (basic, General fields; basic/transports/streamable-http)
+
 VERSION_HEADER: Final = "mcp-protocol-version"
 # Members of ``_meta`` that the revision itself defines (basic, Reserved keys).
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
@@ -340,6 +343,9 @@ def _size(value: Any) -> int:
         raise InvalidParams("Invalid params: inputResponses has a number over 64 bits") from None
 
 
+# 2024-11-05 to 2025-11-25: ``initialize`` first, the version in a header afterwards (or nowhere). Results are without
+# what a revision does not know, or with what it does know in its place.
+
 AUDIO_SINCE: Final = "2025-03-26"
 MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 # Capabilities of servers, by the first revision that knows them; those of the modern era alone are in none.
@@ -466,6 +472,8 @@ DOWNGRADES: Final[Mapping[str, Callable[[dict[str, Any], str], dict[str, Any]]]]
     "tools/call": _call_result,
 }
 
+
+# From a body and its headers to a call, an answer of the client, or a batch
 
 LEGACY_ERA: Final = LegacyEra()
 MODERN_ERA: Final = ModernEra()

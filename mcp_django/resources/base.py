@@ -39,10 +39,6 @@ class FunctionResource(ProjectFunction):
 
     ``ttl_ms`` is how many milliseconds a client may keep the contents, and ``public`` says that they are the same for
     all, so that a cache may share them (2026-07-28, server/utilities/caching).
-
-    Raises:
-        ImproperlyConfigured: the URI is no template that can be matched, its parameters or those of ``complete`` are
-            not the function's, or what is public has a condition on who may read it.
     """
 
     def __init__(
@@ -124,12 +120,7 @@ class FunctionResource(ProjectFunction):
         return self.template.match(uri)
 
     def read(self, request: MCPRequest, uri: str) -> list[dict[str, Any]]:
-        """Return the contents objects of ``resources/read``. An async function is run to its end in this thread.
-
-        Raises:
-            NotFound: the URI is not one of this resource's, or leads to nothing that the caller may see.
-            InvalidParams: the function refused with a text of its own.
-        """
+        """Return the contents objects of ``resources/read``. An async function is run to its end in this thread."""
         given = self.matches(uri)
         if given is None:
             raise NotFound
@@ -174,10 +165,6 @@ def embed(request: MCPRequest, target: Model | str) -> EmbeddedResource:
     """Return a row, or the resource of a URI of this server, with the contents that the caller may see of it.
 
     Of a resource with several contents it is the first.
-
-    Raises:
-        NotFound: it is not there for this caller.
-        InvalidParams: the URI asks for what a page cannot show, or for a file that is too long.
     """
     from ..orm.uris import row_uri
     from .models import Resources

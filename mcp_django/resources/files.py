@@ -5,6 +5,7 @@ import mimetypes
 import os
 import re
 import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from django.core.exceptions import SuspiciousOperation
@@ -40,10 +41,6 @@ MAX_NAME: Final = 1024
 MISSING: Final = (OSError, SuspiciousOperation, ValueError, NotImplementedError)
 
 
-class FileTooLong(Exception):
-    """The file has more than ``MAX_FILE_BYTES``; the text is for the caller."""
-
-
 def file_type(name: str) -> str:
     """Return the MIME type that the name of a file suggests; what could be run is ``text/plain``, or bytes."""
     kind, encoding = mimetypes.guess_type(name, strict=True)
@@ -54,89 +51,54 @@ def file_type(name: str) -> str:
     return "text/plain" if WRITTEN.fullmatch(kind) else BINARY
 
 
-def read_file(request: MCPRequest, uri: str, address: Address) -> dict[str, Any]:
-    """Return the contents object of the file that a row's field holds.
+class RowFile:
+    """The file that a field of a row names; that there is one is not said."""
 
-    Raises:
-        NotFound: there is no such row, field or file for this caller.
-        InvalidParams: the file is longer than ``MAX_FILE_BYTES``.
-    """
-    file = find_file(request, address)
-    try:
-        data = _read(file)
-    except FileTooLong as error:
-        raise InvalidParams(f"{error} {_elsewhere(request, address)}".strip()) from None
-    kind = file_type(file.name or "")
-    contents: dict[str, Any] = {"uri": uri, "mimeType": kind}
-    text = _as_text(data) if kind.startswith("text/") or kind == "application/json" else None
-    if text is not None:
-        contents["text"] = text
-    else:
-        contents["mimeType"] = BINARY if kind == "text/plain" else kind
-        contents["blob"] = base64.b64encode(data).decode("ascii")
-    return contents
+    def __init__(self, request: MCPRequest, address: Address) -> None:
+        self.request, self.address = request, address
+        exposure = access_of(request).get_exposure(address.label)
+        go_to(request, exposure, "change", address.pk)
+        access = access_of(request)[exposure]
+        row = access.get_row(address.pk)
+        name = address.field_name or ""
+        if name not in access.fields_of(row) or not is_file(exposure, name):
+            raise NotFound
+        self.file: FieldFile = getattr(row, name)
+        self.type = file_type(self.file.name or "")
 
+    def open(self) -> Any:
+        """Return the file, open for reading."""
+        try:
+            return self.file.storage.open(_checked_name(self.file), "rb")
+        except MISSING:
+            raise NotFound from None
 
-def find_file(request: MCPRequest, address: Address) -> "FieldFile":
-    """Return the file that a row's field names; that there is one is not said.
-
-    Raises:
-        NotFound: there is no such row or field for this caller.
-    """
-    exposure = access_of(request).get_exposure(address.label)
-    go_to(request, exposure, "change", address.pk)
-    row = access_of(request)[exposure].get_row(address.pk)
-    name = address.field_name or ""
-    if name not in access_of(request)[exposure].fields_of(row) or not is_file(exposure, name):
-        raise NotFound
-    file: FieldFile = getattr(row, name)
-    return file
-
-
-def open_file(file: "FieldFile") -> Any:
-    """Return the file, open for reading.
-
-    Raises:
-        NotFound: there is no file of that name within its storage.
-    """
-    try:
-        return file.storage.open(_checked_name(file), "rb")
-    except MISSING:
-        raise NotFound from None
-
-
-def _elsewhere(request: MCPRequest, address: Address) -> str:
-    url = download_url(request, address)
-    return "" if url is None else f"It can be downloaded for {MAX_AGE // 60} minutes from {url}"
-
-
-def _as_text(data: bytes) -> str | None:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
-def _read(file: "FieldFile") -> bytes:
-    """Return the bytes of the file.
-
-    Raises:
-        NotFound: there is no file of that name within its storage.
-        FileTooLong: it is.
-    """
-    most = settings.MAX_FILE_BYTES
-    try:
-        name = _checked_name(file)
-        size = file.storage.size(name)
+    def contents(self, uri: str) -> dict[str, Any]:
+        """Return the contents object of the file."""
+        most = settings.MAX_FILE_BYTES
+        try:
+            size = self.file.storage.size(_checked_name(self.file))
+        except MISSING:
+            raise NotFound from None
         if size > most:
-            raise FileTooLong(f"The file is too long: {size} bytes, of which at most {most} can be read.")
-        with file.storage.open(name, "rb") as stream:
-            data: bytes = stream.read(most + 1)
-    except MISSING:
-        raise NotFound from None
-    if len(data) > most:
-        raise FileTooLong(f"The file is too long: at most {most} bytes can be read.")
-    return data
+            raise self._too_long(f"{size} bytes, of which at most {most} can be read.")
+        with self.open() as stream:
+            try:
+                data: bytes = stream.read(most + 1)
+            except MISSING:
+                raise NotFound from None
+        if len(data) > most:
+            raise self._too_long(f"at most {most} bytes can be read.")
+        if self.type.startswith("text/") or self.type == "application/json":
+            with suppress(UnicodeDecodeError):
+                return {"uri": uri, "mimeType": self.type, "text": data.decode("utf-8")}
+        kind = BINARY if self.type == "text/plain" else self.type
+        return {"uri": uri, "mimeType": kind, "blob": base64.b64encode(data).decode("ascii")}
+
+    def _too_long(self, text: str) -> InvalidParams:
+        url = download_url(self.request, self.address)
+        elsewhere = "" if url is None else f" It can be downloaded for {MAX_AGE // 60} minutes from {url}"
+        return InvalidParams(f"The file is too long: {text}{elsewhere}")
 
 
 def _checked_name(file: "FieldFile") -> str:

@@ -13,7 +13,7 @@ from ..exceptions import NotFound, ToolError
 from ..exposures.base import ModelExposure
 from ..orm.access import access_of
 from ..orm.pages import find_row
-from ..orm.pagination import Cursor
+from ..orm.paging import Cursor
 from ..orm.uris import (
     FILE_TEMPLATE,
     PAGE_TEMPLATE,
@@ -30,7 +30,7 @@ from ..tools.asking import TYPE, URI, is_text, text_of
 from ..tools.models import describe
 from ..tools.query import page_payload, read_query
 from ..tools.record import Record
-from .files import read_file
+from .files import RowFile
 
 # Models of one page of the list. Clients read all pages when they start, and some stop at 64.
 LIST_PAGE: Final = 100
@@ -54,9 +54,6 @@ class Resources:
         """Return the definitions of one page, functions first, and the cursor of the next.
 
         Each model has its description beside it.
-
-        Raises:
-            InvalidParams: the cursor is not one of this list for this caller.
         """
         last = Cursor(self.request, PURPOSE).read_name(cursor) if cursor else ""
         visible = sorted(access_of(self.request).exposures, key=attrgetter("label"))
@@ -92,9 +89,6 @@ class Resources:
         """Return the resource of a model that the caller may view; its row or file is looked for when it is read.
 
         A text that explains, and a file that an action made, are found beside them.
-
-        Raises:
-            NotFound: there is none of that URI for this caller.
         """
         if is_text(uri):
             return OwnText(text_of(self.request, uri))
@@ -132,14 +126,9 @@ class ModelResource:
         return {"ttlMs": ttl_ms} if ttl_ms is not None else {}
 
     def read(self) -> Objects:
-        """Return the contents.
-
-        Raises:
-            NotFound: there is no such row or file for this caller.
-            InvalidParams: a member of a page's query is not what the caller may ask, or a file is too long.
-        """
+        """Return the contents."""
         if self.address.field_name is not None:
-            return [read_file(self.request, self.uri, self.address)]
+            return [RowFile(self.request, self.address).contents(self.uri)]
         return [{"uri": self.uri, "mimeType": JSON, "text": orjson.dumps(self._payload(), default=str).decode()}]
 
     def _payload(self) -> Mapping[str, Any]:

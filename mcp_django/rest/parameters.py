@@ -18,7 +18,7 @@ from rest_framework.serializers import ListSerializer
 
 from ..exceptions import NotFound, ToolError
 from ..orm.arguments import check_names
-from ..orm.patterns import is_pattern_lookup, matches_here
+from ..orm.lookups import is_pattern_lookup, matches_here
 from ..orm.wording import alternatives, json_or_text
 from ..schema.forms import field_schema, serializer_schema, writable_fields
 from ..schema.types import FREE_OBJECT, is_empty, key_type, types_of
@@ -124,16 +124,20 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
     if route.method not in WITH_BODY:
         return Inputs(path, query, ordering=ordering, confirms=confirms)
     serializer = _serializer(route, view)
-    is_declared = route.is_standard or (serializer is not None and _has_own_serializer(route, view))
+    # An extra action says by which serializer it reads its body, or does not say.
+    is_declared = route.is_standard or (
+        serializer is not None
+        and (
+            "serializer_class" in route.callback.initkwargs
+            or view.get_serializer_class() is not getattr(route.viewset, "serializer_class", None)
+        )
+    )
     if isinstance(serializer, ListSerializer) and is_declared:
         rows = serializer_schema(serializer)
         return Inputs(path, query, {DATA: rows}, None, [DATA], confirms=confirms)
+    if not is_declared or not hasattr(serializer, "fields"):
+        return Inputs(path, query, {DATA: _free_body(route, serializer)}, None, confirms=confirms)
     writable = writable_fields(serializer)
-    if not hasattr(serializer, "fields") or not is_declared:
-        # It may read its body by the serializer that the view has for others, or by none.
-        shown = {"properties": {name: serializer_schema(field) for name, field in writable.items()}} if writable else {}
-        free = {**FREE_OBJECT, **shown, "description": "Body of the request, if it takes one"}
-        return Inputs(path, query, {DATA: free}, None, confirms=confirms)
     taken = {*path, *query, *(["confirm_token"] if confirms else [])}
     names = {f"body_{name}" if name in taken else name: name for name in writable}
     fields = {argument: serializer_schema(writable[name]) for argument, name in names.items()}
@@ -203,11 +207,15 @@ def _serializer(route: Route, view: Any) -> Any:
         return None
 
 
-def _has_own_serializer(route: Route, view: Any) -> bool:
-    """Return whether an extra action says by which serializer it reads its body."""
-    if "serializer_class" in route.callback.initkwargs:
-        return True
-    return view.get_serializer_class() is not getattr(route.viewset, "serializer_class", None)
+def _free_body(route: Route, serializer: Any) -> dict[str, Any]:
+    """Return the schema of a body that is read by the serializer which the view has for others, or by none."""
+    shown: Schemas = {}
+    try:
+        shown = {name: serializer_schema(field) for name, field in writable_fields(serializer).items()}
+    except Exception:
+        logger.debug("The fields of %s are not known", route.name, exc_info=True)
+    properties = {"properties": shown} if shown else {}
+    return {**FREE_OBJECT, **properties, "description": "Body of the request, if it takes one"}
 
 
 # Parameters of the query

@@ -136,8 +136,8 @@ class ViewSetTool(Tool):
 
     def _ask(self, request: MCPRequest, kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> ToolResult | None:
         """Return the preview of a call that has yet to be confirmed, None if it is confirmed."""
-        confirmed = given.get("confirm_token") is not None
-        check_object(request, self.route, kwargs, throttled=not confirmed and not can_ask(request))
+        token = given.get("confirm_token")
+        check_object(request, self.route, kwargs, throttled=token is None and not can_ask(request))
         # Who may delete need not be one who may look.
         shown: dict[str, Any] = {name: clean_text(str(value), 200) for name, value in kwargs.items()}
         row = show_object(request, self.shown_by, kwargs) if self.shown_by is not None else None
@@ -145,15 +145,10 @@ class ViewSetTool(Tool):
             shown["row"] = row
         own = {name: value for name, value in given.items() if name != "confirm_token"}
         told = orjson.dumps(shown, default=str).decode()
-        confirmation = Confirmation(request, self.name, own, [told])
-        if confirmed:
-            confirmation.redeem(given["confirm_token"])
-            return None
         message = f"{self.title}: this cannot be undone by itself."
-        if can_ask(request):
-            confirmation.ask(f"{message}\n\n{one_line(told)[:MAX_SHOWN]}")
-            return None
-        return confirmation.preview(message, {"shown": shown}, NEXT)
+        confirmation = Confirmation(request, self.name, own, [told])
+        asked = f"{message}\n\n{one_line(told)[:MAX_SHOWN]}"
+        return confirmation.asked(token, message, asked, {"shown": shown}, NEXT)
 
 
 logger = logging.getLogger("mcp_django")
@@ -248,11 +243,7 @@ def declare(
     confirm: Collection[str] = (),
     parameters: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
 ) -> tuple[list[ViewSetTool], list[FunctionResource]]:
-    """Return the tools and the resources; see :meth:`mcp_django.sites.MCPSite.register_viewset`.
-
-    Raises:
-        ImproperlyConfigured: the class is no ViewSet, or the options do not fit it.
-    """
+    """Return the tools and the resources; see :meth:`mcp_django.sites.MCPSite.register_viewset`."""
     if not (isinstance(viewset, type) and issubclass(viewset, ViewSetMixin)):
         raise ImproperlyConfigured(f"{viewset!r} is no ViewSet of REST framework.")
     for option, value in (("actions", actions), ("confirm", confirm)):

@@ -104,11 +104,7 @@ def caller_of(request: HttpRequest) -> str:
 
 @lru_cache(maxsize=32)
 def parse_rate(rate: str) -> tuple[int, int]:
-    """Return number and seconds of "number/period".
-
-    Raises:
-        ValueError: it is not of that form.
-    """
+    """Return number and seconds of "number/period"."""
     match = RATE.fullmatch(rate)
     if match is None:
         raise ValueError(f"{rate!r} is not a rate such as '30/h'")

@@ -194,18 +194,17 @@ class Pool:
 
     def bound_wait(self, job: Job) -> None:
         """Bound the time that a job waits, which ends as well when nobody waits for its future any more."""
-        timer = job.loop.call_later(settings.QUEUE_TIMEOUT, self.expire, job)
+
+        def expire() -> None:
+            if self.stop_waiting(job) and not job.future.done():
+                job.future.set_exception(Busy(BUSY))
 
         def forget(_: asyncio.Future[Any]) -> None:
             timer.cancel()
             self.stop_waiting(job)
 
+        timer = job.loop.call_later(settings.QUEUE_TIMEOUT, expire)
         job.future.add_done_callback(forget)
-
-    def expire(self, job: Job) -> None:
-        """End a wait that took too long."""
-        if self.stop_waiting(job) and not job.future.done():
-            job.future.set_exception(Busy(BUSY))
 
     # In a thread
 
@@ -214,21 +213,19 @@ class Pool:
         # What comes by the door finds out there whether the connection has died since.
         is_idle = job is not None and job.lane != "door"
         while job is not None:
+            outcome = None
             # What was given up before it began is not done: its client was told so.
-            owns = job.future.done() or self.carry_out(job, is_idle or job.lane == "slow")
-            job = self.give_back(job) if owns and job.lane != "door" else None
+            if not job.future.done():
+                try:
+                    check = is_idle or job.lane == "slow"
+                    settle, outcome = job.future.set_result, job.context.run(self.bracketed, job, check)
+                except BaseException as error:
+                    settle, outcome = job.future.set_exception, error
+                if outcome is not WAITING:
+                    job.in_loop(_settle, job.future, settle, outcome)
+            is_over = outcome is not WAITING and job.lane != "door"
+            job = self.give_back(job) if is_over else None
             is_idle = False
-
-    def carry_out(self, job: Job, check: bool) -> bool:
-        """Run a job and settle its future; return whether it is still this thread's."""
-        try:
-            settle, outcome = job.future.set_result, job.context.run(self.bracketed, job, check)
-        except BaseException as error:
-            settle, outcome = job.future.set_exception, error
-        if outcome is WAITING:
-            return False
-        job.in_loop(_settle, job.future, settle, outcome)
-        return True
 
     def bracketed(self, job: Job, check: bool) -> Any:
         """Return the outcome of a job, between the signals that Django sends around each request of its own.
@@ -270,19 +267,19 @@ def close_connections(timeout: float) -> None:
 
     Each thread closes its own: a connection of SQLite that another thread closes while it is used ends the process.
     """
+
+    def close(met: threading.Barrier) -> None:
+        connections.close_all()
+        # Who has closed its own waits for the others: so each thread does it, and none of them twice.
+        with contextlib.suppress(threading.BrokenBarrierError):
+            met.wait(timeout)
+
     pools = [(pool.executor, pool.threads) for pool in map(_pool, POOLS)]
     closings: list[Future[None]] = []
     for executor, threads in [*pools, (SyncToAsync.single_thread_executor, 1)]:
-        # Who has closed its own waits for the others: so each thread does it, and none of them twice.
         met = threading.Barrier(threads)
-        closings += [executor.submit(_close, met, timeout) for _ in range(threads)]
+        closings += [executor.submit(close, met) for _ in range(threads)]
     wait(closings, timeout)
-
-
-def _close(met: threading.Barrier, timeout: float) -> None:
-    connections.close_all()
-    with contextlib.suppress(threading.BrokenBarrierError):
-        met.wait(timeout)
 
 
 def run_through(work: Callable[[], Any]) -> Any:

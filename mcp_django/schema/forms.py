@@ -398,11 +398,7 @@ def _shape_in_serializer(field: Any, depth: int) -> Shape:
 
 
 def question_schema(form: forms.BaseForm) -> dict[str, Any]:
-    """Return the ``requestedSchema`` of a Django form; what its fields show at first are the defaults.
-
-    Raises:
-        ImproperlyConfigured: a field that must be filled in is none that a client could show.
-    """
+    """Return the ``requestedSchema`` of a Django form; what its fields show at first are the defaults."""
     fields = fields_of(form)
     lost = [name for name, field in fields.items() if field is None and form.fields[name].required]
     if lost:
@@ -483,9 +479,6 @@ def read_form(form: Any, asked: Mapping[str, Any], content: Mapping[str, Any]) -
     """Bind the form to the content of an answer, let it validate itself and return its ``cleaned_data``.
 
     ``asked`` are the plain fields that were asked for, by name; all others keep what they show.
-
-    Raises:
-        ValueError: what was entered is not valid; in the form's own words.
     """
     data: dict[str, Any] = {}
     for name, field in form.fields.items():

@@ -196,19 +196,11 @@ class Type:
         return ""
 
     def convert(self, value: Any, request: HttpRequest) -> Any:
-        """Return the Python value of the JSON value.
-
-        Raises:
-            Invalid: the JSON value is not of this type.
-        """
+        """Return the Python value of the JSON value."""
         raise NotImplementedError
 
     def limited(self, limits: Mapping[str, Any]) -> Type:
-        """Return the type with the limits (``minimum``, ``max_length`` ...) added.
-
-        Raises:
-            ImproperlyConfigured: the type has no such limit.
-        """
+        """Return the type with the limits (``minimum``, ``max_length`` ...) added."""
         known = {field.name for field in fields(self)} & LIMITS
         if unknown := sorted(limits.keys() - known):
             raise ImproperlyConfigured(f"{unknown[0]} does not go with {self.noun}")

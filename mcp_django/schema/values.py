@@ -270,9 +270,6 @@ def to_jsonable(value: Any) -> Any:
     Dataclasses become objects, decimals exact text, dates ISO 8601, bytes Base64, enumerations their values, rows
     ``{"pk", "label"}``, NaN and infinity null, and integers that a JSON number cannot carry exactly text. Code points
     that are not Unicode are replaced, and what has no JSON form becomes its text.
-
-    Raises:
-        ValueError: the value is nested more than 64 deep, or in itself.
     """
     return _convert(value, MAX_DEPTH)
 

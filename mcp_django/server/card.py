@@ -35,9 +35,6 @@ def registry_entry(path: str, name: str = "") -> dict[str, Any]:
     """Return the ``server.json`` of the endpoint at ``path`` for the registry of MCP servers.
 
     ``name`` is the name there, such as "com.example/shop"; without one it is made of the host and ``SERVER_NAME``.
-
-    Raises:
-        ImproperlyConfigured: ``BASE_URL`` is not set.
     """
     described = _described(None)
     remote = {"type": "streamable-http", "url": resource_url(None, path)}

@@ -23,7 +23,7 @@ from ..context.questions import Answers, Question, untangled
 from ..context.request import MCPRequest
 from ..context.results import error_result
 from ..exceptions import CallRefused, Cancelled, InputRequired, InsufficientScope, NotFound, ToolError
-from ..operating.calls import begin, counted, finish, span, underway
+from ..operating.calls import begin, counted, finish, underway
 from ..orm.access import access_of
 from ..protocol.client_requests import limits_of, required_capability
 from ..protocol.eras import Call, Rejected
@@ -68,22 +68,17 @@ class Kernel:
         self.request, self.call = request, call
 
     def serve(self) -> Outcome:
-        """Answer the call, or say what has to run elsewhere first, what is asked, or what the client wants to hear of.
-
-        Raises:
-            InsufficientScope: the token lacks scopes; the transport makes the challenge.
-            Cancelled: the client has gone; there is nobody to answer.
-        """
-        return self._run(self._in_middleware(self._begin))
+        """Answer the call, or say what has to run elsewhere, what is asked, or what the client wants to hear of."""
+        return self._run(self._begin)
 
     def resume(self, later: Later) -> Reply | Asked:
         """Do the work of a ``Later`` in this thread and answer the call, or say what the client is asked."""
-        return self._finished(self._run(self._in_middleware(later.work)))
+        return self._finished(self._run(later.work))
 
     async def resume_async(self, later: Later) -> Reply | Asked:
         """Do the same with work that is a coroutine function, which runs on this event loop."""
         result, error = None, None
-        with underway(self.request.mcp.record), span(self.request, self.call), own_locale(self.request):
+        with underway(self.request, self.call), own_locale(self.request):
             try:
                 result = await through_async(self.request, later.work)
             except BaseException as raised:
@@ -96,7 +91,7 @@ class Kernel:
                 raise error
             return result
 
-        return self._finished(await sync_to_async(self._run)(produce))
+        return self._finished(await sync_to_async(self._run)(produce, in_middleware=False))
 
     def _begin(self) -> Mapping[str, Any] | Later | Listen:
         request, call = self.request, self.call
@@ -134,9 +129,6 @@ class Kernel:
         """Return the input-required result (2026-07-28, basic/patterns/mrtr), which the client answers by another call.
 
         In the older era it is the transport that puts the questions to the client.
-
-        Raises:
-            MissingClientCapability, InvalidParams: the client cannot be asked that.
         """
         call, mcp = self.call, self.request.mcp
         if call.method not in ASKING:
@@ -167,12 +159,11 @@ class Kernel:
             "requestState": seal_state(self.request, call.method, call.params, state),
         }
 
-    def _in_middleware(self, work: Callable[[], Any]) -> Callable[[], Any]:
-        return partial(through, self.request, work) if settings.CALL_MIDDLEWARE else work
-
-    def _run(self, work: Callable[[], Any]) -> Outcome:
+    def _run(self, work: Callable[[], Any], *, in_middleware: bool = True) -> Outcome:
         """Do a part of the call within its steps, and end its record where nothing follows."""
         record = self.request.mcp.record
+        if in_middleware and settings.CALL_MIDDLEWARE:
+            work = partial(through, self.request, work)
         try:
             # What is left behind in context variables ends with the part.
             outcome = copy_context().run(self._within_steps, work)
@@ -192,7 +183,7 @@ class Kernel:
 
     def _within_steps(self, work: Callable[[], Any]) -> Outcome:
         request, record = self.request, self.request.mcp.record
-        with underway(record), span(request, self.call):
+        with underway(request, self.call):
             if self.call.method == "ping":
                 # It has no words, no rows and no page.
                 return self._answer(work)

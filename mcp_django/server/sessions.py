@@ -192,11 +192,7 @@ def _salt(request: MCPRequest) -> str:
 
 
 def find_session(request: MCPRequest, text: str) -> ClientSession:
-    """Return the caller's session of this id.
-
-    Raises:
-        NotFound: the id was made up, is another caller's or another endpoint's, or its session is over.
-    """
+    """Return the caller's session of this id."""
     data = unseal(_salt(request), text, FOREVER, MAX_ID_CHARS)
     if data is None:
         raise NotFound

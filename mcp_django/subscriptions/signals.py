@@ -296,9 +296,6 @@ def notify_changed(*targets: Any, using: str | None = None) -> None:
     resource. A queryset is asked for its rows here: call this before the update if that changes which rows match. One
     that has no rows stands for any rows of its model. ``using`` is the database whose transaction it belongs to, for
     targets that do not say.
-
-    Raises:
-        TypeError: a target is none of these.
     """
     if not settings.EVENTS:
         return
@@ -336,9 +333,6 @@ def notify_list_changed(*kinds: str, site: MCPSite | None = None) -> None:
     """Tell subscribers that lists have changed: "tools", "prompts" or "resources", without any all of them.
 
     ``site`` is the one whose lists they are, None for every site. What changes by a user's permissions is told without.
-
-    Raises:
-        ValueError: there is no such list.
     """
     if unknown := set(kinds) - set(KINDS):
         raise ValueError(f"There is no list of {', '.join(sorted(unknown))}")

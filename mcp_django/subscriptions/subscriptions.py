@@ -130,18 +130,20 @@ class Fanout:
         except Exception as error:
             logger.error("The check of subscribers failed", exc_info=error)
             return list(callers)
+        users = {caller: identity(caller.user) for caller in callers}
         rows = Rows(_wanted(concerned))
         # Nobody waits for a user who watches much more.
         weights: Counter[Hashable] = Counter()
         for caller, entries in concerned.items():
-            weights[identity(caller.user)] += sum(WEIGHT_OF_PAGE if watch.is_page else 1 for _, watch in entries)
+            pages = sum(watch.pk is None and bool(watch.label) for _, watch in entries)
+            weights[users[caller]] += len(entries) + pages * (WEIGHT_OF_PAGE - 1)
         failed = []
-        for caller in sorted(callers, key=lambda caller: weights[identity(caller.user)]):
+        for caller in sorted(callers, key=lambda caller: weights[users[caller]]):
             entries = concerned.get(caller, {})
             # What middleware decides, such as a tenant's database, is not known to be the same for two callers.
             is_apart = caller.site.needs_middleware or settings.CALL_MIDDLEWARE
             mine = Rows(_wanted({caller: entries})) if is_apart else rows
-            person = people[identity(caller.user)]
+            person = people[users[caller]]
             try:
                 if person is not None and not caller.lost(person):
                     caller.act(person, partial(self._tell_as, caller, entries, changes, mine))
@@ -330,9 +332,6 @@ def open_subscription(
     ``deliver(method, params)`` is called for each notification, from any thread, and may be before this returns;
     ``end(reason)`` once when the caller may not have it any more. Neither may wait. To be called in a thread, as the
     database is asked. What the caller may not see is not honoured, as if it was not there.
-
-    Raises:
-        InvalidParams: there are too many URIs, or one is none.
     """
     check_uris(uris)
     process = _processes[0]

@@ -20,7 +20,7 @@ from ..exposures.base import ModelExposure
 from ..orm.access import access_of, has_every_row, parse_pk
 from ..orm.columns import is_file, pk_text
 from ..orm.queries import chunks
-from ..orm.uris import SCHEME, Address, parse_uri
+from ..orm.uris import SCHEME, parse_uri
 from ..protocol.errors import InvalidParams
 from ..resources.models import Resources
 from ..tools.models import describe
@@ -122,11 +122,7 @@ def any_visible(request: MCPRequest, exposure: ModelExposure) -> bool:
 
 
 def content_digest(request: MCPRequest, watch: Watch) -> int:
-    """Return a number that is another one when a page has other rows, or a schema describes something else.
-
-    Raises:
-        NotFound: the caller may not read it.
-    """
+    """Return a number that is another one when a page has other rows, or a schema describes something else."""
     address = parse_uri(watch.uri)
     exposure = access_of(request).get_exposure(address.label)
     if address.is_schema:
@@ -227,31 +223,29 @@ class Look:
 
     def _changed_pages(self, exposure: ModelExposure, pages: set[Watch], row_changed: bool) -> set[Watch]:
         """Return the pages that have lost a row, all of them when a visible one changed."""
-        row_changed = row_changed or self._row_changed(exposure)
+        request, rows, changed = self.request, self.rows, self.changed
+        if not row_changed and changed is None:
+            row_changed = any_visible(request, exposure)
+        elif not row_changed and changed is not None:
+            pks = sorted(changed)
+            steps = (pks[start : start + STEP] for start in range(0, len(pks), STEP))
+            row_changed = any(rows.visible(request, exposure, step) for step in steps)
         if has_every_row(exposure):
-            return pages if row_changed or self._row_gone(exposure) else set()
-        changed = set()
+            if not row_changed and changed is None:
+                row_changed = not exposure.get_queryset(request).exists()
+            elif not row_changed and changed is not None:
+                row_changed = bool(rows.gone(request, exposure, changed))
+            return pages if row_changed else set()
+        found = set()
         for watch in pages:
             try:
-                digest = content_digest(self.request, watch)
+                digest = content_digest(request, watch)
             except NotFound:
                 continue
             before, self.pages[watch.uri] = self.pages.get(watch.uri), digest
             if row_changed or digest != before:
-                changed.add(watch)
-        return changed
-
-    def _row_changed(self, exposure: ModelExposure) -> bool:
-        if self.changed is None:
-            return any_visible(self.request, exposure)
-        pks = sorted(self.changed)
-        steps = (pks[start : start + STEP] for start in range(0, len(pks), STEP))
-        return any(self.rows.visible(self.request, exposure, step) for step in steps)
-
-    def _row_gone(self, exposure: ModelExposure) -> bool:
-        if self.changed is None:
-            return not exposure.get_queryset(self.request).exists()
-        return bool(self.rows.gone(self.request, exposure, self.changed))
+                found.add(watch)
+        return found
 
 
 # Subscribing
@@ -259,21 +253,18 @@ class Look:
 
 def find_watches(request: MCPRequest, uris: Sequence[str]) -> list[Watch]:
     """Return what the caller may watch, in the order of the URIs; what is not there for the caller is left out."""
-    asked = [_asked(request, uri) for uri in dict.fromkeys(uris)]
+    asked = [watch for uri in dict.fromkeys(uris) if (watch := _asked(request, uri)) is not None]
     rows: dict[str, set[str]] = defaultdict(set)
     for watch in asked:
-        if watch is not None and watch.pk is not None:
+        if watch.pk is not None:
             rows[watch.label].add(watch.pk)
     reader = Rows(rows)
     exposures = request.mcp.site.exposures_by_label
     seen = {label: reader.visible(request, exposures[label], pks) for label, pks in rows.items()}
     found = []
     for watch in asked:
-        if watch is not None and watch.pk is not None:
-            row = seen[watch.label].get(watch.pk)
-            if row is None or not shows(request, exposures[watch.label], watch, row):
-                continue
-        if watch is not None:
+        row = seen[watch.label].get(watch.pk) if watch.pk is not None else None
+        if watch.pk is None or (row is not None and shows(request, exposures[watch.label], watch, row)):
             found.append(watch)
     return found
 
@@ -288,15 +279,11 @@ def _asked(request: MCPRequest, uri: str) -> Watch | None:
         if address.label != address.label.lower():
             return None
         exposure = access_of(request).get_exposure(address.label)
-        return _named(request, exposure, uri, address)
+        if address.is_schema:
+            return Watch(uri)
+        if address.pk is None:
+            read_query(request, exposure, address.query)
+            return Watch(uri, exposure.label)
+        return Watch(uri, exposure.label, pk_text(parse_pk(exposure, address.pk)), address.field_name)
     except (NotFound, CallRefused, ToolError, InvalidParams):
         return None
-
-
-def _named(request: MCPRequest, exposure: ModelExposure, uri: str, address: Address) -> Watch:
-    if address.is_schema:
-        return Watch(uri)
-    if address.pk is None:
-        read_query(request, exposure, address.query)
-        return Watch(uri, exposure.label)
-    return Watch(uri, exposure.label, pk_text(parse_pk(exposure, address.pk)), address.field_name)

@@ -216,11 +216,7 @@ class Question:
 
     @classmethod
     def read(cls, request: MCPRequest, exposure: ModelExposure, given: Mapping[str, Any]) -> "Question":
-        """Return what the arguments ask.
-
-        Raises:
-            ToolError: the caller cannot ask that, or it does not go together.
-        """
+        """Return what the arguments ask."""
         wanted = [_path(item) for item in _list(given.get("group_by"), "group_by")]
         named = _path(given.get("per"))
         if "per" in given and named not in wanted:

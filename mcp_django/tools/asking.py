@@ -69,11 +69,7 @@ def is_text(uri: Any) -> TypeGuard[str]:
 
 
 def text_of(request: MCPRequest, uri: str) -> EmbeddedResource:
-    """Return the resource of such a URI.
-
-    Raises:
-        NotFound: there is none for this caller.
-    """
+    """Return the resource of such a URI."""
     if uri != URI:
         return kept(request, uri)
     if not access_of(request).sees_any:

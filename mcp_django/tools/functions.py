@@ -36,9 +36,6 @@ class FunctionTool(Tool):
     content blocks. Without ``scopes`` a read-only tool needs "mcp:read" and any other "mcp:write". ``asks`` says that
     the function uses ``request.mcp.ask()``: the schema then has the arguments with which clients that cannot ask their
     user answer; one with a parameter that is asked for (:class:`~mcp_django.functions.asking.Ask`) has them anyway.
-
-    Raises:
-        ImproperlyConfigured: the name is not one that every client can use, or the signature has no JSON form.
     """
 
     def __init__(

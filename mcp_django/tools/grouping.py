@@ -30,8 +30,8 @@ from ..exposures.base import ModelExposure
 from ..orm.aggregates import step
 from ..orm.columns import render
 from ..orm.kinds import kind_of, stored_field
+from ..orm.path import Target, is_groupable, is_period, is_summable, link_of, links_of, target_of
 from ..orm.suggestions import with_field
-from ..orm.ways import Target, is_groupable, is_period, is_summable, link_of, links_of, target_of
 from ..orm.wording import alternatives, group_meant, misnamed
 from .measures import rounded, shown_values
 
@@ -96,7 +96,7 @@ class Group:
 
     @property
     def narrowed(self) -> tuple[str, ...]:
-        """See :class:`~mcp_django.orm.ways.Target`."""
+        """See :class:`~mcp_django.orm.path.Target`."""
         return self.target.narrowed
 
     @property
@@ -135,11 +135,7 @@ class Group:
 
 
 def group_of(request: MCPRequest, exposure: ModelExposure, given: Any, position: int) -> Group:
-    """Return what ``status``, ``customer__country`` or ``created:month`` groups by.
-
-    Raises:
-        ToolError: the caller cannot group by that.
-    """
+    """Return what ``status``, ``customer__country`` or ``created:month`` groups by."""
     if not isinstance(given, str):
         raise ToolError('group_by is a list of fields, a date also as "created:month".')
     name, _, period = group_meant(given, PERIODS).partition(":")

@@ -34,9 +34,9 @@ from ..orm.conditions import COMPARISONS as BETWEEN
 from ..orm.kinds import kind_of, parse_boolean, parse_operand, parse_value, stored_field
 from ..orm.lookups import Path, is_dated, parse_condition
 from ..orm.parsing import condition_of
+from ..orm.path import Link, is_groupable, is_ordering, link_of, linked_rows, target_of
 from ..orm.relations import labels_for
 from ..orm.suggestions import with_field
-from ..orm.ways import Link, is_groupable, is_ordering, link_of, linked_rows, target_of
 from ..orm.wording import OPERATORS, aggregate_meant, alternatives, as_aggregate, filters_meant, json_or_text, misnamed
 
 _TITLE: Final = re.compile(r"(?!groups$)[A-Za-z][A-Za-z0-9_]{0,39}")
@@ -236,9 +236,6 @@ class MeasureReader:
         """Return what ``count``, ``sum:total`` or ``{"function": "sum", "field": "total", "as": "all"}`` computes.
 
         Some are made of others, in whichever order these were asked for.
-
-        Raises:
-            ToolError: the caller cannot compute that.
         """
         asked = list(map(_asked, given))
         found = {
@@ -450,9 +447,6 @@ def having_of(measures: Sequence[Measure], value: Any) -> Q:
     """Return the condition of ``{"sum_total__gte": 1000}`` or ``{"sum_total": {"gte": 1000}}`` on the groups.
 
     An aggregate is compared with a value, or with another one of the call: ``{"sum_total__gt": {"field": "budget"}}``.
-
-    Raises:
-        ToolError: it names no measure, or compares it with what it cannot be.
     """
     value = json_or_text(value)
     if value is None or value == "":

@@ -19,10 +19,10 @@ from ..orm.columns import Column, is_file
 from ..orm.filters import filters_of, find_filter, unsearched
 from ..orm.kinds import choices_of, holds_many, kind_of
 from ..orm.lookups import named_filters_of, usual_lookups
-from ..orm.ordering import default_ordering
+from ..orm.paging import default_ordering
 from ..orm.parsing import filters_argument
+from ..orm.path import computed_word, is_countable, is_groupable, is_period, is_summable, links_of
 from ..orm.uris import page_uri, row_uri_pattern
-from ..orm.ways import computed_word, is_countable, is_groupable, is_period, is_summable, links_of
 from ..orm.wording import json_or_text
 from ..schema.types import texts_of
 from ..schema.values import clean_text

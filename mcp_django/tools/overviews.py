@@ -21,7 +21,7 @@ from ..orm.columns import Column
 from ..orm.filters import filters_of, unsearched
 from ..orm.kinds import choices_of, holds_many, kind_of
 from ..orm.lookups import named_filters_of
-from ..orm.ways import computed_word, link_of, links_of
+from ..orm.path import computed_word, link_of, links_of
 from ..runtime.hooks import asked
 from ..schema.forms import form_schema
 from ..schema.values import clean_text

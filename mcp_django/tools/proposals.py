@@ -59,24 +59,17 @@ def proposal(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any], erro
         mended = repair.mend(given)
         if mended is None or mended == given:
             return None
-        given, refused = mended, _refused(request, tool, mended)
+        given, refused = mended, None
+        if isinstance(tool, RecordTool):
+            try:
+                tool.check(request, given)
+            except ToolError as again:
+                refused = again
         if refused is None:
-            return _told(tool, given)
-    return None
-
-
-def _refused(request: MCPRequest, tool: Tool, arguments: Mapping[str, Any]) -> ToolError | None:
-    """Return why a call that reads would be refused once more, None where it would not, or writes."""
-    if isinstance(tool, RecordTool):
-        try:
-            tool.check(request, arguments)
-        except ToolError as error:
-            return error
-    return None
-
-
-def _told(tool: Tool, mended: Mapping[str, Any]) -> dict[str, Any] | None:
-    call = {"tool": tool.name, "arguments": {name: value for name, value in mended.items() if name not in IGNORED}}
+            break
+    else:
+        return None
+    call = {"tool": tool.name, "arguments": {name: value for name, value in given.items() if name not in IGNORED}}
     try:
         return call if len(orjson.dumps(call).decode()) <= MAX_PROPOSAL else None
     except orjson.JSONEncodeError:

@@ -36,16 +36,15 @@ from ..orm.filters import unsearched
 from ..orm.keys import names_told
 from ..orm.kinds import kind_of
 from ..orm.lookups import Condition, is_moving, opening_hint, wording
-from ..orm.ordering import client_order_key, is_served, sortable_names
 from ..orm.pages import Page, read_page
-from ..orm.pagination import Cursor, OrderKey
+from ..orm.paging import Cursor, OrderKey, client_order_key, is_served, sortable_names
 from ..orm.parsing import filters_argument
+from ..orm.path import guarded_values
 from ..orm.queries import COUNT_CAP, PageQuery
 from ..orm.query_limits import read_limits
 from ..orm.relative_dates import local_now, seen_from
 from ..orm.similar import similar_query
 from ..orm.uris import ADMIN_URL, admin_urls, row_uri_pattern
-from ..orm.ways import guarded_values
 from ..schema.types import FREE_OBJECT
 from ..schema.values import clean_text
 from .base import RecordTool
@@ -78,11 +77,7 @@ def _cursor_keys(query: PageQuery) -> tuple[OrderKey, ...]:
 
 
 def read_query(request: MCPRequest, exposure: ModelExposure, arguments: Mapping[str, Any]) -> PageQuery:
-    """Return the page that ``fields``, ``filters``, ``search``, ``ordering``, ``limit`` and ``cursor`` ask for.
-
-    Raises:
-        ToolError: one of them is not what the caller may ask.
-    """
+    """Return the page that ``fields``, ``filters``, ``search``, ``ordering``, ``limit`` and ``cursor`` ask for."""
     clock = cache(local_now)
     conditions = filters_argument(request, exposure, arguments.get("filters"), clock)
     columns = fields_argument(request, exposure, arguments.get("fields"))
@@ -114,9 +109,6 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
 
     What a reader must not miss stands before the rows: some clients cut the end of a long result. ``notes`` are what
     there is to say of the call.
-
-    Raises:
-        ToolError: the database has no such value as a filter names.
     """
     page = read_page(query)
     if query.search and not page.rows and query.after is None:
@@ -156,7 +148,7 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
 
 def _spelt_alike(query: PageQuery, page: Page) -> Page:
     """Return the rows that are spelt like what a search did not find, or the empty page, which says so."""
-    similar = similar_query(query.request, query)
+    similar = similar_query(query)
     found = read_page(similar) if similar is not None else page
     if found.rows:
         # They are no page of the search that a cursor could go on with.

@@ -32,13 +32,13 @@ from ..orm.arguments import (
 from ..orm.columns import is_file, plain_key
 from ..orm.keys import key_meant
 from ..orm.lookups import Applied, Condition, Narrowed, resolve_path
-from ..orm.ordering import default_ordering, total_order
 from ..orm.pages import NO_LABELS, FoundRow, find_row, read_page, show_rows
+from ..orm.paging import default_ordering, total_order
+from ..orm.path import guarded_values, link_of, links_of, rows_linked_to
 from ..orm.queries import COUNT_CAP, PageQuery
 from ..orm.relations import label_of
 from ..orm.suggestions import with_argument, with_field
 from ..orm.uris import ADMIN_URL, SCHEME, admin_url, download_url, parse_uri, row_uri
-from ..orm.ways import guarded_values, link_of, links_of, rows_linked_to
 from ..orm.wording import misnamed
 from ..protocol.content import Text
 from ..schema.types import KEY

@@ -13,7 +13,7 @@ from django.db import connections, router
 from django.db.models import FileField, Model
 
 from ..conf import settings
-from ..context.confirmation import Confirmation, can_ask, quoted
+from ..context.confirmation import Confirmation, quoted
 from ..context.page import go_to
 from ..context.request import MCPRequest
 from ..context.results import ToolResult
@@ -22,7 +22,6 @@ from ..emulation.bulk import PICKING, QUERY, BulkWrite
 from ..emulation.errors import broken_constraint
 from ..emulation.files import name_of_upload, new_handle, upload_storage
 from ..emulation.history import Journal
-from ..emulation.html import as_query
 from ..emulation.page import as_page
 from ..emulation.saving import Saving, check_version, saving_of
 from ..exceptions import NotFound, NotPermitted, ToolError
@@ -103,11 +102,7 @@ class WriteTool(Tool):
             )
 
     def bulk(self, request: MCPRequest, exposure: ModelExposure, given: Mapping[str, Any]) -> BulkWrite | None:
-        """Return the write of the rows that the arguments pick otherwise than by ``pk``, None if they name one by it.
-
-        Raises:
-            ToolError: they do both, or neither.
-        """
+        """Return the write of the rows that the arguments pick without ``pk``, None if they name one by it."""
         many = [name for name in QUERY if name in given]
         if many and "pk" in given:
             raise ToolError(f"Give either pk or {', '.join(many)}, not both. Nothing was changed.")
@@ -118,11 +113,7 @@ class WriteTool(Tool):
         return BulkWrite(request, exposure, given, self.name, self.permission) if many else None
 
     def row_to_write(self, request: MCPRequest, exposure: ModelExposure, given: Mapping[str, Any]) -> Model:
-        """Return the row as it is now, and as it stays until the transaction ends; the request is on its page then.
-
-        Raises:
-            ToolError: the caller may not write it, or it is not the ``version`` that they have read.
-        """
+        """Return the row as it is now, and as it stays until the transaction ends; the request is on its page then."""
         pk = given["pk"]
         go_to(request, exposure, self.permission, pk)
         try:
@@ -260,16 +251,13 @@ class DeleteRecord(WriteTool):
             shown = {"model": exposure.label, "pk": render(row.pk), "label": label, "deletes": counts}
             warning = f"This deletes {total} object{'s' if total != 1 else ''}, which cannot be undone."
             confirmation = Confirmation(request, self.name, {"model": exposure.label, "pk": pk}, deletion.objects)
-            if "confirm_token" in given:
-                confirmation.redeem(given["confirm_token"])
-            elif can_ask(request):
-                goes = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-                named = f"{exposure.label} {quoted(shown['pk'])}: {quoted(label)}"
-                confirmation.ask(f"{warning} With all that goes with it: {goes}.\n\n{named}")
-            else:
-                return confirmation.preview(warning, shown, NEXT)
+            goes = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+            named = f"{exposure.label} {quoted(shown['pk'])}: {quoted(label)}"
+            told = f"{warning} With all that goes with it: {goes}.\n\n{named}"
+            if asked := confirmation.asked(given.get("confirm_token"), warning, told, shown, NEXT):
+                return asked
             messages: list[dict[str, str]] = []
-            with as_page(request, "POST", as_query([("post", "yes")]), messages):
+            with as_page(request, "POST", [("post", "yes")], messages):
                 Journal(request, self.name).deletes(exposure, [row])
                 exposure.delete_model(request, row)
             said = {"messages": messages} if messages else {}

@@ -1,9 +1,8 @@
-"""What every call goes through, over any transport: its caller's places, its beginning, its time, what it tells."""
+"""What every call goes through, over any transport: its caller's places, its beginning, its time, its work."""
 
 import asyncio
-import contextlib
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -18,7 +17,7 @@ from ..operating.telemetry import gauge
 from ..orm.permissions import load_permissions
 from ..protocol.eras import Call
 from ..protocol.errors import InternalError
-from ..protocol.messages import encode, error_response, notification
+from ..protocol.messages import encode, error_response
 from ..runtime.cache import caller_of, hit_if_counted
 from ..runtime.threads import BUSY, Busy, LaneName, in_thread
 from ..server.dispatch import Kernel, Reply
@@ -26,14 +25,10 @@ from ..server.methods.base import Asked, Later, Listen
 
 T = TypeVar("T")
 
-# Methods whose work is the project's rows and functions.
-QUERYING: Final = frozenset({"tools/call", "resources/read", "prompts/get", "completion/complete"})
-PROGRESS: Final = "notifications/progress"
-MESSAGE: Final = "notifications/message"
-# Notifications of one call, and bytes of them, that wait to be sent; beyond that the newest progress alone does, and
-# log messages are left out.
-MAX_WAITING: Final = 64
-MAX_WAITING_BYTES: Final = 256 * 1024
+# Where calls of a method run: those that read rows and run functions hold up nobody who asks for a list ("reads").
+LANES: Final[Mapping[str, LaneName]] = dict.fromkeys(
+    ("tools/call", "resources/read", "prompts/get", "completion/complete"), "queries"
+)
 # Seconds after which a caller who has no place left may try again.
 RETRY_AFTER: Final = 1
 
@@ -108,12 +103,7 @@ def streaming(who: str) -> Held:
 
 
 def body_room(who: str, size: int) -> Held:
-    """Hold room for a long body of the caller in this worker.
-
-    Raises:
-        LimitExceeded: bodies that are being read or worked on have ``MAX_WORKER_BODY_BYTES``, or the caller's a quarter
-            of it. One body of a caller who has no other is bounded by all alone.
-    """
+    """Hold room for a long body of the caller in this worker."""
     total = settings.MAX_WORKER_BODY_BYTES
     with _lock:
         own = _bodies[who]
@@ -123,10 +113,6 @@ def body_room(who: str, size: int) -> Held:
 
 
 # The work
-
-
-def lane_of(method: str) -> LaneName:
-    return "queries" if method in QUERYING else "reads"
 
 
 def begin(request: MCPRequest, call: Call) -> Reply | Later | Asked | Listen:
@@ -189,64 +175,3 @@ async def in_time(request: MCPRequest, call: Call, seconds: float, work: Corouti
         return task.result()
     error = InternalError(f"The call took longer than {settings.CALL_TIMEOUT} s and was stopped")
     return Reply(encode(error_response(call.id, error, modern=call.era.modern)))
-
-
-class Outbox:
-    """Notifications of one call that wait to be sent; filled from any thread, emptied on the loop that made it.
-
-    ``patience`` is for how many seconds :meth:`next` waits for one, None for as long as it takes.
-    """
-
-    def __init__(self, patience: float | None = None) -> None:
-        self.patience = patience
-        self.wake = asyncio.Event()
-        self.is_over = False
-        self._loop = asyncio.get_running_loop()
-        self._lock = threading.Lock()
-        self._waiting: deque[tuple[str, bytes]] = deque()
-        self._size = self._left_out = 0
-        self._level = ""
-
-    def put(self, method: str, params: Mapping[str, Any]) -> None:
-        """Have a notification sent, or nothing but the newest progress while too much waits."""
-        data = encode(notification(method, params))
-        with self._lock:
-            if len(self._waiting) >= MAX_WAITING or self._size + len(data) > MAX_WAITING_BYTES:
-                if method != PROGRESS:
-                    self._left_out, self._level = self._left_out + 1, params.get("level", "")
-                    return
-                self._waiting = deque(item for item in self._waiting if item[0] != PROGRESS)
-                self._size = sum(len(kept) for _, kept in self._waiting)
-            self._waiting.append((method, data))
-            self._size += len(data)
-        self.ring()
-
-    def ring(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self.wake.set)
-
-    def end(self) -> None:
-        self.is_over = True
-        self.wake.set()
-
-    async def next(self) -> list[bytes] | None:
-        """Return what waits, as soon as anything does, or nothing when it is time to look; None after the end."""
-        if not self.is_over:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.patience):
-                    await self.wake.wait()
-        is_over = self.is_over
-        waiting = self.take()
-        return None if is_over and not waiting else waiting
-
-    def take(self) -> list[bytes]:
-        """Return what waits, oldest first; the last says how much was left out, if anything was."""
-        self.wake.clear()
-        with self._lock:
-            waiting = [data for _, data in self._waiting]
-            left_out, self._left_out, self._size = self._left_out, 0, 0
-            self._waiting.clear()
-        if left_out:
-            said = f"{left_out} log messages were left out, as they were not read in time."
-            waiting.append(encode(notification(MESSAGE, {"level": self._level, "data": said})))
-        return waiting

@@ -6,7 +6,7 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +54,7 @@ class Client:
     after: str = ""
     # What to do where the client can only start a command, or reach a server that the internet reaches.
     remote: str = ""
-    is_toml: bool = field(default=False)
+    is_toml: bool = False
 
     def text(self, connection: Connection) -> str:
         """Return what stands in the client's file, as text."""
@@ -67,9 +67,6 @@ def merged(client: Client, connection: Connection, before: str) -> str:
     """Return the text of the client's file with the server in it; ``before`` is its text today, or "".
 
     All else in the file stays as it is, comments of a TOML file too.
-
-    Raises:
-        SetupError: the file cannot be read, or holds a server of this name that is set up in another way.
     """
     entry = client.entry(connection)
     try:
@@ -84,19 +81,15 @@ def merged(client: Client, connection: Connection, before: str) -> str:
     if known is not None:
         return before
     if client.is_toml:
-        return _appended(before, client.text(connection))
+        after = "\n\n".join(part for part in (before.rstrip("\n"), client.text(connection)) if part)
+        try:
+            tomllib.loads(after)
+        except tomllib.TOMLDecodeError:
+            # An inline table takes no table after it.
+            raise SetupError("Its servers are written in one line. Add the lines above by hand.") from None
+        return after
     servers[connection.name] = entry
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-
-
-def _appended(before: str, table: str) -> str:
-    after = "\n\n".join(part for part in (before.rstrip("\n"), table) if part)
-    try:
-        tomllib.loads(after)
-    except tomllib.TOMLDecodeError:
-        # An inline table takes no table after it.
-        raise SetupError("Its servers are written in one line. Add the lines above by hand.") from None
-    return after
 
 
 def _toml(table: str, entry: Mapping[str, Any]) -> str:
@@ -153,10 +146,6 @@ def _gemini_shell(connection: Connection) -> str:
 
 def _vscode_shell(connection: Connection) -> str:
     return shlex.join(["code", "--add-mcp", json.dumps({"name": connection.name} | _entry(kind="http")(connection))])
-
-
-def _inspector_shell(connection: Connection) -> str:
-    return shlex.join(["npx", "@modelcontextprotocol/inspector", *connection.command])
 
 
 def _claude_desktop_path() -> Path:
@@ -218,7 +207,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
         "MCP Inspector",
         None,
         _entry(kind="streamable-http"),
-        shell=_inspector_shell,
+        shell=lambda connection: shlex.join(["npx", "@modelcontextprotocol/inspector", *connection.command]),
         after=_("Choose Streamable HTTP, enter {url}, open Authentication and sign in."),
     ),
 }

@@ -72,11 +72,7 @@ class LocalClient:
         self._meta = client_meta(name, capabilities=capabilities)
 
     def new_request(self) -> MCPRequest:
-        """Return a request of the user, as hooks get it.
-
-        Raises:
-            Refused: the user is not active any more.
-        """
+        """Return a request of the user, as hooks get it."""
         request = self._user.new_request()
         request.mcp.facts, request.mcp.record.kind = self._facts, self._kind
         try:
@@ -86,11 +82,7 @@ class LocalClient:
         return request
 
     def request(self, method: str, **params: Any) -> dict[str, Any]:
-        """Call a method of 2026-07-28 and return its result.
-
-        Raises:
-            Refused: the server answers with an error.
-        """
+        """Call a method of 2026-07-28 and return its result."""
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": self._meta}}
         try:
             call = classify(encode(message), None, session=None)

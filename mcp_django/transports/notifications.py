@@ -1,6 +1,7 @@
-"""Notifications of changes on their way to a client: kept once for each thing that changed, told a few times a second.
+"""Notifications on their way to a client: those of one call, and those of changes. What waits is bounded.
 
-So no burst can make what waits grow, and an open stream holds neither a thread nor a connection to the database.
+Changes are kept once for each thing that changed, and told a few times a second: no burst can make what waits grow, and
+an open stream holds neither a thread nor a connection to the database.
 """
 
 import asyncio
@@ -11,26 +12,92 @@ from functools import partial
 from typing import Any, Final
 
 from ..context.request import MCPRequest
+from ..protocol.messages import encode, notification
 from ..runtime.threads import in_thread
 from ..subscriptions.audience import UPDATED, Subscription
 from ..subscriptions.signals import KINDS
 from ..subscriptions.subscriptions import open_subscription
 
 LISTS: Final = frozenset(KINDS)
-# Seconds between two deliveries on one stream: what changes again meanwhile is told once.
+PROGRESS: Final = "notifications/progress"
+MESSAGE: Final = "notifications/message"
+# Notifications of one call, and bytes of them, that wait to be sent; beyond that the newest progress alone does, and
+# log messages are left out.
+MAX_WAITING: Final = 64
+MAX_WAITING_BYTES: Final = 256 * 1024
+# Seconds between two deliveries of changes on one stream: what changes again meanwhile is told once.
 DELIVER_EVERY: Final = 0.1
 
 
-class Mailbox:
-    """Notifications that wait for their stream, one for each thing; filled from any thread."""
+class Box:
+    """What waits to be sent: filled from any thread, emptied on the loop that made it, which is told by ``wake``."""
 
     def __init__(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.wake = asyncio.Event()
-        self.ended = False
+        self.wake, self.is_over = asyncio.Event(), False
+        self._loop, self._lock = asyncio.get_running_loop(), threading.Lock()
+
+    def ring(self) -> None:
+        """Have whoever sends look."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self.wake.set)
+
+    def end(self, reason: str = "") -> None:
+        """Say that nothing more will come."""
+        self.is_over = True
+        self.ring()
+
+
+class Outbox(Box):
+    """The notifications of one call. :meth:`next` waits for one for ``patience`` seconds, None as long as it takes."""
+
+    def __init__(self, patience: float | None = None) -> None:
+        super().__init__()
+        self.patience = patience
+        self._waiting: list[tuple[str, bytes]] = []
+        self._left_out, self._level = 0, ""
+
+    def put(self, method: str, params: Mapping[str, Any]) -> None:
+        """Have a notification sent, or nothing but the newest progress while too much waits."""
+        data = encode(notification(method, params))
+        with self._lock:
+            size = sum(len(waiting) for _, waiting in self._waiting)
+            if len(self._waiting) >= MAX_WAITING or size + len(data) > MAX_WAITING_BYTES:
+                if method != PROGRESS:
+                    self._left_out, self._level = self._left_out + 1, params.get("level", "")
+                    return
+                self._waiting = [item for item in self._waiting if item[0] != PROGRESS]
+            self._waiting.append((method, data))
+        self.ring()
+
+    async def next(self) -> list[bytes] | None:
+        """Return what waits, as soon as anything does, or nothing when it is time to look; None after the end."""
+        if not self.is_over:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.patience):
+                    await self.wake.wait()
+        is_over = self.is_over
+        waiting = self.take()
+        return None if is_over and not waiting else waiting
+
+    def take(self) -> list[bytes]:
+        """Return what waits, oldest first; the last says how much was left out, if anything was."""
+        self.wake.clear()
+        with self._lock:
+            waiting, self._waiting = [data for _, data in self._waiting], []
+            left_out, self._left_out = self._left_out, 0
+        if left_out:
+            said = f"{left_out} log messages were left out, as they were not read in time."
+            waiting.append(encode(notification(MESSAGE, {"level": self._level, "data": said})))
+        return waiting
+
+
+class Mailbox(Box):
+    """The notifications of changes for one stream, one for each thing."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self._waiting: dict[tuple[str, str], tuple[str, Mapping[str, Any]]] = {}
         self._uris: Collection[str] | None = None
-        self._lock = threading.Lock()
 
     def subscribe(self, request: MCPRequest, *, uris: Sequence[str], lists: Collection[str]) -> Subscription:
         """Open a subscription of the caller that is delivered here; in a worker thread."""
@@ -63,19 +130,11 @@ class Mailbox:
     def _takes(self, method: str, params: Mapping[str, Any]) -> bool:
         return self._uris is None or method != UPDATED or params["uri"] in self._uris
 
-    def end(self, reason: str = "") -> None:
-        self.ended = True
-        self.ring()
-
     def take(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return what waits, oldest first."""
         with self._lock:
-            found = list(self._waiting.values())
-            self._waiting.clear()
-        return found
-
-    def ring(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self.loop.call_soon_threadsafe(self.wake.set)
+            waiting, self._waiting = list(self._waiting.values()), {}
+        return waiting
 
 
 def _close(opened: "asyncio.Future[Subscription]") -> None:
@@ -89,11 +148,11 @@ async def relay(mailbox: Mailbox, deliver: Callable[[], Awaitable[bool]], every:
     ``deliver()`` takes what waits to the client and returns whether there was anything. It is called when there may be,
     and after ``every`` seconds without.
     """
-    while not mailbox.ended:
+    while not mailbox.is_over:
         # Not wait_for(), which makes a task each time.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(every):
                 await mailbox.wake.wait()
         mailbox.wake.clear()
         if await deliver():
-            await asyncio.sleep(0 if mailbox.ended else DELIVER_EVERY)
+            await asyncio.sleep(0 if mailbox.is_over else DELIVER_EVERY)

@@ -5,11 +5,13 @@ import re
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -66,6 +68,16 @@ IMPURE_STDLIB = set(
 )
 
 MAX_ROOT_FILES = 15
+# How dense the package is. They only ever go down.
+MAX_DENSITY = {
+    "lines": 55_000,
+    "files": 250,
+    "functions for 1,000 lines": 72,
+    "functions used once for 1,000 lines": 12,
+    "functions at module level, percent": 51,
+    "functions whose first parameters are request, exposure": 120,
+    "members of an exposure": 90,
+}
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
 MAX_MEDIAN_LINES = 200
@@ -82,6 +94,9 @@ LOCAL = re.compile(
     r"(?<![\w.:~/$}-])/(?:work|root|home|Users|opt|mnt)/\w"
     r"|\b(?:registry\.npmjs\.org|pypi\.org/simple|files\.pythonhosted\.org)"
 )
+
+
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True)
@@ -180,7 +195,7 @@ def lines(path: Path) -> int:
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, FUNCTION):
             yield node
 
 
@@ -349,6 +364,50 @@ def test_functions_stay_within_their_budget() -> None:
         if (size := (node.end_lineno or node.lineno) - node.lineno + 1) > MAX_FUNCTION_LINES
     }
     assert not too_long
+
+
+def density() -> dict[str, float]:
+    """Return the figures of ``MAX_DENSITY``: a function is used once if its name stands in one other place."""
+    texts = [path.read_text() for path in MODULES if path.stat().st_size]
+    words = Counter(word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text))
+    found = [node for path in MODULES for node in functions(path)]
+    defined = Counter(node.name for node in found)
+    at_module_level = sum(isinstance(node, FUNCTION) for path in MODULES for node in parsed(path).body)
+    size = sum(text.count("\n") for text in texts)
+    return {
+        "lines": size,
+        "files": len(texts),
+        "functions for 1,000 lines": 1000 * len(found) / size,
+        "functions used once for 1,000 lines": 1000
+        * sum(count == 1 and words[name] == 2 for name, count in defined.items())
+        / size,
+        "functions at module level, percent": 100 * at_module_level / len(found),
+        "functions whose first parameters are request, exposure": sum(
+            [argument.arg for argument in node.args.args[:2]] == ["request", "exposure"] for node in found
+        ),
+        "members of an exposure": len(exposure_members()),
+    }
+
+
+def exposure_members() -> set[str]:
+    """Return the names of the public options and hooks of ``ModelExposure``."""
+    (node,) = (node for node in parsed(PACKAGE / "exposures" / "base.py").body if is_named(node, "ModelExposure"))
+    declared = {
+        item.target.id for item in node.body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+    }
+    return {
+        name for name in declared | {item.name for item in node.body if isinstance(item, FUNCTION)} if name[0] != "_"
+    }
+
+
+def is_named(node: ast.stmt, name: str) -> TypeGuard[ast.ClassDef]:
+    return isinstance(node, ast.ClassDef) and node.name == name
+
+
+def test_the_package_grows_no_denser() -> None:
+    found = density()
+    assert found.keys() == MAX_DENSITY.keys()
+    assert {name: value for name, value in found.items() if value > MAX_DENSITY[name]} == {}
 
 
 ROOMS = sorted({room_of(path) for path in MODULES if path.name != "__init__.py" and path.parent != PACKAGE})

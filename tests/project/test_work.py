@@ -23,10 +23,10 @@ from tests.project.test_trips import (  # noqa: F401
 from tests.session_client import SessionClient
 
 BOUNDS = {
-    "a ping": 1_310,
-    "a page": 2_370,
-    "one row": 2_970,
-    "the tools": 1_800,
+    "a ping": 840,
+    "a page": 1_300,
+    "one row": 2_250,
+    "the tools": 1_420,
     "an update": 13_850,
 }
 # Calls of which the shortest counts: event loops that wait look at the clock now and then.

@@ -21,11 +21,7 @@ class Command(BaseCommand):
         parser.add_argument("--dry-run", action="store_true", help="count, and delete nothing")
 
     def handle(self, *args: Any, dry_run: bool, **options: Any) -> None:
-        """Print how many were deleted.
-
-        Raises:
-            CommandError: the number of days leaves nothing.
-        """
+        """Print how many were deleted."""
         days = settings.CALL_LOG_DAYS if options["days"] is None else options["days"]
         if days < 1:
             raise CommandError("--days must be 1 or more. To delete the whole log, use --all.")

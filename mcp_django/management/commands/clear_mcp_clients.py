@@ -30,11 +30,7 @@ class Command(BaseCommand):
         parser.add_argument("--dry-run", action="store_true", help="count, and delete nothing")
 
     def handle(self, *args: Any, days: int, dry_run: bool, **options: Any) -> None:
-        """Delete what is unused, and say how many.
-
-        Raises:
-            CommandError: the number of days is negative.
-        """
+        """Delete what is unused, and say how many."""
         if days < 0:
             raise CommandError("--days must not be negative.")
         unused = _unused(days)

@@ -29,11 +29,7 @@ class Command(BaseCommand):
         parser.add_argument("--site", default=None, help="name of an MCPSite that urls.py mounts")
 
     def handle(self, *args: Any, tool: str | None, arguments: list[str], user: str | None, **options: Any) -> None:
-        """Call the tool, or list the tools.
-
-        Raises:
-            CommandError: the user, an argument or the tool is not acceptable, or the tool answers with an error.
-        """
+        """Call the tool, or list the tools."""
         scopes = find_scopes(options["scope"], {*oauth2_settings.SCOPES, *HIERARCHY})
         site = find_site(options["site"])
         person = find_superuser() if user is None else find_user(user)
@@ -66,11 +62,7 @@ def first_line(text: str) -> str:
 
 
 def read_arguments(pairs: Iterable[str], properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a tool whose schema has ``properties``, from ``key=value`` pairs.
-
-    Raises:
-        CommandError: a pair has no "=", or a key stands twice.
-    """
+    """Return the arguments of a tool whose schema has ``properties``, from ``key=value`` pairs."""
     found: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")

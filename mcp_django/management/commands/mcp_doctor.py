@@ -39,11 +39,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, url: str | None, user: str | None, password: bool, **options: Any) -> None:
-        """Go the way.
-
-        Raises:
-            CommandError: a step fails, something of this project is wrong, there is no such user, or the URL is none.
-        """
+        """Go the way."""
         person = find_user(user) if user else None
         doctor = Doctor((url or endpoint_url()).strip(), add_client=add_client, origins=settings.ALLOWED_ORIGINS)
         if not doctor.url.lower().startswith(("http://", "https://")):

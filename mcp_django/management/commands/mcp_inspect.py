@@ -28,11 +28,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", dest="as_json", help="print it all as JSON")
 
     def handle(self, *args: Any, user: str | None, model: str | None, **options: Any) -> None:
-        """Print the view.
-
-        Raises:
-            CommandError: the user, a scope, the site or the model is not acceptable.
-        """
+        """Print the view."""
         site = find_site(options["site"])
         scopes = find_scopes(options["scope"], {*oauth2_settings.SCOPES, *HIERARCHY})
         person = find_superuser() if user is None else find_user(user)

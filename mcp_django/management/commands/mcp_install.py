@@ -35,11 +35,7 @@ class Command(BaseCommand):
         parser.add_argument("--write", action="store_true", help="add it to the client's file, and keep all else there")
 
     def handle(self, *args: Any, client: str, token: str | None, write: bool, **options: Any) -> None:
-        """Print the set-up.
-
-        Raises:
-            CommandError: the arguments do not go together, there is no endpoint, or the file cannot be written.
-        """
+        """Print the set-up."""
         name = options["name"] or str(settings.SERVER_NAME)
         if NAME.fullmatch(name) is None:
             raise CommandError("A server's name has 1 to 40 letters, digits, - and _: choose one with --name.")
@@ -76,11 +72,7 @@ class Command(BaseCommand):
             self.stdout.write(f"{either} {place.absolute()}:\n\n{client.text(connection)}")
 
     def write(self, client: Client, connection: Connection) -> None:
-        """Add the server to the client's file.
-
-        Raises:
-            CommandError: the client has no file, or it cannot be changed without loss.
-        """
+        """Add the server to the client's file."""
         if client.path is None:
             raise CommandError(f"{client.title} keeps no file: leave --write out and run the command.")
         path = client.path().absolute()

@@ -27,11 +27,7 @@ class Command(BaseCommand):
         parser.add_argument("--path", help="path of the endpoint, where urls.py mounts several")
 
     def handle(self, *args: Any, name: str, path: str | None, **options: Any) -> None:
-        """Print it.
-
-        Raises:
-            CommandError: there is no such endpoint, its address is not known, or the name cannot be one.
-        """
+        """Print it."""
         if name and not NAME.fullmatch(name):
             raise CommandError(f"{name!r} is no name of the registry: write a domain backwards, a slash and a name.")
         known = [known.removesuffix("/") for known in mounted_endpoints()]

@@ -36,11 +36,7 @@ class Command(BaseCommand):
         parser.add_argument("--site", default=None, help="name of an MCPSite that urls.py mounts")
 
     def handle(self, *args: Any, user: str, site: str | None, **options: Any) -> None:
-        """Serve.
-
-        Raises:
-            CommandError: the user, a scope or the site is not acceptable.
-        """
+        """Serve."""
         streams = claim()
         # Without tokens, it does not matter which scopes the project's authorization server gives.
         scopes = find_scopes(options["scope"], {*oauth2_settings.SCOPES, *HIERARCHY})

@@ -51,11 +51,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", dest="as_json", help="print the list as JSON")
 
     def handle(self, *args: Any, state: str | None, kind: str | None, target: str, **options: Any) -> None:
-        """Do what is asked.
-
-        Raises:
-            CommandError: there is nothing of that name, the time or the user is not acceptable, or it is not off.
-        """
+        """Do what is asked."""
         if not options["lists"] and (state is None or kind is None):
             raise CommandError('Say what to switch, such as "mcp_switch off tool delete_record", or use --list.')
         try:
@@ -124,11 +120,7 @@ def _period(text: str | None) -> timedelta | None:
 
 
 def _known(kind: str, target: str) -> str:
-    """Return what the target is stored as, where it is the name of something that there is.
-
-    Raises:
-        ValueError: there is no such thing.
-    """
+    """Return what the target is stored as, where it is the name of something that there is."""
     if kind == "client":
         return _find_client(target)
     if kind not in ("tool", "action"):

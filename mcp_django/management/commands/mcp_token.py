@@ -41,11 +41,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, user: str | None, **options: Any) -> None:
-        """Create a token, list them, or revoke one.
-
-        Raises:
-            CommandError: the user, a scope, the number of days, the resource or the id is not acceptable.
-        """
+        """Create a token, list them, or revoke one."""
         if options["revoke"] is not None:
             self.revoke(options["revoke"])
         elif options["lists"]:
@@ -83,11 +79,7 @@ class Command(BaseCommand):
             self.stdout.write("  ".join(part for part in row if part))
 
     def revoke(self, pk: int) -> None:
-        """End one token.
-
-        Raises:
-            CommandError: it is not one that this command made.
-        """
+        """End one token."""
         token = own_tokens().filter(pk=pk).first()
         if token is None:
             raise CommandError(f"There is no token {pk}. --list shows those that there are.")

@@ -31,11 +31,7 @@ class Command(BaseCommand):
         parser.add_argument("--print", action="store_true", dest="only_print", help="print the file, and write none")
 
     def handle(self, *args: Any, app: str, only_print: bool, **options: Any) -> None:
-        """Write ``mcp.py``.
-
-        Raises:
-            CommandError: there is no such app, it has no models, or it has the file already.
-        """
+        """Write ``mcp.py``."""
         try:
             config = apps.get_app_config(app)
         except LookupError as error:

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from django.db import Error as DatabaseUnavailable
 
+from ...context.request import MCPRequest
 from ...exceptions import Cancelled, InsufficientScope
 from ...protocol.eras import VERSION_HEADER, Batch, Call, Rejected, classify
 from ...protocol.errors import InvalidRequest
@@ -27,7 +28,8 @@ from ...server import sessions, streams
 from ...server.dispatch import Reply
 from ...server.methods.base import Asked, Later, Listen
 from ...subscriptions.hub import hub
-from ..calls import Outbox, begin, conclude, in_time, perform
+from ..calls import begin, conclude, in_time, perform
+from ..notifications import Outbox
 from .exchange import Exchange
 from .registry import registry
 from .server import KEEP_ALIVE_EVERY, ClientGone, Connection
@@ -161,22 +163,22 @@ class BatchCall:
                 case Call(id=None):
                     exchange.take_notification(item)
                 case Call():
-                    bodies.append(_answer_or_refusal(exchange, item).body)
+                    request = exchange.request
+                    bodies.append(conclude(request, item, begin_late(request, item)).body)
         if not bodies:
             return Response(202, headers=exchange.cors())
         return exchange.respond(Reply(b"[" + b",".join(bodies) + b"]"))
 
 
-def _answer_or_refusal(exchange: Exchange, call: Call) -> Reply:
+def begin_late(request: MCPRequest, call: Call) -> Reply | Later | Asked:
+    """Begin a call where no head of an answer is left that could carry the challenge for scopes that it lacks."""
     try:
-        return conclude(exchange.request, call, begin(exchange.request, call))
+        outcome = begin(request, call)
     except InsufficientScope as error:
-        return no_scope(call, error)
-
-
-def no_scope(call: Call, error: InsufficientScope) -> Reply:
-    """Return the reply to a call that lacks scopes, where the head of the answer cannot carry the challenge."""
-    return Reply(encode(error_response(call.id, InvalidRequest(str(error)), modern=False)))
+        return Reply(encode(error_response(call.id, InvalidRequest(str(error)), modern=False)))
+    # Only the other era listens.
+    assert not isinstance(outcome, Listen)
+    return outcome
 
 
 class Resumed:
@@ -201,12 +203,7 @@ class Resumed:
         call = classify(resumption.call, {VERSION_HEADER: [resumption.version]}, session=self.exchange.session)
         assert isinstance(call, Call)
         request.mcp.live, request.mcp.answers = True, resumption.answers
-        try:
-            outcome = begin(request, call)
-        except InsufficientScope as error:
-            outcome = no_scope(call, error)
-        assert not isinstance(outcome, Listen)
-        return call, outcome
+        return call, begin_late(request, call)
 
 
 class SessionCall(CallRunner):
@@ -285,10 +282,17 @@ class SessionCall(CallRunner):
         """Run the call to its end, or to its questions, and write down what comes of it."""
         leave = registry.enter(lambda: self.loop.call_later(LAST_WORDS, self.interrupt))
         try:
-            outcome: Reply | Asked | None
+            outcome: Reply | Asked | Later | None = self.outcome
             unsubscribe = hub.subscribe(sessions.topic(self.session.id), self.heard)
             try:
-                outcome = await self.work_through(self.outcome) if isinstance(self.outcome, Later) else self.outcome
+                if isinstance(outcome, Later):
+                    if self.holds_lock and self.stream_id is None:
+                        # The stream's row cannot be made while the work writes.
+                        self.row_task = asyncio.ensure_future(self.make_row())
+                        await asyncio.wait([self.row_task], timeout=GRACE)
+                    outcome = await self.do(outcome)
+            except Cancelled:
+                outcome = self.last_words
             finally:
                 unsubscribe()
                 self.outbox.end()
@@ -301,16 +305,6 @@ class SessionCall(CallRunner):
         finally:
             leave()
             self.log.close()
-
-    async def work_through(self, later: Later) -> Reply | Asked | None:
-        if self.holds_lock and self.stream_id is None:
-            # The stream's row cannot be made while the work writes.
-            self.row_task = asyncio.ensure_future(self.make_row())
-            await asyncio.wait([self.row_task], timeout=GRACE)
-        try:
-            return await self.do(later)
-        except Cancelled:
-            return self.last_words
 
     async def make_row(self) -> None:
         with contextlib.suppress(DatabaseUnavailable, Busy):

@@ -22,7 +22,7 @@ from ...server.methods.base import Later, Listen
 from ...server.sessions import open_session
 from ...server.streams import answer_question, owns
 from ...sites import MCPSite
-from ..calls import begin, count_call, lane_of
+from ..calls import LANES, begin, count_call
 from .calls import BatchCall, DirectCall, Resumed, SessionCall
 from .exchange import Exchange, Refused
 from .server import MCPConsumer, Runner
@@ -75,7 +75,7 @@ class StreamableExchange(Exchange):
                     error = InvalidRequest("Invalid request: the session is initialized already")
                     raise Rejected(error, call.era, call.id)
                 self.request.mcp.live = session is not None and self.accepts_events
-                return Handover(lane_of(call.method), self.caller, partial(self._run, call))
+                return Handover(LANES.get(call.method, "reads"), self.caller, partial(self._run, call))
 
     def _run(self, call: Call) -> Outcome:
         try:

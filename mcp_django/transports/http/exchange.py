@@ -239,12 +239,7 @@ class Exchange:
         raise NotImplementedError
 
     def admit(self) -> None:
-        """Find out who calls, once, and give the caller a place.
-
-        Raises:
-            AuthenticationFailed: the request carries no token, or none that is good here.
-            LimitExceeded: the caller has to wait.
-        """
+        """Find out who calls, once, and give the caller a place."""
         if self._is_admitted:
             return
         self._is_admitted = True
@@ -297,13 +292,14 @@ class Exchange:
 
     def check_types(self) -> None:
         """Check what kind of body was sent, and that some kind of answer can be."""
+        takes_answers = self.accepts_events or accepts(self.accept, JSON)
         if not is_json(self.header("content-type")):
             given = plain(",".join(self.headers.get("content-type", ())), SHOWN) or "nothing"
             remedy = "The client's configuration or a proxy sends another Content-Type."
             raise Refused(415, f"The content type must be {JSON}, not {given}", remedy)
         if self.headers.get("content-encoding"):
             raise Refused(415, "The body must not be encoded", "The client or a proxy compresses it.")
-        if not (self.accepts_events or accepts(self.accept, JSON)):
+        if not takes_answers:
             raise self.not_acceptable(f"{JSON} and {EVENTS}")
 
     # Answers

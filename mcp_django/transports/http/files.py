@@ -39,7 +39,7 @@ from ...orm.query_limits import read_limits
 from ...orm.uris import DOWNLOADS, Address
 from ...problems import Problem
 from ...protocol.http import body_length
-from ...resources.files import file_type, find_file, open_file
+from ...resources.files import RowFile
 from ...runtime.cache import caller_of, hit
 from ...scopes import READ, WRITE
 from ...server.methods.base import log_failure
@@ -258,10 +258,10 @@ def _give(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
     if not settings.DOWNLOAD_LINKS:
         raise NotFound
     with read_limits():
-        file = find_file(request, Address(about[0], pk=about[1], field_name=about[2]))
-    name = os.path.basename(file.name or "")
-    stream = open_file(file)
-    response = FileResponse(stream, as_attachment=True, filename=name, content_type=file_type(name))
+        found = RowFile(request, Address(about[0], pk=about[1], field_name=about[2]))
+    name = os.path.basename(found.file.name or "")
+    stream = found.open()
+    response = FileResponse(stream, as_attachment=True, filename=name, content_type=found.type)
     if isinstance(original, ASGIRequest):
         # Django would read the whole of it before it sends any.
         response.streaming_content = _chunks(stream)

@@ -12,19 +12,16 @@ from typing import Any, Final
 from urllib.parse import parse_qs, quote
 
 from ...context.narrowing import kept_query
-from ...exceptions import InsufficientScope
 from ...protocol.eras import Call, Rejected, classify
 from ...protocol.http import Response
 from ...protocol.messages import encode, notification
 from ...runtime.threads import Handover, in_thread
 from ...server import sessions, streams
-from ...server.dispatch import Reply
-from ...server.methods.base import Later
 from ...server.sessions import ClientSession
 from ...sites import MCPSite
-from ..calls import begin, lane_of
+from ..calls import LANES
 from ..notifications import Mailbox, relay
-from .calls import SessionCall, no_scope
+from .calls import SessionCall, begin_late
 from .exchange import Exchange, Refused
 from .server import Connection, MCPConsumer, Runner
 from .streams import SessionChanges, Tail
@@ -72,18 +69,12 @@ class SSEExchange(Exchange):
             self.take_notification(call)
             return accepted
         work = partial(self.guarded, partial(self._run, session, call, stream_id))
-        return Handover(lane_of(call.method), self.caller, work)
+        return Handover(LANES.get(call.method, "reads"), self.caller, work)
 
     def _run(self, session: ClientSession, call: Call, stream_id: str) -> "SharedCall":
-        try:
-            outcome = begin(self.request, call)
-        except InsufficientScope as error:
-            outcome = no_scope(call, error)
-        else:
-            if call.method == "initialize":
-                session.introduce(call)
-        # Nobody is asked here, and only the other era listens.
-        assert isinstance(outcome, Reply | Later)
+        outcome = begin_late(self.request, call)
+        if call.method == "initialize":
+            session.introduce(call)
         return SharedCall(self, call, outcome, stream_id)
 
 

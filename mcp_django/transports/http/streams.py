@@ -192,7 +192,8 @@ class ChangeStream:
         leave_registry = registry.enter(self.mailbox.end, stream)
         watch = asyncio.ensure_future(self._watch())
         try:
-            await relay(self.mailbox, self.deliver, KEEP_ALIVE_EVERY)
+            # A task of its own, so that news do not wake the whole way from the server to here.
+            await asyncio.ensure_future(relay(self.mailbox, self.deliver, KEEP_ALIVE_EVERY))
         finally:
             leave_registry()
             watch.cancel()
@@ -209,7 +210,7 @@ class ChangeStream:
         waiting = self.mailbox.take()
         if waiting:
             await self.connection.send_event(b"".join(self.render(*item) for item in waiting))
-        elif not self.mailbox.ended:
+        elif not self.mailbox.is_over:
             await self.connection.send_event()
         return bool(waiting)
 

@@ -34,7 +34,7 @@ from ...server.methods.lifecycle import identity
 from ...server.sessions import add_uri
 from ...sites import MCPSite
 from ...subscriptions.audience import Subscription
-from ..calls import LimitExceeded, begin, concurrent, count_call, in_time, lane_of, perform, streaming
+from ..calls import LANES, LimitExceeded, begin, concurrent, count_call, in_time, perform, streaming
 from ..local import LocalUser
 from ..notifications import LISTS, Mailbox, relay
 from .pipes import Input, LineTooLong, Output
@@ -427,7 +427,7 @@ class StdioCall:
         return await in_time(self.request, self.call, settings.CALL_TIMEOUT, self._work())
 
     async def _work(self) -> Reply | Asked | Listen:
-        outcome = await in_thread(lane_of(self.call.method), self._begin)
+        outcome = await in_thread(LANES.get(self.call.method, "reads"), self._begin)
         return await perform(self.request, self.call, outcome) if isinstance(outcome, Later) else outcome
 
     def _begin(self) -> Reply | Later | Asked | Listen:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from django.contrib import messages
 
-from mcp_django.emulation.html import as_query
 from mcp_django.emulation.page import as_page
 from mcp_django.tools.writes import CreateRecord, DeleteRecord, UpdateRecord
 from tests.factories import make_superuser
@@ -20,7 +19,7 @@ def test_a_request_is_a_page_for_as_long_as_it_plays_one() -> None:
     before = dict(vars(request))
     with as_page(request, "GET"):
         assert (request.method, dict(request.GET), dict(request.POST)) == ("GET", {}, {})
-        with as_page(request, "POST", as_query([("x", "1")])):
+        with as_page(request, "POST", [("x", "1")]):
             assert (request.method, request.POST["x"]) == ("POST", "1")
         assert (request.method, dict(request.POST)) == ("GET", {})
     assert vars(request) == before

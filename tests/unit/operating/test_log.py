@@ -303,7 +303,7 @@ def test_a_forked_process_begins_anew(writer, monkeypatch):
 @pytest.mark.parametrize("by", ["its own statement", "Django's"])
 def test_what_is_stored_is_what_the_record_has(by, monkeypatch):
     if by == "Django's":
-        monkeypatch.setattr(log, "INSERTS", {})
+        monkeypatch.setattr(log, "QUICK", frozenset())
     record = CallRecord(
         outcome="ok",
         tool="a \"b\" \\ '%s' ä €",

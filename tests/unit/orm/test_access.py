@@ -20,7 +20,7 @@ from mcp_django.operating.switches import Off
 from mcp_django.orm import columns
 from mcp_django.orm.access import access_of, has_every_row, parse_pk
 from mcp_django.orm.filters import filters_of, find_filter
-from mcp_django.orm.ordering import client_order_key
+from mcp_django.orm.paging import client_order_key
 from mcp_django.orm.permissions import load_permissions
 from mcp_django.schema.values import is_sensitive
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -135,6 +135,7 @@ class TestModels:
         request = request_of(make_superuser(), site, off=Off((Switch(kind="action", target=target),)))
         assert set(access_of(request)[exposure].permitted_actions) == {"merge", "split"}
         assert set(access_of(request)[exposure].actions) == {"split"}
+        assert access_of(request).has_actions
         access_of(request)[exposure].refuse_switched()
         access_of(request)[exposure].refuse_switched("split")
         with pytest.raises(CallRefused, match="switched off"):
@@ -160,6 +161,7 @@ class TestModels:
             load_permissions(user)
         assert (model.stock_verdict("view"), model.stock_verdict("add")) == (True, False)
         assert [seen.exposure.model for seen in access_of(request).models if seen.may("change")] == [Tag]
+        assert [access_of(request).may_any(deed) for deed in ("change", "delete")] == [True, False]
 
     def test_hooks_that_look_at_the_place_are_asked_on_the_admins_list(self) -> None:
         class Placed(ModelAdmin):  # type: ignore[type-arg]

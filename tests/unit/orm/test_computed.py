@@ -14,7 +14,7 @@ from mcp_django import AdminExposure, MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.columns import resolve_column
-from mcp_django.orm.computed import order_source, parts_of
+from mcp_django.orm.path import order_source, parts_of
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords

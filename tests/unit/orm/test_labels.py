@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.orm.relations import label_of, label_relations, plain_label
+from mcp_django.orm.relations import label_of, labels_of, plain_label, with_labels_of
+from tests.factories import make_author
 from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf, Tag
 
 SITE = MCPSite()
@@ -40,6 +41,15 @@ def test_row_211_a_label_that_fails_is_none(caplog: pytest.LogCaptureFixture) ->
     assert "testapp.loan" in caplog.text
 
 
-def test_the_relations_that_a_label_follows_are_known() -> None:
-    assert label_relations(Profile) == ("author",)
-    assert label_relations(Author) == ()
+@pytest.mark.django_db
+def test_the_relations_that_a_label_was_seen_to_follow_are_read_with_the_rows(django_assert_num_queries: Any) -> None:
+    exposure = ModelExposure(Profile, SITE)
+    for name in ("Ada", "Bo", "Cy", "Di"):
+        Profile.objects.create(author=make_author(name))
+    rows = Profile.objects.order_by("author__name")
+    # The rows, what the first of them points to, and what all others do.
+    with django_assert_num_queries(3):
+        labels = labels_of(exposure, list(with_labels_of(exposure, rows)))
+    with django_assert_num_queries(1):
+        assert labels_of(exposure, list(with_labels_of(exposure, rows))) == labels
+    assert labels == [str(row) for row in rows]

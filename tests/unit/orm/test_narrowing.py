@@ -10,7 +10,7 @@ from django.test import RequestFactory
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.filters import leads_to_hidden_rows
-from mcp_django.orm.ways import guards_on
+from mcp_django.orm.path import guards_on
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_superuser, make_user
 from tests.filterapp.admin import FilmAdmin, sidebar

@@ -16,13 +16,7 @@ from django.test import override_settings
 from mcp_django import MCPSite
 from mcp_django.exceptions import ToolError
 from mcp_django.orm.lookups import resolve_path
-from mcp_django.orm.pagination import (
-    CURSOR_ERROR,
-    Cursor,
-    OrderKey,
-    Segment,
-    segments,
-)
+from mcp_django.orm.paging import CURSOR_ERROR, Cursor, OrderKey, Segment, segments
 from mcp_django.orm.plans import Bind
 from mcp_django.protocol.errors import InvalidParams
 from tests.factories import make_author, make_book, make_user

@@ -13,7 +13,7 @@ from rest_framework.filters import SearchFilter
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.exceptions import ToolError
-from mcp_django.orm.patterns import check_patterns, is_pattern_lookup
+from mcp_django.orm.lookups import check_patterns, is_pattern_lookup
 from mcp_django.rest.parameters import query_parameters
 from mcp_django.rest.requests import probe
 from mcp_django.tools.models import DescribeModel

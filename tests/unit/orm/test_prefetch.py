@@ -91,6 +91,8 @@ def counts(site: MCPSite, user: Any, number: int, read: Any) -> dict[str, int]:
                 make_row(exposure.model)
     found = {}
     for label in site.exposures_by_label:
+        # The first page shows what labels follow, and the next ones read it with their rows.
+        read(reader(user, site), label)
         request = reader(user, site)
         with CaptureQueriesContext(connection) as captured:
             read(request, label)

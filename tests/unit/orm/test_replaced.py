@@ -11,7 +11,7 @@ from django.db.models.query_utils import DeferredAttribute
 from django.test.utils import isolate_apps
 
 from mcp_django.completions.values import complete_field
-from mcp_django.orm.replaced import is_replaced, linked_reader, plain_rows
+from mcp_django.orm.columns import is_replaced, linked_reader, plain_rows
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_author, make_book, make_superuser

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure, ToolError, site
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm.ways import is_comparable, is_groupable, is_period, is_summable, target_of
+from mcp_django.orm.path import is_comparable, is_groupable, is_period, is_summable, target_of
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord

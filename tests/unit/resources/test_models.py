@@ -8,7 +8,7 @@ from django.contrib import admin
 
 from mcp_django import MCPSite
 from mcp_django.exceptions import NotFound
-from mcp_django.orm.pagination import CURSOR_ERROR
+from mcp_django.orm.paging import CURSOR_ERROR
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.resources.models import Resources
 from tests.factories import make_author, make_book, make_superuser, make_user

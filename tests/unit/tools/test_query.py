@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test import override_settings
 
-from mcp_django.orm.pagination import CURSOR_ERROR
+from mcp_django.orm.paging import CURSOR_ERROR
 from mcp_django.tools import query
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords

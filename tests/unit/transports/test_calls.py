@@ -11,8 +11,9 @@ import pytest
 from mcp_django.context.record import CallRecord
 from mcp_django.exceptions import Cancelled
 from mcp_django.server.dispatch import Reply
-from mcp_django.transports import calls
-from mcp_django.transports.calls import Outbox, in_time
+from mcp_django.transports import notifications
+from mcp_django.transports.calls import in_time
+from mcp_django.transports.notifications import Outbox
 
 # Bytes of a long message.
 LONG = 50_000
@@ -45,8 +46,8 @@ async def test_of_progress_that_nobody_reads_the_newest_is_kept() -> None:
         progress(waiting, done, "x" * 1_000)
     found = said(waiting)
     assert found[-1]["progress"] == 9_999
-    assert len(found) <= calls.MAX_WAITING
-    assert sum(len(params["message"]) for params in found) <= calls.MAX_WAITING_BYTES
+    assert len(found) <= notifications.MAX_WAITING
+    assert sum(len(params["message"]) for params in found) <= notifications.MAX_WAITING_BYTES
 
 
 async def test_log_messages_that_nobody_reads_are_left_out_and_counted() -> None:
@@ -56,7 +57,7 @@ async def test_log_messages_that_nobody_reads_are_left_out_and_counted() -> None
     progress(waiting, 1)
     found = said(waiting)
     kept = [params for params in found if params.get("data", "").startswith("xx")]
-    assert 0 < len(kept) * LONG <= calls.MAX_WAITING_BYTES
+    assert 0 < len(kept) * LONG <= notifications.MAX_WAITING_BYTES
     notice = {"level": "info", "data": f"{100 - len(kept)} log messages were left out, as they were not read in time."}
     assert found[-1] == notice
     assert {"progressToken": "p", "progress": 1, "message": ""} in found

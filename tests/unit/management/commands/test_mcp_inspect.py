@@ -46,8 +46,16 @@ def test_models_are_shown_with_their_fields_and_actions(capsys):
     assert "actions: " in out
 
 
+def refuse(monkeypatch, hook):
+    """Have a hook of the exposure of authors refuse everybody."""
+    exposure = site.exposures[Author]
+    monkeypatch.setattr(exposure, hook, lambda request, obj=None: False)
+    # That its hooks are the stock ones was found out before.
+    monkeypatch.setitem(vars(exposure), "stock_permissions", {})
+
+
 def test_a_model_is_shown_with_what_its_hooks_and_the_scopes_allow(capsys, monkeypatch):
-    monkeypatch.setattr(site.exposures[Author], "has_change_permission", lambda request, obj=None: False)
+    refuse(monkeypatch, "has_change_permission")
     assert "(view, add, delete)" in line(run(capsys), "testapp.author (")
     assert "(view only)" in line(run(capsys, scope=["mcp:read"]), "testapp.author (")
 
@@ -118,7 +126,7 @@ def test_read_only_is_named_where_it_is_the_reason(capsys, settings):
 
 
 def test_a_hook_that_refuses_is_told_from_a_permission_that_is_missing(capsys, monkeypatch):
-    monkeypatch.setattr(site.exposures[Author], "has_view_permission", lambda request, obj=None: False)
+    refuse(monkeypatch, "has_view_permission")
     assert "refuses it, though the user has testapp.view_author" in line(run(capsys), "- testapp.author")
 
 
