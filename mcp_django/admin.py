@@ -25,15 +25,12 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """Rows that nobody adds, changes or deletes in the admin."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Say no."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Say no."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Say no."""
         return False
 
 

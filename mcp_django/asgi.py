@@ -49,7 +49,7 @@ def get_asgi_application(django_application: Application | None = None) -> Appli
     if isinstance(fallback, ASGIHandler):
         request_finished.connect(close_connections, sender=type(fallback))
     # Django is set up by now; before that the models behind the transport cannot be imported.
-    from .context.asgi_request import split_path
+    from .context.request import split_path
     from .sites import MCPSite, site
     from .transports.http.dispatch import StreamableExchange
     from .transports.http.server import MCPConsumer

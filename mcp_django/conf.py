@@ -22,8 +22,7 @@ from django.utils.module_loading import import_string
 RATE: Final = re.compile(r"([0-9]+)/([smhd])")
 ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECASE)
 HOST: Final = re.compile(r"\.?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
-YES: Final = ("true", "yes", "on", "1")
-NO: Final = ("false", "no", "off", "0")
+WORDS: Final = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
 PROXY_URL: Final = re.compile(r"http://([^\s/?#@:]+(:[^\s/?#@]*)?@)?[A-Za-z0-9.-]+:[0-9]{1,5}/?")
 HTTPS_URL: Final = re.compile(r"https://[a-z0-9][a-z0-9.:-]*(/[\x21-\x22\x24-\x7e]*)?", re.IGNORECASE)
 # What is meant by it is not known.
@@ -64,19 +63,52 @@ def _closest(name: str, known: Iterable[str], least: float) -> str | None:
     return by_lower[found[0]] if found else None
 
 
-def _as_flag(value: Any) -> Any:
-    word = str(value).strip().lower()
-    return True if word in YES else False if word in NO else UNKNOWN
+def matching(words: str, pattern: re.Pattern[str], meant: Callable[[Any], Any] = lambda value: UNKNOWN) -> Kind:
+    """Text that is all as the pattern says."""
+    return Kind(words, lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None, meant)
 
 
-def flag() -> Kind:
-    """True or False, and nothing that Python takes for one of them: "no" would be true."""
-    return Kind("True or False", lambda value: isinstance(value, bool), _as_flag)
+def _as_rate(value: Any) -> Any:
+    found = re.fullmatch(r"\s*([0-9][0-9_]*)\s*(?:/|per)\s*([smhd])[a-z]*\s*", str(value).lower())
+    return f"{int(found[1])}/{found[2]}" if found else UNKNOWN
 
 
-def text() -> Kind:
-    """Text, translated or not."""
-    return Kind("text", lambda value: isinstance(value, str | Promise))
+# Nothing that Python takes for True or False is one of them: "no" would be true.
+FLAG: Final = Kind(
+    "True or False", lambda value: isinstance(value, bool), lambda value: WORDS.get(str(value).strip().lower(), UNKNOWN)
+)
+# Translated or not.
+TEXT: Final = Kind("text", lambda value: isinstance(value, str | Promise))
+SO_MANY: Final = matching('a number and a period (s, m, h, d), such as "600/m"', RATE, _as_rate)
+# Scheme, host and port: `null` is the origin of any sandboxed page and local file.
+SITE: Final = matching("one site, such as https://inspector.example", ORIGIN)
+# In lower case; with a dot before it, all below it too.
+HOST_NAME: Final = matching(
+    "a host, such as claude.ai, or .example.com for all of a domain",
+    HOST,
+    lambda value: str(value).lower().partition("://")[2].partition("/")[0] or str(value).lower(),
+)
+# With user and password where it asks for them.
+PROXY: Final = matching(
+    "the URL of an HTTP proxy, such as http://proxy.intranet:3128",
+    PROXY_URL,
+    lambda value: f"http://{value}".rstrip("/"),
+)
+# Without a user and a fragment.
+HTTPS: Final = Kind(
+    "an https URL, such as https://login.example",
+    lambda value: isinstance(value, str) and len(value) < 256 and HTTPS_URL.fullmatch(value) is not None,
+)
+NAMES: Final = Kind(
+    "a dict of names by name",
+    lambda value: (
+        isinstance(value, Mapping) and all(isinstance(text, str) and text for text in (*value, *value.values()))
+    ),
+)
+URLS: Final = Kind(
+    "a dict of https URLs by client id",
+    lambda value: NAMES.admits(value) and all(map(HTTPS.admits, value.values())),
+)
 
 
 def _as_number(value: Any) -> Any:
@@ -105,32 +137,14 @@ def number(least: float | None = None) -> Kind:
     return Kind(words, admits, _as_number)
 
 
-def _as_rate(value: Any) -> Any:
-    found = re.fullmatch(r"\s*([0-9][0-9_]*)\s*(?:/|per)\s*([smhd])[a-z]*\s*", str(value).lower())
-    return f"{int(found[1])}/{found[2]}" if found else UNKNOWN
-
-
-def rate() -> Kind:
-    """So many in a period."""
-    words = 'a number and a period (s, m, h, d), such as "600/m"'
-    return Kind(words, lambda value: isinstance(value, str) and RATE.fullmatch(value) is not None, _as_rate)
-
-
 def choice(*names: str) -> Kind:
     """One of the names."""
     words = f"{', '.join(f'{name!r}' for name in names[:-1])} or {names[-1]!r}"
-
-    def meant(value: Any) -> Any:
-        found = _closest(str(value), names, 0.5)
-        return UNKNOWN if found is None else found
-
-    return Kind(words, lambda value: isinstance(value, str) and value in names, meant)
-
-
-def origin() -> Kind:
-    """Scheme, host and port of one site: ``null`` is the origin of any sandboxed page and local file."""
-    words = "one site, such as https://inspector.example"
-    return Kind(words, lambda value: isinstance(value, str) and ORIGIN.fullmatch(value) is not None)
+    return Kind(
+        words,
+        lambda value: isinstance(value, str) and value in names,
+        lambda value: _closest(str(value), names, 0.5) or UNKNOWN,
+    )
 
 
 def items(words: str, kind: Kind | None = None) -> Kind:
@@ -140,16 +154,6 @@ def items(words: str, kind: Kind | None = None) -> Kind:
         return isinstance(value, list | tuple | set | frozenset) and (kind is None or all(map(kind.admits, value)))
 
     return Kind(f"a list of {words}", admits, lambda value: [value] if isinstance(value, str | type) else UNKNOWN)
-
-
-def host() -> Kind:
-    """A host in lower case; with a dot before it, all below it too."""
-
-    def meant(value: Any) -> Any:
-        return str(value).lower().partition("://")[2].partition("/")[0] or str(value).lower()
-
-    words = "a host, such as claude.ai, or .example.com for all of a domain"
-    return Kind(words, lambda value: isinstance(value, str) and HOST.fullmatch(value) is not None, meant)
 
 
 def own_host() -> Kind:
@@ -170,38 +174,6 @@ def either(one: Kind, other: Kind) -> Kind:
         return next((found for found in (one.meant(value), other.meant(value)) if found is not UNKNOWN), UNKNOWN)
 
     return Kind(f"{one.words}, or {other.words}", lambda value: one.admits(value) or other.admits(value), meant)
-
-
-def https_url() -> Kind:
-    """An https URL without a user and a fragment."""
-    words = "an https URL, such as https://login.example"
-    return Kind(words, lambda value: isinstance(value, str) and len(value) < 256 and bool(HTTPS_URL.fullmatch(value)))
-
-
-def proxy_url() -> Kind:
-    """The URL of an HTTP proxy, with user and password where it asks for them."""
-    words = "the URL of an HTTP proxy, such as http://proxy.intranet:3128"
-
-    def meant(value: Any) -> Any:
-        found = f"http://{value}".rstrip("/")
-        return found if PROXY_URL.fullmatch(found) else UNKNOWN
-
-    return Kind(words, lambda value: isinstance(value, str) and PROXY_URL.fullmatch(value) is not None, meant)
-
-
-def names_by_name() -> Kind:
-    """A dict from texts to texts."""
-
-    def admits(value: Any) -> bool:
-        return isinstance(value, Mapping) and all(isinstance(text, str) and text for text in (*value, *value.values()))
-
-    return Kind("a dict of names by name", admits)
-
-
-def urls_by_name() -> Kind:
-    """A dict from texts to https URLs."""
-    words, one = "a dict of https URLs by client id", https_url()
-    return Kind(words, lambda value: names_by_name().admits(value) and all(map(one.admits, value.values())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,25 +274,25 @@ MOST_CAPTURED: Final = 1024**2
 # The default of each setting, and what it can be.
 SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
     # Scheme, host and port that clients use, with no trailing slash. None: taken from the request, in DEBUG only.
-    "BASE_URL": (None, text().or_none()),
+    "BASE_URL": (None, TEXT.or_none()),
     # URLconfs that mount endpoints beside ROOT_URLCONF, where middleware chooses one, such as by the host.
     "URLCONFS": ((), items("URLconfs")),
     # What the server calls itself to clients.
-    "SERVER_NAME": ("django", text()),
-    "SERVER_TITLE": (None, text().or_none()),
-    "SERVER_VERSION": ("1", text()),
+    "SERVER_NAME": ("django", TEXT),
+    "SERVER_TITLE": (None, TEXT.or_none()),
+    "SERVER_VERSION": ("1", TEXT),
     # URL of an image of the server, PNG or SVG; or its path below BASE_URL, such as "/static/icon.png".
-    "SERVER_ICON": (None, text().or_none()),
+    "SERVER_ICON": (None, TEXT.or_none()),
     # A sentence on what the server is for, of at most 100 characters; and the URL of a page about it.
-    "SERVER_DESCRIPTION": (None, text().or_none()),
-    "SERVER_WEBSITE": (None, text().or_none()),
+    "SERVER_DESCRIPTION": (None, TEXT.or_none()),
+    "SERVER_WEBSITE": (None, TEXT.or_none()),
     # Serve a card of each endpoint (<endpoint>/server-card) and a catalog of them (/.well-known/mcp/catalog.json) to
     # anyone. Both are experimental in MCP.
-    "SERVER_CARD": (False, flag()),
+    "SERVER_CARD": (False, FLAG),
     # Sentences put before the generated instructions.
-    "INSTRUCTIONS": ("", text()),
+    "INSTRUCTIONS": ("", TEXT),
     # Expose every ModelAdmin of the default admin site that is not registered explicitly.
-    "AUTO_REGISTER": (True, flag()),
+    "AUTO_REGISTER": (True, FLAG),
     # DRF authentication classes, in order. Empty: open to anyone, for tests and fixtures only.
     "AUTHENTICATION_CLASSES": (
         ["mcp_django.oauth.bearer.BearerAuthentication"],
@@ -329,16 +301,16 @@ SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
     # What the consent's sign-in leaves with the tokens for hooks to find: classes of signin.SignInFact.
     "SIGN_IN_FACTS": (["mcp_django.signin.OTPDevice"], items("classes, or their dotted names")),
     # A new password ends all that clients were granted before it.
-    "REVOKE_ON_PASSWORD_CHANGE": (True, flag()),
+    "REVOKE_ON_PASSWORD_CHANGE": (True, FLAG),
     # Middleware that runs around each call too, in its thread and with the token's user as request.user.
-    "CALL_MIDDLEWARE": ((), items("dotted names", text())),
+    "CALL_MIDDLEWARE": ((), items("dotted names", TEXT)),
     # No write tool is listed or callable, whatever else is set.
-    "READ_ONLY": (False, flag()),
+    "READ_ONLY": (False, FLAG),
     # "plain" declares arguments that are objects of any members (filters, values, form ...) as their JSON text, for
     # clients whose strict modes have no such objects; "full" as objects.
     "SCHEMAS": ("full", choice("full", "plain")),
     # Offer "search" and "fetch" too, the tools that ChatGPT's connectors and deep research look for.
-    "CHATGPT_TOOLS": (False, flag()),
+    "CHATGPT_TOOLS": (False, FLAG),
     # Most tools of one caller; beyond it admin actions are reached through run_action alone.
     "TOOL_BUDGET": (40, whole(0)),
     # Rows of a page when the client does not say, and at most.
@@ -361,9 +333,9 @@ SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
     "MAX_FILE_BYTES": (5 * 1024 * 1024, whole(1)),
     # Bytes of a file that is written; it is held in memory. Files of one user at upload URLs, as "number/period".
     "MAX_UPLOAD_BYTES": (5 * 1024 * 1024, whole(1, MOST_BYTES)),
-    "UPLOAD_RATE": ("120/h", rate().or_none("no limit")),
+    "UPLOAD_RATE": ("120/h", SO_MANY.or_none("no limit")),
     # Give URLs by which the user's own files can be downloaded for ten minutes.
-    "DOWNLOAD_LINKS": (True, flag()),
+    "DOWNLOAD_LINKS": (True, FLAG),
     # Seconds that a cursor and a confirmation token stay valid.
     "CURSOR_MAX_AGE": (24 * 3600, number()),
     "CONFIRMATION_MAX_AGE": (600, number()),
@@ -373,7 +345,7 @@ SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
     # Bytes of the long bodies that one worker reads or works on at the same time; a quarter of them for one caller.
     "MAX_WORKER_BODY_BYTES": (40 * 1024 * 1024, whole(1)),
     # Origins of browsers that may call the endpoint (scheme://host[:port]).
-    "ALLOWED_ORIGINS": ([], items("origins, each of them one site, such as https://inspector.example", origin())),
+    "ALLOWED_ORIGINS": ([], items("origins, each of them one site, such as https://inspector.example", SITE)),
     # Threads for reads, and for the project's own tools and actions.
     "THREADS": (4, whole(1)),
     "SLOW_THREADS": (8, whole(1)),
@@ -381,34 +353,34 @@ SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
     "CALL_TIMEOUT": (60, number()),
     "QUEUE_TIMEOUT": (30, number()),
     # Calls of one user, as "number/period" (s, m, h, d); None: no limit.
-    "CALL_RATE": ("1200/m", rate().or_none("no limit")),
+    "CALL_RATE": ("1200/m", SO_MANY.or_none("no limit")),
     # Calls of one user that run at the same time in one worker.
     "MAX_CONCURRENT_CALLS": (32, whole(1)),
     # Dynamic client registration: "open", "authenticated" or "off"; its rates by address and in total.
     "REGISTRATION": ("open", choice("open", "authenticated", "off")),
-    "REGISTRATION_RATE": ("30/h", rate().or_none("no limit")),
-    "REGISTRATION_TOTAL_RATE": ("600/h", rate().or_none("no limit")),
+    "REGISTRATION_RATE": ("30/h", SO_MANY.or_none("no limit")),
+    "REGISTRATION_TOTAL_RATE": ("600/h", SO_MANY.or_none("no limit")),
     # Clients that describe themselves by a document at an https URL: those of all hosts, of the named ones, of those
     # that an administrator has allowed ("ask"), or none ("off"); hosts that are refused whatever else is set.
     "CLIENT_DOCUMENTS": (
         None,
-        either(choice("all", "ask", "off"), items("hosts, such as claude.ai", host())).or_none(
+        either(choice("all", "ask", "off"), items("hosts, such as claude.ai", HOST_NAME)).or_none(
             "all while REGISTRATION is 'open', and none otherwise"
         ),
     ),
-    "BLOCKED_CLIENT_HOSTS": ((), items("hosts, such as claude.ai, or .example.com for all of a domain", host())),
+    "BLOCKED_CLIENT_HOSTS": ((), items("hosts, such as claude.ai, or .example.com for all of a domain", HOST_NAME)),
     # Hosts of the project's own network that documents and keys are fetched from too, and a file of authorities that
     # sign certificates (PEM), beside those of the system.
     "PRIVATE_CLIENT_HOSTS": ((), items("hosts, such as login.intranet or localhost:8443", own_host())),
-    "CLIENT_DOCUMENT_CA": (None, text().or_none("the system's authorities alone")),
+    "CLIENT_DOCUMENT_CA": (None, TEXT.or_none("the system's authorities alone")),
     # The HTTP proxy by which this server reaches the internet; hosts of PRIVATE_CLIENT_HOSTS are reached without it.
-    "CLIENT_DOCUMENT_PROXY": (None, proxy_url().or_none("no proxy")),
+    "CLIENT_DOCUMENT_PROXY": (None, PROXY.or_none("no proxy")),
     # Documents that are fetched for one address; five times as many of one host.
-    "CLIENT_DOCUMENT_RATE": ("60/h", rate().or_none("no limit")),
+    "CLIENT_DOCUMENT_RATE": ("60/h", SO_MANY.or_none("no limit")),
     # Tell users by e-mail when an application gets access in their name for the first time.
-    "CONNECTED_EMAIL": (False, flag()),
+    "CONNECTED_EMAIL": (False, FLAG),
     # Let programs without a person sign in as the service accounts that superusers make in the admin.
-    "SERVICE_ACCOUNTS": (False, flag()),
+    "SERVICE_ACCOUNTS": (False, FLAG),
     # Identity providers whose assertions about users are taken from these clients: how users are found (by their
     # "subject", which is linked in the admin; by verified "email" the first time, or "email_staff" for staff too),
     # whether they are created, and which groups of the provider are which here.
@@ -417,20 +389,20 @@ SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
         records(
             "dicts, each with issuer, jwks_uri and clients",
             {
-                "issuer": https_url(),
-                "jwks_uri": https_url(),
-                "clients": items("client ids", text()),
-                "client_keys": urls_by_name(),
+                "issuer": HTTPS,
+                "jwks_uri": HTTPS,
+                "clients": items("client ids", TEXT),
+                "client_keys": URLS,
                 "link": choice("subject", "email", "email_staff"),
-                "create": flag(),
-                "groups": names_by_name(),
+                "create": FLAG,
+                "groups": NAMES,
             },
             *("issuer", "jwks_uri", "clients"),
         ),
     ),
     # Requests that the token and revocation endpoints refuse to one client at one address; five times as many of an
     # address, whatever the client. None: no limit.
-    "TOKEN_REFUSAL_RATE": ("60/m", rate().or_none("no limit")),
+    "TOKEN_REFUSAL_RATE": ("60/m", SO_MANY.or_none("no limit")),
     # Milliseconds that a client may keep a list before it asks again (2026-07-28, server/utilities/caching), or a dict
     # of them by list: tools, prompts, resources, templates, read, discover. Changes are told to those who listen.
     "CACHE_TTL_MS": (
@@ -438,7 +410,7 @@ SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
         times("tools", "prompts", "resources", "templates", "read", "discover"),
     ),
     # Give clients of the handshake era a session, which questions, subscriptions and resumed streams need.
-    "SESSIONS": (True, flag()),
+    "SESSIONS": (True, FLAG),
     # Seconds that a session may lie unused, and sessions with something to remember that one user may have.
     "SESSION_IDLE": (7 * 24 * 3600, number()),
     "MAX_SESSIONS": (50, whole(1)),
@@ -456,18 +428,18 @@ SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
     # Seconds that a question to the client's user stays open.
     "QUESTION_TIMEOUT": (600, number(0)),
     # Tell subscribers of changes to exposed models, and the channel layer that carries the news between workers.
-    "EVENTS": (True, flag()),
-    "CHANNEL_LAYER": ("default", text().or_none("news within each worker alone")),
+    "EVENTS": (True, FLAG),
+    "CHANNEL_LAYER": ("default", TEXT.or_none("news within each worker alone")),
     # Keep a row for each call and each refusal, which staff can see in the admin. A dict is for arguments and results:
     # "capture" is "full" or "off", "max_bytes" how much of either is kept, and "redact" the path of a function that
     # gets tool, arguments and result, and returns the last two as they may be kept.
     "CALL_LOG": (
         True,
         either(
-            flag(),
+            FLAG,
             record(
                 "a dict with capture, max_bytes and redact",
-                {"capture": choice("full", "off"), "max_bytes": whole(1, MOST_CAPTURED), "redact": text().or_none()},
+                {"capture": choice("full", "off"), "max_bytes": whole(1, MOST_CAPTURED), "redact": TEXT.or_none()},
                 "capture",
             ),
         ),
@@ -475,19 +447,19 @@ SETTINGS: Final[dict[str, tuple[Any, Kind]]] = {
     # Days for which clear_mcp_calls keeps the log.
     "CALL_LOG_DAYS": (30, whole(1)),
     # Give OpenTelemetry a span and a measurement of each call; it takes the extra "telemetry".
-    "OPENTELEMETRY": (False, flag()),
+    "OPENTELEMETRY": (False, FLAG),
     # Count calls for Prometheus, which takes the extra "prometheus"; the bearer token may read the page of metrics.
-    "PROMETHEUS": (False, flag()),
-    "METRICS_TOKEN": (None, text().or_none("users with a permission alone")),
+    "PROMETHEUS": (False, FLAG),
+    "METRICS_TOKEN": (None, TEXT.or_none("users with a permission alone")),
     # End each query of a call with a comment that names application, client, tool and trace.
-    "SQL_COMMENTS": (False, flag()),
+    "SQL_COMMENTS": (False, FLAG),
     # What each user, client or service account has for a day: calls, rows_read, rows_written and bytes; by their name
     # ("user:ada") what one of them has instead.
     "BUDGETS": ({}, daily_budgets()),
     # Offer the tool connection_info.
-    "CONNECTION_INFO": (None, flag().or_none("where there are budgets, or something is switched off")),
+    "CONNECTION_INFO": (None, FLAG.or_none("where there are budgets, or something is switched off")),
     # Completions of one user, as "number/period"; None: no limit beside CALL_RATE.
-    "COMPLETION_RATE": ("600/m", rate().or_none("no limit")),
+    "COMPLETION_RATE": ("600/m", SO_MANY.or_none("no limit")),
 }
 
 DEFAULTS: Final[dict[str, Any]] = {name: default for name, (default, _) in SETTINGS.items()}

@@ -403,8 +403,9 @@ class MCPSite:
 
     def get_tools(self, request: MCPRequest) -> list[Tool]:
         """Return the tools that the caller may use, in an order that depends on nothing else."""
-        extra = (tool for name, tool in self._extra_tools.items() if name not in self._tools)
-        known = self._admitted(request, (*self._own_tools.values(), *extra, *self._tools.values()))
+        declared = dict(self._tools)
+        extra = (tool for name, tool in self._extra_tools.items() if name not in declared)
+        known = self._admitted(request, (*self._own_tools.values(), *extra, *declared.values()))
         found = [tool for tool in known if tool.has_permission(request)]
         # These are the caller's as they are found.
         actions = self._admitted(request, self._action_tools.of_caller(request))
@@ -495,11 +496,12 @@ class MCPSite:
 
         return search_paths(request, rows, fields)
 
-    def filterset_filter(self, request: MCPRequest, exposure: ModelExposure) -> Any:
-        """Return the filters of the ``filterset_class`` of an exposure."""
+    @property
+    def filterset_filter(self) -> Any:
+        """What makes the filters of the ``filterset_class`` of an exposure."""
         from .orm.filtersets import FilterSetFilter
 
-        return FilterSetFilter(request, exposure, exposure.filterset_class)
+        return FilterSetFilter
 
     # URLs
 

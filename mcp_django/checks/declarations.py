@@ -44,6 +44,10 @@ USUAL_PERMISSIONS: Final = ("view", "add", "change", "delete")
 REGEX: Final = frozenset({"regex", "iregex"})
 # How names end of what an address can be made of that lets somebody in.
 OPENING: Final = re.compile(r"(?:^|_)(?:key|code|token|link|nonce|signature)$")
+# Those that can be run while a function that was declared cannot be read, and the others.
+FIRST_CHECKS: Final[list[Check]] = []
+CHECKS: Final[list[Check]] = []
+DEPLOYMENT_CHECKS: Final[list[Check]] = []
 # What is meant for mcp.py.
 MISSPELT: Final = ("mpc", "mcps", "mcp_", "_mcp", "cmp", "mcpp", "mmcp")
 
@@ -62,7 +66,7 @@ def all_sites() -> list[MCPSite]:
     return list(dict.fromkeys([site, *mounted()]))
 
 
-@check
+@check(FIRST_CHECKS)
 def check_modules() -> Iterator[CheckMessage]:
     for app in apps.get_app_configs():
         for file in Path(app.path).glob("*.py"):
@@ -72,7 +76,7 @@ def check_modules() -> Iterator[CheckMessage]:
                 yield problem("W032", text, f"Rename {file.name} to mcp.py.")
 
 
-@check
+@check(CHECKS)
 def check_registries() -> Iterator[CheckMessage]:
     for checked in mounted():
         declared = checked.exposures or checked.function_tools() or checked.prompts or checked.completers
@@ -85,12 +89,13 @@ def check_registries() -> Iterator[CheckMessage]:
             )
 
 
-@check
+@check(CHECKS)
 def check_completions() -> Iterator[CheckMessage]:
     for checked in all_sites():
         for name, completer in checked.completers.items():
             for parameter, label, field in completer.fields:
-                if not _is_exposed(checked, label, field):
+                exposure = checked.exposures_by_label.get(label)
+                if exposure is None or field not in [known.name for known in exposure.opts.get_fields()]:
                     yield problem(
                         "E019",
                         f"complete of {name!r} takes the values of {parameter!r} from {label}.{field}, which the site "
@@ -99,12 +104,7 @@ def check_completions() -> Iterator[CheckMessage]:
                     )
 
 
-def _is_exposed(checked: MCPSite, label: str, field: str) -> bool:
-    exposure = checked.exposures_by_label.get(label)
-    return exposure is not None and any(field == known.name for known in exposure.opts.get_fields())
-
-
-@check
+@check(FIRST_CHECKS)
 def check_declarations() -> Iterator[CheckMessage]:
     for checked in all_sites():
         for fault in checked.unreadable():
@@ -124,7 +124,7 @@ def after_declarations(check: Check) -> Check:
     return checked
 
 
-@check
+@check(CHECKS)
 def check_tools() -> Iterator[CheckMessage]:
     for checked in all_sites():
         where, tools = f"the site {checked.name!r}", checked.function_tools()
@@ -143,7 +143,7 @@ def check_tools() -> Iterator[CheckMessage]:
             yield problem(many, f"The site {checked.name!r} has {len(tools)} function tools.")
 
 
-@check
+@check(CHECKS)
 def check_functions() -> Iterator[CheckMessage]:
     known = _permissions()
     for checked in all_sites():
@@ -169,12 +169,15 @@ def _permissions() -> frozenset[str]:
     return frozenset([*usual, *own])
 
 
-@check
+@check(CHECKS)
 def check_exposures() -> Iterator[CheckMessage]:
     for checked in all_sites():
         for exposure in checked.exposures.values():
-            for find in (_check_options, _check_names, _check_paths, _check_fields, _check_actions, _check_age):
+            for find in (_check_options, _check_names, _check_paths, _check_fields, _check_actions):
                 yield from find(exposure)
+            if exposure.cache_ttl_ms is not None:
+                where = type(exposure)
+                yield from check_ttl(f"{where.__name__}.cache_ttl_ms", exposure.cache_ttl_ms, where)
 
 
 def _check_options(exposure: ModelExposure) -> Iterator[CheckMessage]:
@@ -274,12 +277,6 @@ def _check_actions(exposure: ModelExposure) -> Iterator[CheckMessage]:
         yield problem("I028", text, f'Add "{name}" to actions.', where)
 
 
-def _check_age(exposure: ModelExposure) -> Iterator[CheckMessage]:
-    if exposure.cache_ttl_ms is not None:
-        where = type(exposure)
-        yield from check_ttl(f"{where.__name__}.cache_ttl_ms", exposure.cache_ttl_ms, where)
-
-
 def check_ttl(name: str, ttl: Any, obj: Any = None) -> Iterator[CheckMessage]:
     """Yield what is wrong with how long clients may keep something, in milliseconds."""
     if type(ttl) is not int or ttl < 0:
@@ -290,7 +287,7 @@ def check_ttl(name: str, ttl: Any, obj: Any = None) -> Iterator[CheckMessage]:
         yield problem("W018", text, obj=obj)
 
 
-@check
+@check(DEPLOYMENT_CHECKS)
 def check_orders() -> Iterator[CheckMessage]:
     """Tell, for a deployment, which exposures are ordered by what no index of their model serves."""
     told = set()
@@ -310,7 +307,7 @@ def check_orders() -> Iterator[CheckMessage]:
         yield problem("I021", text, hint, exposure.model)
 
 
-@check
+@check(DEPLOYMENT_CHECKS)
 def check_random() -> Iterator[CheckMessage]:
     """Tell, for a deployment, which columns look like what lets somebody in, though their names do not say it."""
     told = set()
@@ -338,7 +335,7 @@ def _looks_random(field: Any) -> bool:
     return is_drawn(field) or bool(field.unique and OPENING.search(field.name))
 
 
-@check
+@check(DEPLOYMENT_CHECKS)
 def check_undeclared() -> Iterator[CheckMessage]:
     """Tell, for a deployment, of code that may do what keeps something from callers, and does not say that it does not.
 
@@ -403,10 +400,3 @@ def _leads_somewhere(exposure: ModelExposure, path: str) -> bool:
             return hasattr(field, "get_lookup") and field.get_lookup(name) is not None
         model = field.related_model
     return True
-
-
-CHECKS: Final = (
-    check_modules,
-    check_declarations,
-    *map(after_declarations, (check_registries, check_completions, check_tools, check_functions, check_exposures)),
-)

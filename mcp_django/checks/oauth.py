@@ -6,7 +6,7 @@ Most are errors, and warnings while ``DEBUG`` is on. They find nothing where the
 import ssl
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from functools import wraps
+from operator import not_
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -52,26 +52,15 @@ def is_open_http(origin: str) -> bool:
     return parts.scheme == "http" and parts.hostname not in LOOPBACK
 
 
-def check_tokens(find: Callable[[], Iterable[CheckMessage]]) -> Check:
-    """Make a check of a function that yields what is wrong where the endpoint takes this server's tokens."""
-    return check(wraps(find)(lambda: find() if uses_oauth() else ()))
+def has_toolkit() -> bool:
+    return uses_oauth() and apps.is_installed("oauth2_provider")
 
 
-def check_toolkit(find: Callable[[Any], Iterable[CheckMessage]]) -> Check:
-    """Make a check of a function of the toolkit's settings, which is asked where they are there and used."""
-
-    @wraps(find)
-    def with_settings() -> Iterable[CheckMessage]:
-        if not apps.is_installed("oauth2_provider"):
-            return ()
-        from oauth2_provider.settings import oauth2_settings
-
-        return find(oauth2_settings)
-
-    return check_tokens(with_settings)
+CHECKS: Final[list[Check]] = []
+DEPLOYMENT_CHECKS: Final[list[Check]] = []
 
 
-@check
+@check(CHECKS)
 def check_base_url() -> Iterator[CheckMessage]:
     base = settings.BASE_URL
     if not base:
@@ -98,7 +87,7 @@ def check_base_url() -> Iterator[CheckMessage]:
         yield problem("W127", text, hint)
 
 
-@check_tokens
+@check(CHECKS, uses_oauth)
 def check_proxy() -> Iterator[CheckMessage]:
     is_https = str(settings.BASE_URL or "").startswith("https://")
     is_developers = django_settings.DEBUG and not django_settings.SECURE_SSL_REDIRECT
@@ -113,7 +102,7 @@ def check_proxy() -> Iterator[CheckMessage]:
     yield problem("W128", text, hint)
 
 
-@check_tokens
+@check(CHECKS, uses_oauth)
 def check_installed() -> Iterator[CheckMessage]:
     if not apps.is_installed("oauth2_provider"):
         yield problem("104", "oauth2_provider is not installed.", 'Add "oauth2_provider" to INSTALLED_APPS.')
@@ -122,8 +111,10 @@ def check_installed() -> Iterator[CheckMessage]:
         yield problem("129", text, "Set OAUTH2_PROVIDER = mcp_django.oauth.provider_settings(base_url=BASE_URL).")
 
 
-@check_toolkit
-def check_toolkits_rules(toolkit: Any) -> Iterator[CheckMessage]:
+@check(CHECKS, has_toolkit)
+def check_toolkits_rules() -> Iterator[CheckMessage]:
+    from oauth2_provider.settings import oauth2_settings as toolkit
+
     from ..oauth.validator import MCPValidator
 
     if not hasattr(django_settings, "OAUTH2_PROVIDER"):
@@ -150,20 +141,12 @@ def check_toolkits_rules(toolkit: Any) -> Iterator[CheckMessage]:
 Unsafe = tuple[int, str, Callable[[Any], bool], str, str]
 
 
-def _off(value: Any) -> bool:
-    return not value
+def _longer_than(most: int) -> Callable[[Any], bool]:
+    def is_longer(value: Any) -> bool:
+        seconds = value.total_seconds() if isinstance(value, timedelta) else value
+        return not value or not isinstance(value, (int, timedelta)) or seconds > most
 
-
-def _on(value: Any) -> bool:
-    return bool(value)
-
-
-def _longer_than(seconds: int) -> Callable[[Any], bool]:
-    return lambda value: not value or not isinstance(value, (int, timedelta)) or _seconds(value) > seconds
-
-
-def _seconds(value: int | timedelta) -> float:
-    return value.total_seconds() if isinstance(value, timedelta) else value
+    return is_longer
 
 
 def _writes(scopes: Iterable[str]) -> bool:
@@ -171,15 +154,15 @@ def _writes(scopes: Iterable[str]) -> bool:
 
 
 TOOLKIT_RULES: Final[tuple[Unsafe, ...]] = (
-    (110, "COMPLIANT_BCP_RFC9700_IMPLICIT_GRANT", _off, "tokens can be had by the implicit grant", "True"),
-    (111, "COMPLIANT_BCP_RFC9700_PASSWORD_GRANT", _off, "tokens can be had by the password grant", "True"),
-    (112, "COMPLIANT_BCP_RFC9700_PKCE_METHOD", _off, "codes are not protected by S256", "True"),
-    (113, "COMPLIANT_BCP_RFC9700_ACCESS_TOKEN_TRANSPORT", _off, "tokens are accepted in URLs", "True"),
-    (114, "COMPLIANT_BCP_RFC9700_AUTHZ_RESPONSE_ISS", _off, "clients cannot tell which server answered them", "True"),
-    (115, "COMPLIANT_BCP_RFC9700_TOKEN_STORAGE", _off, "tokens are stored as they are", "True"),
+    (110, "COMPLIANT_BCP_RFC9700_IMPLICIT_GRANT", not_, "tokens can be had by the implicit grant", "True"),
+    (111, "COMPLIANT_BCP_RFC9700_PASSWORD_GRANT", not_, "tokens can be had by the password grant", "True"),
+    (112, "COMPLIANT_BCP_RFC9700_PKCE_METHOD", not_, "codes are not protected by S256", "True"),
+    (113, "COMPLIANT_BCP_RFC9700_ACCESS_TOKEN_TRANSPORT", not_, "tokens are accepted in URLs", "True"),
+    (114, "COMPLIANT_BCP_RFC9700_AUTHZ_RESPONSE_ISS", not_, "clients cannot tell which server answered them", "True"),
+    (115, "COMPLIANT_BCP_RFC9700_TOKEN_STORAGE", not_, "tokens are stored as they are", "True"),
     (116, "PKCE_REQUIRED", lambda value: value is not True, "codes can be used by whoever intercepts them", "True"),
-    (117, "ROTATE_REFRESH_TOKEN", _off, "a stolen refresh token works for ever", "True"),
-    (118, "REFRESH_TOKEN_REUSE_PROTECTION", _off, "the theft of a refresh token is not noticed", "True"),
+    (117, "ROTATE_REFRESH_TOKEN", not_, "a stolen refresh token works for ever", "True"),
+    (118, "REFRESH_TOKEN_REUSE_PROTECTION", not_, "the theft of a refresh token is not noticed", "True"),
     (
         119,
         "REFRESH_TOKEN_EXPIRE_SECONDS",
@@ -187,18 +170,20 @@ TOOLKIT_RULES: Final[tuple[Unsafe, ...]] = (
         "an unused refresh token works too long",
         "2592000",
     ),
-    (120, "ALLOW_URI_WILDCARDS", _on, "codes can be sent to any host of a domain", "False"),
+    (120, "ALLOW_URI_WILDCARDS", bool, "codes can be sent to any host of a domain", "False"),
     (121, "DEFAULT_SCOPES", _writes, "who asks for no scope gets more than reading", '["mcp:read"]'),
     (122, "REQUEST_APPROVAL_PROMPT", lambda value: value != "force", "users are not always asked", '"force"'),
     (123, "ACCESS_TOKEN_EXPIRE_SECONDS", _longer_than(24 * HOUR), "a stolen access token works too long", "3600"),
     (124, "AUTHORIZATION_CODE_EXPIRE_SECONDS", _longer_than(600), "a stolen code works too long", "60"),
-    (125, "DCR_ENABLED", _on, "the toolkit's own registration runs beside the throttled one", "False"),
-    (126, "OIDC_ENABLED", _on, "ID tokens are issued, which the toolkit takes for access tokens", "False"),
+    (125, "DCR_ENABLED", bool, "the toolkit's own registration runs beside the throttled one", "False"),
+    (126, "OIDC_ENABLED", bool, "ID tokens are issued, which the toolkit takes for access tokens", "False"),
 )
 
 
-@check_toolkit
-def check_toolkit_settings(toolkit: Any) -> Iterator[CheckMessage]:
+@check(CHECKS, has_toolkit)
+def check_toolkit_settings() -> Iterator[CheckMessage]:
+    from oauth2_provider.settings import oauth2_settings as toolkit
+
     for number, name, is_unsafe, consequence, value in TOOLKIT_RULES:
         if hasattr(django_settings, "OAUTH2_PROVIDER") and is_unsafe(getattr(toolkit, name)):
             text = f"{name} of OAUTH2_PROVIDER is unsafe: {consequence}."
@@ -206,8 +191,10 @@ def check_toolkit_settings(toolkit: Any) -> Iterator[CheckMessage]:
             yield problem(str(number), text, hint)
 
 
-@check_toolkit
-def check_schemes(toolkit: Any) -> Iterator[CheckMessage]:
+@check(CHECKS, has_toolkit)
+def check_schemes() -> Iterator[CheckMessage]:
+    from oauth2_provider.settings import oauth2_settings as toolkit
+
     from ..oauth.client_metadata import NEVER
 
     unsafe = sorted(NEVER.intersection(map(str.lower, toolkit.ALLOWED_REDIRECT_URI_SCHEMES)))
@@ -220,8 +207,10 @@ def check_schemes(toolkit: Any) -> Iterator[CheckMessage]:
         )
 
 
-@check_toolkit
-def check_scopes(toolkit: Any) -> Iterator[CheckMessage]:
+@check(CHECKS, has_toolkit)
+def check_scopes() -> Iterator[CheckMessage]:
+    from oauth2_provider.settings import oauth2_settings as toolkit
+
     known = list(toolkit.SCOPES)
     for site in mounted():
         declared: list[tuple[str, Any]] = [
@@ -262,13 +251,14 @@ RATES: Final = (
 )
 
 
-@check_tokens
+@check(CHECKS, uses_oauth)
 def check_rates() -> Iterator[CheckMessage]:
     yield from broken(RATES)
 
 
-@check_toolkit
-def check_documents(toolkit: Any) -> Iterator[CheckMessage]:
+@check(CHECKS, has_toolkit)
+def check_documents() -> Iterator[CheckMessage]:
+
     from ..oauth.client_documents import takes_documents
 
     if takes_documents() and settings.CLIENT_DOCUMENT_RATE is None:
@@ -284,7 +274,7 @@ def check_documents(toolkit: Any) -> Iterator[CheckMessage]:
         yield problem("153", text, "It has to be a file of certificates in PEM.")
 
 
-@check_tokens
+@check(CHECKS, uses_oauth)
 def check_identity_providers() -> Iterator[CheckMessage]:
     entries = settings.IDENTITY_PROVIDERS
     if not entries:
@@ -307,7 +297,7 @@ def check_identity_providers() -> Iterator[CheckMessage]:
         yield problem("156", text, "Set create to False, and create users another way.")
 
 
-@check
+@check(CHECKS)
 def check_cache() -> Iterator[CheckMessage]:
     backend = django_settings.CACHES.get("default", {}).get("BACKEND", "")
     if backend.endswith(PER_PROCESS_CACHES) and not django_settings.DEBUG:
@@ -317,7 +307,7 @@ def check_cache() -> Iterator[CheckMessage]:
         yield problem("W133", text, "Configure a shared cache, such as Redis.")
 
 
-@check_tokens
+@check(CHECKS, uses_oauth)
 def check_urls() -> Iterator[CheckMessage]:
     active = get_urlconf()
     try:
@@ -368,7 +358,7 @@ def _has_introspection(patterns: Any) -> bool:
     )
 
 
-@check_tokens
+@check(CHECKS, uses_oauth)
 def check_session_cookie() -> Iterator[CheckMessage]:
     try:
         page = reverse("mcp_oauth:authorize")
@@ -380,7 +370,7 @@ def check_session_cookie() -> Iterator[CheckMessage]:
         yield problem("W157", text, "Set it to a path that both are below, such as '/'.")
 
 
-@check
+@check(CHECKS)
 def check_sign_in() -> Iterator[CheckMessage]:
     try:
         facts = settings.SIGN_IN_FACTS
@@ -438,7 +428,7 @@ def login_admin() -> AdminSite | None:
     return found if isinstance(found, AdminSite) else None
 
 
-@check_tokens
+@check(DEPLOYMENT_CHECKS, uses_oauth)
 def check_audience() -> Iterator[CheckMessage]:
     """Tell, for a deployment, that users who are no staff cannot sign in for what is exposed to them."""
     from ..emulation.history_rows import HistoryRows
@@ -454,22 +444,3 @@ def check_audience() -> Iterator[CheckMessage]:
         text = f"Only staff can sign in at LOGIN_URL, and {type(open_to_all).__name__} does not ask users to be staff."
         hint = "Set LOGIN_URL to a page for all users. If all of them are staff, silence this check."
         yield problem("I135", text, hint)
-
-
-DEPLOYMENT_CHECKS: Final = (check_audience,)
-CHECKS: Final = (
-    check_base_url,
-    check_proxy,
-    check_installed,
-    check_toolkits_rules,
-    check_toolkit_settings,
-    check_rates,
-    check_documents,
-    check_identity_providers,
-    check_cache,
-    check_schemes,
-    check_scopes,
-    check_urls,
-    check_session_cookie,
-    check_sign_in,
-)

@@ -13,6 +13,7 @@ from django.core.checks import CheckMessage, Error, Info, Warning
 from ..conf import DEFAULTS, faults, settings
 
 Check = Callable[..., list[CheckMessage]]
+Find = Callable[[], Iterable[CheckMessage]]
 LEVELS: Final = {"E": Error, "W": Warning, "I": Info}
 
 
@@ -45,11 +46,18 @@ def broken(rules: Iterable[Rule]) -> Iterator[CheckMessage]:
             yield problem(rule.id, rule.what.format_map(values), rule.remedy.format_map(values))
 
 
-def check(find: Callable[[], Iterable[CheckMessage]]) -> Check:
-    """Make a check of a function that yields what is wrong; it finds nothing while a setting cannot be read."""
+def check(group: list[Check], *conditions: Callable[[], bool]) -> Callable[[Find], Check]:
+    """Make a check of a function that yields what is wrong, and put it into the group.
 
-    @wraps(find)
-    def checked(**kwargs: Any) -> list[CheckMessage]:
-        return [] if faults() else list(find())
+    It finds nothing while a setting cannot be read, or one of the conditions does not hold.
+    """
 
-    return checked
+    def make(find: Find) -> Check:
+        @wraps(find)
+        def checked(**kwargs: Any) -> list[CheckMessage]:
+            return list(find()) if not faults() and all(holds() for holds in conditions) else []
+
+        group.append(checked)
+        return checked
+
+    return make

@@ -23,19 +23,12 @@ from ..context.middleware import keeps_caller, load_middleware
 from ..emulation.files import upload_storage
 from ..routing import known_urlconfs, mounted_prefixes, shadowed
 from .declarations import CHECKS as DECLARATION_CHECKS
-from .declarations import (
-    after_declarations,
-    all_sites,
-    check_orders,
-    check_random,
-    check_ttl,
-    check_undeclared,
-    mounted,
-)
+from .declarations import DEPLOYMENT_CHECKS as DECLARATION_DEPLOYMENT_CHECKS
+from .declarations import FIRST_CHECKS, after_declarations, all_sites, check_ttl, mounted
 from .oauth import CHECKS as OAUTH_CHECKS
 from .oauth import DEPLOYMENT_CHECKS as OAUTH_DEPLOYMENT_CHECKS
 from .oauth import is_open_http
-from .problems import Rule, broken, check, problem
+from .problems import Check, Rule, broken, check, problem
 
 # Settings that need an extra: the package that comes with it, and its name.
 EXTRAS: Final = {
@@ -63,7 +56,12 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
     return found
 
 
-@check
+CHECKS: list[Check] = [check_settings]
+# Those of `check --deploy`.
+DEPLOYMENT_CHECKS: list[Check] = []
+
+
+@check(CHECKS)
 def check_authentication() -> Iterator[CheckMessage]:
     try:
         classes = settings.AUTHENTICATION_CLASSES
@@ -97,10 +95,6 @@ def _names_no_layer() -> bool:
 def _channel_layers() -> Mapping[str, Any]:
     found: Mapping[str, Any] = getattr(django_settings, "CHANNEL_LAYERS", {})
     return found
-
-
-def _is_wsgi() -> bool:
-    return sys.argv[1:2] == ["runserver"] and get_commands().get("runserver") in WSGI_SERVERS
 
 
 RULES: Final = (
@@ -137,7 +131,7 @@ RULES: Final = (
     ),
     Rule(
         "I034",
-        lambda: _is_wsgi() and mounted(),
+        lambda: sys.argv[1:2] == ["runserver"] and get_commands().get("runserver") in WSGI_SERVERS and mounted(),
         "This runserver is WSGI: clients can sign in and call tools, and there are no streams (progress, questions to "
         "the user, news of changes).",
         'Put "daphne" first in INSTALLED_APPS and set ASGI_APPLICATION, or run uvicorn on your asgi.py.',
@@ -165,12 +159,12 @@ DEPLOYMENT_RULES: Final = (
 )
 
 
-@check
+@check(CHECKS)
 def check_values() -> Iterator[CheckMessage]:
     yield from broken(RULES)
 
 
-@check
+@check(DEPLOYMENT_CHECKS)
 def check_door() -> Iterator[CheckMessage]:
     yield from broken(DEPLOYMENT_RULES)
     for origin in settings.ALLOWED_ORIGINS:
@@ -179,7 +173,7 @@ def check_door() -> Iterator[CheckMessage]:
             yield problem("W161", text, "Serve that site by TLS, and write its origin with https.")
 
 
-@check
+@check(CHECKS)
 def check_extras() -> Iterator[CheckMessage]:
     for name, (package, extra) in EXTRAS.items():
         if getattr(settings, name) and find_spec(package) is None:
@@ -187,7 +181,7 @@ def check_extras() -> Iterator[CheckMessage]:
             yield problem("E068", text, f'pip install "django-mcp-orm[{extra}]"')
 
 
-@check
+@check(DEPLOYMENT_CHECKS)
 def check_news() -> Iterator[CheckMessage]:
     backend = str(_channel_layers().get(settings.CHANNEL_LAYER, {}).get("BACKEND", ""))
     if settings.EVENTS and (not backend or backend.endswith(".InMemoryChannelLayer")):
@@ -195,7 +189,7 @@ def check_news() -> Iterator[CheckMessage]:
         yield problem("W016", text, "Set CHANNEL_LAYERS to channels_redis, or EVENTS to False.")
 
 
-@check
+@check(CHECKS)
 def check_mounts() -> Iterator[CheckMessage]:
     for prefix in mounted_prefixes():
         if prefix != "/" and prefix.endswith("/"):
@@ -203,7 +197,7 @@ def check_mounts() -> Iterator[CheckMessage]:
             yield problem("W004", text, 'Write path("mcp", site.urls), without a trailing slash; it answers both.')
 
 
-@check
+@check(CHECKS)
 def check_shadows() -> Iterator[CheckMessage]:
     for urlconf, path, pattern in shadowed():
         yield problem(
@@ -213,7 +207,7 @@ def check_shadows() -> Iterator[CheckMessage]:
         )
 
 
-@check
+@check(CHECKS)
 def check_urlconfs() -> Iterator[CheckMessage]:
     if not mounted():
         yield problem(
@@ -224,7 +218,7 @@ def check_urlconfs() -> Iterator[CheckMessage]:
         )
 
 
-@check
+@check(CHECKS)
 def check_users() -> Iterator[CheckMessage]:
     try:
         user = get_user_model()
@@ -235,7 +229,7 @@ def check_users() -> Iterator[CheckMessage]:
         yield problem("E035", text, "Derive it from PermissionsMixin too.", user)
 
 
-@check
+@check(CHECKS)
 def check_admin_sites() -> Iterator[CheckMessage]:
     if not settings.AUTO_REGISTER:
         return
@@ -260,7 +254,7 @@ def _is_mounted(admin_site: Any) -> bool:
     return True
 
 
-@check
+@check(CHECKS)
 def check_tenants() -> Iterator[CheckMessage]:
     chosen = [alias for alias in connections if any(hasattr(connections[alias], name) for name in SCHEMA_METHODS)]
     for checked in mounted() if chosen else ():
@@ -273,7 +267,7 @@ def check_tenants() -> Iterator[CheckMessage]:
             )
 
 
-@check
+@check(CHECKS)
 def check_writers() -> Iterator[CheckMessage]:
     files: list[Any] = [found for found in connections.all() if found.vendor == "sqlite"] if mounted() else []
     for found in files:
@@ -287,7 +281,7 @@ def check_writers() -> Iterator[CheckMessage]:
             )
 
 
-@check
+@check(CHECKS)
 def check_call_middleware() -> Iterator[CheckMessage]:
     for name in settings.CALL_MIDDLEWARE:
         try:
@@ -310,7 +304,7 @@ def _keeps_caller(name: str) -> bool:
         return False
 
 
-@check
+@check(CHECKS)
 def check_uploads() -> Iterator[CheckMessage]:
     pending, served = upload_storage(), storages["default"]
     if not isinstance(pending, FileSystemStorage) or not isinstance(served, FileSystemStorage):
@@ -321,29 +315,5 @@ def check_uploads() -> Iterator[CheckMessage]:
         yield problem("E029", text, "Give it a location of its own, which no web server serves.")
 
 
-CHECKS: Final = (
-    check_settings,
-    check_authentication,
-    check_values,
-    check_extras,
-    check_mounts,
-    check_shadows,
-    check_urlconfs,
-    check_users,
-    check_admin_sites,
-    check_tenants,
-    check_writers,
-    check_call_middleware,
-    check_uploads,
-    *DECLARATION_CHECKS,
-    *map(after_declarations, OAUTH_CHECKS),
-)
-# Those of `check --deploy`.
-DEPLOYMENT_CHECKS: Final = (
-    check_door,
-    check_news,
-    check_orders,
-    check_random,
-    check_undeclared,
-    *OAUTH_DEPLOYMENT_CHECKS,
-)
+CHECKS += [*FIRST_CHECKS, *map(after_declarations, (*DECLARATION_CHECKS, *OAUTH_CHECKS))]
+DEPLOYMENT_CHECKS += [*DECLARATION_DEPLOYMENT_CHECKS, *OAUTH_DEPLOYMENT_CHECKS]

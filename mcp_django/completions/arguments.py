@@ -13,8 +13,8 @@ from django.db.models import Model, QuerySet
 
 from ..exceptions import NotFound
 from ..functions.signatures import ProjectFunction, resolved, speaking_plainly
-from ..orm.access import access_of
-from ..orm.columns import pk_text
+from ..orm.access import ModelAccess, access_of
+from ..orm.columns import is_file, pk_text
 from ..orm.filters import find_filter
 from ..orm.kinds import key_field
 from ..orm.lookups import Condition, parse_condition
@@ -89,12 +89,15 @@ class Completer:
                 return self._by_type(request, kind.inner, value, context)
             case Row():
                 exposure = request.mcp.site.exposures.get(kind.model)
-                if exposure is None or not access_of(request)[exposure].is_there:
+                model = access_of(request)[exposure] if exposure is not None else None
+                if model is None or not model.is_there:
                     return NOTHING
-                return ModelValues(request, exposure).keys(value, self._conditions(request, exposure, context))
+                return ModelValues(model).keys(value, self._conditions(model, context))
             case Choice():
                 labels = kind.labels or ("",) * len(kind.options)
-                return ranked(zip(map(_option, kind.options), labels, strict=True), value.strip())
+                stored = (option for option, _ in kind.options)
+                texts = (option if isinstance(option, str) else orjson.dumps(option).decode() for option in stored)
+                return ranked(zip(texts, labels, strict=True), value.strip())
             case Boolean():
                 return ranked(BOOLEANS, value.strip())
             case AnyOf():
@@ -103,13 +106,13 @@ class Completer:
                 return Completion(merged.values, merged.more or any(part.more for part in parts))
         return NOTHING
 
-    def _conditions(self, request: MCPRequest, exposure: Any, context: Mapping[str, str]) -> Sequence[Condition]:
+    def _conditions(self, model: ModelAccess, context: Mapping[str, str]) -> Sequence[Condition]:
         """Return the conditions that other rows lay down: of a chosen author's books, where a book has an author."""
         found = []
         for name, value in context.items():
             kind = self.types.get(name)
             kind = kind.inner if isinstance(kind, Nullable) else kind
-            target = find_filter(request, exposure, name) if isinstance(kind, Row) and value else None
+            target = find_filter(model.request, model.exposure, name) if isinstance(kind, Row) and value else None
             if target is None or "exact" not in target[1]:
                 continue
             field = target[0].field
@@ -120,11 +123,6 @@ class Completer:
                 except ValueError:
                     continue
         return found
-
-
-def _option(option: tuple[Any, Any]) -> str:
-    value = option[0]
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def _texts(values: Any) -> Iterator[str]:
@@ -194,7 +192,7 @@ class ModelTemplate:
             within = [opts for opts in known if app_label in ("", opts.app_label)]
             return ranked([(str(opts.model_name), str(opts.verbose_name)) for opts in within], value)
         try:
-            values = ModelValues(request, access.get_exposure(f"{app_label}.{model_name}"))
+            values = ModelValues(access[access.get_exposure(f"{app_label}.{model_name}")])
         except NotFound:
             return NOTHING
         match variable:
@@ -204,7 +202,8 @@ class ModelTemplate:
                 keys = [key for key in found.values if key != SCHEMA or "field" in self.names]
                 return Completion(keys, found.more)
             case "field":
-                return values.file_fields(value)
+                files = [name for name in values.access.fields if is_file(values.exposure, name)]
+                return ranked([(name, "") for name in files], value)
             case "search":
                 return values.searched(value)
             case "ordering" | "fields":

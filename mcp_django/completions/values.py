@@ -15,12 +15,11 @@ from django.db.models import Q, QuerySet
 
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError
-from ..exposures.base import ModelExposure
-from ..orm.access import access_of, parse_pk
+from ..orm.access import ModelAccess, access_of, parse_pk
 from ..orm.arguments import search_argument
-from ..orm.columns import is_file, is_json_field, is_replaced, pk_text
+from ..orm.columns import is_replaced, pk_text
 from ..orm.filters import find_filter
-from ..orm.kinds import choices_of, key_field, kind_of, parse_value, stored_field
+from ..orm.kinds import choices_of, is_json_field, key_field, kind_of, parse_value, stored_field
 from ..orm.lookups import Condition, Path
 from ..orm.paging import client_order_key, default_ordering
 from ..orm.plans import prepare
@@ -133,15 +132,14 @@ def complete_field(request: MCPRequest, label: str, name: str, text: str) -> Com
         exposure = access_of(request).get_exposure(label)
     except NotFound:
         return NOTHING
-    return ModelValues(request, exposure).of_field(name, text)
+    return ModelValues(access_of(request)[exposure]).of_field(name, text)
 
 
 class ModelValues:
     """Values of one model that the caller may view."""
 
-    def __init__(self, request: MCPRequest, exposure: ModelExposure) -> None:
-        self.request = request
-        self.exposure = exposure
+    def __init__(self, access: ModelAccess) -> None:
+        self.access, self.request, self.exposure = access, access.request, access.exposure
 
     def keys(self, text: str, conditions: Sequence[Condition] = ()) -> Completion:
         """Return primary keys, as they are spelt in URIs and arguments.
@@ -218,7 +216,9 @@ class ModelValues:
         if field.is_relation:
             related = access_of(self.request).exposure_of(field.related_model)
             by_key = field.many_to_many or key_field(field).primary_key
-            return ModelValues(self.request, related).keys(text) if related is not None and by_key else NOTHING
+            if related is None or not by_key:
+                return NOTHING
+            return ModelValues(access_of(self.request)[related]).keys(text)
         if field.choices:
             return ranked([(_spelt(value), str(label)) for value, label in choices_of(field)], text.strip())
         if kind_of(field).word == "boolean":
@@ -248,17 +248,12 @@ class ModelValues:
         written, member = last_member(text)
         sign = member[:1] if ordering and member[:1] in ("-", "+") else ""
         used = {name.strip().lstrip("-+") for name in written.split(",")}
-        names = [name for name in access_of(self.request)[self.exposure].fields if name not in used]
+        names = [name for name in self.access.fields if name not in used]
         if ordering:
             keys = ((name, client_order_key(self.request, self.exposure, name, descending=False)) for name in names)
             names = [name for name, key in keys if key is not None]
         found = ranked([(name, "") for name in names], member[len(sign) :])
         return Completion([f"{written}{sign}{name}" for name in found.values], found.more)
-
-    def file_fields(self, text: str) -> Completion:
-        """Return the fields with files."""
-        names = access_of(self.request)[self.exposure].fields
-        return ranked([(name, "") for name in names if is_file(self.exposure, name)], text)
 
 
 def _is_searchable(text: str) -> bool:

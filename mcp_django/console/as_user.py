@@ -16,9 +16,9 @@ from ..oauth.tokens import live
 from ..routing import mounted_sites
 from ..sites import MCPSite
 from ..sites import site as default_site
-from ..transports.local import Refused
+from ..transports.calls import Refused
 from .pages import Page
-from .seen import View, look
+from .seen import look
 
 # Of a user with more access, the newest can be chosen.
 MAX_ACCESS: Final = 50
@@ -99,25 +99,20 @@ def show(page: Page, request: HttpRequest) -> HttpResponseBase:
     """Answer with the form, and with the view where a user is chosen."""
     if "user" not in request.GET:
         return page.render(request, {"form": AsUserForm()})
-    form = AsUserForm(_with_defaults(request.GET))
-    return page.render(request, {"form": form, "view": view_of(form) if form.is_valid() else None})
+    form, view = AsUserForm(with_defaults(request.GET)), None
+    if form.is_valid():
+        chosen, token = form.cleaned_data, form.cleaned_data["access"]
+        scopes = chosen["scope"] if token is None else token.scope.split()
+        facts = None if token is None else token.facts
+        client_id = "" if token is None or token.application is None else token.application.client_id
+        try:
+            view = look(known_sites()[chosen["site"]], chosen["user"], scopes, facts=facts, client_id=client_id)
+        except Refused as refused:
+            form.add_error(None, str(refused))
+    return page.render(request, {"form": form, "view": view})
 
 
-def view_of(form: AsUserForm) -> View | None:
-    """Return what the chosen user's model sees, None where there is nothing to act as."""
-    chosen = form.cleaned_data
-    token = chosen["access"]
-    scopes = chosen["scope"] if token is None else token.scope.split()
-    facts = None if token is None else token.facts
-    client_id = "" if token is None or token.application is None else token.application.client_id
-    try:
-        return look(known_sites()[chosen["site"]], chosen["user"], scopes, facts=facts, client_id=client_id)
-    except Refused as refused:
-        form.add_error(None, str(refused))
-        return None
-
-
-def _with_defaults(given: Any) -> Any:
+def with_defaults(given: Any) -> Any:
     """Return the query with a site, so that a link can name the user alone."""
     found = given.copy()
     found.setdefault("site", next(iter(known_sites())))

@@ -58,7 +58,6 @@ class TimeFilter(SimpleListFilter):
     }
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        """Return the lengths."""
         return [
             ("hour", gettext_lazy("Last hour")),
             ("day", gettext_lazy("Last day")),
@@ -67,7 +66,6 @@ class TimeFilter(SimpleListFilter):
         ]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the calls of that time."""
         length = self.lengths.get(self.value() or "")
         return queryset if length is None else queryset.filter(time__gte=timezone.now() - length)
 
@@ -81,8 +79,8 @@ class OutcomeFilter(SimpleListFilter):
     groups: ClassVar = {"refused": ("refused:",), "failed": ("tool_error", "error:")}
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        """Return the groups, and the outcomes."""
-        outcomes = [(f"={value}", value) for value, _name in common(request, "outcome", self.value_used())]
+        chosen = str(self.used_parameters.get("ended") or "").removeprefix("=")
+        outcomes = [(f"={value}", value) for value, _name in common(request, "outcome", chosen)]
         return [
             ("refused", gettext_lazy("refused")),
             ("failed", gettext_lazy("failed")),
@@ -90,12 +88,7 @@ class OutcomeFilter(SimpleListFilter):
             *outcomes,
         ]
 
-    def value_used(self) -> str:
-        """Return the outcome that is chosen, "" for none."""
-        return str(self.used_parameters.get("ended") or "").removeprefix("=")
-
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the calls that ended so."""
         value = self.value() or ""
         if value.startswith("="):
             return queryset.filter(outcome=value[1:])
@@ -116,11 +109,9 @@ class KindFilter(SimpleListFilter):
     parameter_name = "caller"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
-        """Return the kinds."""
         return list(CallEntry.Kind.choices)
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the calls of that kind."""
         return queryset.filter(kind=self.value()) if self.value() else queryset
 
 
@@ -130,12 +121,10 @@ class _ValueFilter(SimpleListFilter):
     column: ClassVar[str]
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return the values and what to call them."""
         found = common(request, self.column, self.used_parameters.get(str(self.parameter_name)))
         return [(value, plain(name or value)) for value, name in found]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the calls with this value."""
         return queryset.filter(**{self.column: self.value()}) if self.value() else queryset
 
     def has_output(self) -> bool:
@@ -166,25 +155,19 @@ def common(request: HttpRequest, field: str, chosen: Any = None) -> list[tuple[s
     found: dict[str, Counter[str]]
     names: dict[tuple[str, str], str]
     if not hasattr(request, "_mcp_newest"):
-        request._mcp_newest = _newest()  # type: ignore[attr-defined]
+        fields = {**NAMED, "outcome": "outcome"}
+        found, names = {name: Counter() for name in fields}, {}
+        for row in CallEntry._default_manager.order_by("-time", "-pk").values(*{*fields, *fields.values()})[:NEWEST]:
+            for name, naming in fields.items():
+                if row[name]:
+                    found[name][row[name]] += 1
+                    names.setdefault((name, row[name]), row[naming])
+        request._mcp_newest = found, names  # type: ignore[attr-defined]
     found, names = request._mcp_newest  # type: ignore[attr-defined]
     values = [value for value, _count in found[field].most_common(SHOWN)]
     if chosen and str(chosen) not in values:
         values.append(str(chosen))
     return [(value, names.get((field, value), "")) for value in values]
-
-
-def _newest() -> tuple[dict[str, Counter[str]], dict[tuple[str, str], str]]:
-    fields = {**NAMED, "outcome": "outcome"}
-    found: dict[str, Counter[str]] = {field: Counter() for field in fields}
-    names: dict[tuple[str, str], str] = {}
-    wanted = {*fields, *fields.values()}
-    for row in CallEntry._default_manager.order_by("-time", "-pk").values(*wanted)[:NEWEST]:
-        for field, naming in fields.items():
-            if row[field]:
-                found[field][row[field]] += 1
-                names.setdefault((field, row[field]), row[naming])
-    return found, names
 
 
 FILTERS: Final[list[Any]] = [TimeFilter, OutcomeFilter, KindFilter, *_filters()]
@@ -261,20 +244,14 @@ class CallEntryAdmin(Home):
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the groups, and what was captured for those who may see that."""
-        captured = [name for name in BODIES if getattr(obj, name, "")]
-        if captured and self.may_view_bodies(request):
+        captured, user = [name for name in BODIES if getattr(obj, name, "")], request.user
+        if captured and user.has_perm("mcp_django.view_bodies"):
             return [*self.fieldsets, (_("Captured"), {"fields": captured})]
         return self.fieldsets
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """Return all of them: a call is what happened."""
         return [name for _title, options in self.get_fieldsets(request, obj) for name in options["fields"]]
-
-    @staticmethod
-    def may_view_bodies(request: HttpRequest) -> bool:
-        """Return whether the user may see what calls were made with and what came of them."""
-        user: Any = request.user
-        return bool(user.has_perm("mcp_django.view_bodies"))
 
     @admin.display(description=gettext_lazy("time"), ordering="time")
     def when(self, entry: CallEntry) -> str:
@@ -325,7 +302,6 @@ class CallEntryAdmin(Home):
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Say no."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:

@@ -49,7 +49,16 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         else:
             messages.warning(request, _("The session was over already."))
         return redirect(page.url)
-    sessions = _sessions()
+    since = timezone.now() - timedelta(seconds=settings.SESSION_IDLE)
+    rows = Session._default_manager.filter(ended=False, seen__gt=since).select_related("user")
+    sessions = list(rows.annotate(open_streams=Count("streams")).order_by("-seen", "pk")[:MAX_LISTED])
+    calls = CallEntry._default_manager.filter(session__in=[row.pk for row in sessions]).order_by()
+    known = {row["session"]: row for row in calls.values("session").annotate(n=Count("pk"), client=Max("client_name"))}
+    for row in sessions:
+        entry: Any = known.get(row.pk, {})
+        client = entry.get("client") or (row.facts[1].get("name", "") if len(row.facts) > 1 else "")
+        row.client, row.calls = plain(str(client), 100), entry.get("n", 0)  # type: ignore[attr-defined]
+        row.subscriptions = len(row.uris)  # type: ignore[attr-defined]
     context = {
         "sessions": sessions,
         "streams": _streams(),
@@ -58,21 +67,6 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         "may_end": may_end,
     }
     return page.render(request, context | _access(page, request))
-
-
-def _sessions() -> list[Any]:
-    """Return the sessions that can be used, the last used first, with what the log knows of their clients."""
-    since = timezone.now() - timedelta(seconds=settings.SESSION_IDLE)
-    rows = Session._default_manager.filter(ended=False, seen__gt=since).select_related("user")
-    found = list(rows.annotate(open_streams=Count("streams")).order_by("-seen", "pk")[:MAX_LISTED])
-    calls = CallEntry._default_manager.filter(session__in=[row.pk for row in found]).order_by()
-    known = {row["session"]: row for row in calls.values("session").annotate(n=Count("pk"), client=Max("client_name"))}
-    for row in found:
-        entry: Any = known.get(row.pk, {})
-        client = entry.get("client") or (row.facts[1].get("name", "") if len(row.facts) > 1 else "")
-        row.client, row.calls = plain(str(client), 100), entry.get("n", 0)  # type: ignore[attr-defined]
-        row.subscriptions = len(row.uris)  # type: ignore[attr-defined]
-    return found
 
 
 def _streams() -> list[Any]:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from asgiref.sync import async_to_sync
 from channels.layers import channel_layers
@@ -57,18 +57,15 @@ class Finding:
 
 def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     """Answer with the button, or with what was found."""
-    findings = [*_of_endpoints(request), *of_parts(), *of_settings()] if request.method == "POST" else None
-    return page.render(request, {"findings": findings})
-
-
-def _of_endpoints(request: HttpRequest) -> Iterator[Finding]:
+    if request.method != "POST":
+        return page.render(request, {"findings": None})
+    findings: list[Finding] = []
     for path in mounted_endpoints():
         try:
-            url = resource_url(request, path)
+            findings += reached(resource_url(request, path))
         except ImproperlyConfigured as error:
-            yield Finding(path, "error", str(error))
-            continue
-        yield from reached(url)
+            findings.append(Finding(path, "error", str(error)))
+    return page.render(request, {"findings": [*findings, *of_parts(), *of_settings()]})
 
 
 def reached(url: str) -> Iterator[Finding]:
@@ -166,13 +163,11 @@ def _of_documents() -> Iterator[Finding]:
 
 def of_settings(*, deployed: bool = True) -> Iterator[Finding]:
     """Yield what the system checks of this app say, those for deployments only where it is ``deployed``."""
-    own = [found for found in checks.run_checks(include_deployment_checks=deployed) if _is_ours(found)]
+    own = [
+        found for found in checks.run_checks(include_deployment_checks=deployed) if str(found.id or "").startswith(OURS)
+    ]
     for found in own:
         verdict = "error" if found.level >= checks.ERROR else "warning" if found.level >= checks.WARNING else "info"
         yield Finding(str(found.id), verdict, str(found.msg), str(found.hint or ""))
     if not own:
         yield Finding(_("System checks"), "ok", _("They find nothing."))
-
-
-def _is_ours(found: Any) -> bool:
-    return str(found.id or "").startswith(OURS)

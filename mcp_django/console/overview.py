@@ -165,7 +165,9 @@ def _fill(found: Figures, span: Span, rows: Iterable[Any]) -> None:
     found.sessions = len(sessions - {""})
     durations.sort()
     found.p50, found.p95 = percentile(durations, 0.5), percentile(durations, 0.95)
-    found.tops = {name: _top(lines) for name, lines in listed.items()}
+    for name, lines_of in listed.items():
+        entries = [Entry(value, called or value, *numbers) for value, (called, *numbers) in lines_of.items()]
+        found.tops[name] = sorted(entries, key=lambda entry: (-entry.calls, entry.value))[:TOP]
 
 
 # What the calls are listed by: the field that tells them apart, and the one that names them.
@@ -175,11 +177,6 @@ LISTED: Final = {
     "client_id": ("client_id", "client_name"),
     "user": ("user", "username"),
 }
-
-
-def _top(lines: dict[str, list[Any]]) -> list[Entry]:
-    entries = [Entry(value, name or value, *numbers) for value, (name, *numbers) in lines.items()]
-    return sorted(entries, key=lambda entry: (-entry.calls, entry.value))[:TOP]
 
 
 # In units of the picture, which is scaled to its place.
@@ -302,6 +299,7 @@ class Overview:
         """Return what the page shows of a span."""
         found = figures(span, timezone.now())
         curves, most = lines(found.steps, SHARES)
+        titles = {"tool": _("Tools"), "model": _("Models"), "client_id": _("Clients"), "user": _("Users")}
         return {
             "span": span,
             "spans": SPANS.values(),
@@ -314,8 +312,21 @@ class Overview:
             "most_calls": max((sum(step.counts.values()) for step in found.steps), default=0),
             "box": f"0 0 {WIDTH} {HEIGHT}",
             "rows": [self._linked(span, row) for row in table(found.steps, SHARES)],
-            "tops": self._tops(found),
-            "refusals": self._outcomes(found),
+            "tops": [
+                {
+                    "title": titles[name],
+                    "entries": [
+                        {"entry": entry, "url": self._link(found, **{f"{name}__exact": entry.value})}
+                        for entry in entries
+                    ],
+                }
+                for name, entries in found.tops.items()
+            ],
+            "refusals": [
+                {"outcome": outcome, "count": count, "url": self._link(found, outcome__exact=outcome)}
+                for outcome, count in found.outcomes.most_common()
+                if outcome != "ok"
+            ],
         }
 
     def _link(self, found: Figures, **chosen: str) -> str:
@@ -339,22 +350,3 @@ class Overview:
         step = row["step"]
         query = urlencode({"time__gte": step.begins.isoformat(), "time__lt": step.ends.isoformat()})
         return {**row, "url": f"{self.calls_url}?{query}"}
-
-    def _tops(self, found: Figures) -> list[dict[str, Any]]:
-        titles = {"tool": _("Tools"), "model": _("Models"), "client_id": _("Clients"), "user": _("Users")}
-        return [
-            {
-                "title": titles[name],
-                "entries": [
-                    {"entry": entry, "url": self._link(found, **{f"{name}__exact": entry.value})} for entry in entries
-                ],
-            }
-            for name, entries in found.tops.items()
-        ]
-
-    def _outcomes(self, found: Figures) -> list[dict[str, Any]]:
-        return [
-            {"outcome": outcome, "count": count, "url": self._link(found, outcome__exact=outcome)}
-            for outcome, count in found.outcomes.most_common()
-            if outcome != "ok"
-        ]

@@ -60,8 +60,10 @@ class Page:
         """
         if request.method not in self.methods:
             return HttpResponseNotAllowed(self.methods)
-        if fault := _fault():
-            return self.render(request, {"fault": fault}, "wrong")
+        try:
+            settings.require_right()
+        except ImproperlyConfigured as error:
+            return self.render(request, {"fault": str(error)}, "wrong")
         found: HttpResponseBase = import_string(f"mcp_django.console.{self.answer}")(self, request)
         return found
 
@@ -115,15 +117,6 @@ def with_policy(response: Response) -> Response:
 def _is_djangos(name: str) -> bool:
     found: Any = get_template(name)
     return Path(found.origin.name).is_relative_to(Path(admin.__file__).parent)
-
-
-def _fault() -> str:
-    """Return what is wrong with the settings, "" where nothing is."""
-    try:
-        settings.require_right()
-    except ImproperlyConfigured as error:
-        return str(error)
-    return ""
 
 
 class Overview(Page):

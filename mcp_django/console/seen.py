@@ -31,7 +31,7 @@ from ..tools.base import Tool
 from ..tools.functions import FunctionTool
 from ..tools.overviews import may_words
 from ..tools.writes import CreateUpload
-from ..transports.local import LocalClient
+from ..transports.calls import LocalClient
 
 # Bytes of JSON to a token, about, with the tokenizers of today.
 BYTES_PER_TOKEN: Final = 4
@@ -126,7 +126,9 @@ def look(
     scopes = tuple(scopes)
     request = request_of(LocalClient(site, person, scopes, facts))
     request.mcp.client_id = client_id
-    _describe(request)
+    record = request.mcp.record
+    describe_caller(request, record)
+    record.kind = "service" if SERVICE_ACCOUNT in request.mcp.facts else "person"
     models = [model] if model is not None else list(apps.get_models())
     seen, missing = _models(request, sorted(models, key=lambda item: item._meta.label_lower))
     lists = {} if model is not None else _lists(request)
@@ -141,13 +143,6 @@ def look(
         budgets=left(request),
         **lists,
     )
-
-
-def _describe(request: MCPRequest) -> None:
-    """Write down who calls as the endpoint would: what is switched off, and budgets, go by that."""
-    record = request.mcp.record
-    describe_caller(request, record)
-    record.kind = "service" if SERVICE_ACCOUNT in request.mcp.facts else "person"
 
 
 # Tools, resources, prompts
@@ -182,7 +177,7 @@ def _lists(request: MCPRequest) -> dict[str, Any]:
         "resources": tuple(_resources(request)),
         "prompts": tuple(prompts),
         "missing_prompts": tuple(
-            Missing(item.name, _prompt_reason(request, item))
+            Missing(item.name, _lacks_scope(request, item) or _("its own permission refuses the user"))
             for item in site.prompts.values()
             if item.name not in prompts
         ),
@@ -206,13 +201,9 @@ def _resources(request: MCPRequest) -> Iterator[str]:
     yield from (item["uriTemplate"] for item in templates)
 
 
-def _scope_reason(missing: Iterable[str]) -> str:
-    return _("the token needs the scope %(scopes)s") % {"scopes": " ".join(sorted(missing))}
-
-
-def _prompt_reason(request: MCPRequest, prompt: Any) -> str:
-    missing = set(prompt.scopes) - request.mcp.scopes
-    return _scope_reason(missing) if missing else _("its own permission refuses the user")
+def _lacks_scope(request: MCPRequest, item: Any) -> str:
+    missing = set(item.scopes) - request.mcp.scopes
+    return _("the token needs the scope %(scopes)s") % {"scopes": " ".join(sorted(missing))} if missing else ""
 
 
 def tool_reason(request: MCPRequest, name: str) -> str:
@@ -220,30 +211,23 @@ def tool_reason(request: MCPRequest, name: str) -> str:
     site: Any = request.mcp.site
     tool = site.get_tool(request, name)
     action = dict(site._action_tools.declared()).get(name)
-    if tool is not None and (reason := _off_reason(request, tool, action)):
-        return reason
+    off = request.mcp.off
+    if tool is not None and off is not None:
+        found = off.tool(tool.name, read_only=tool.read_only)
+        if found is None and action is not None:
+            found = off.model(action[0].label) or off.action(action[0].label, action[1])
+        if found is not None:
+            return found.text
     if tool is None:
         if action is not None:
             return action_reason(request, *action)
         declared = [*site._own_tools.values(), *site.function_tools()]
         return forbidden_reason(request, next((item for item in declared if item.name == name), None), name)
-    missing = set(tool.scopes) - request.mcp.scopes
-    if missing:
-        return _scope_reason(missing)
+    if reason := _lacks_scope(request, tool):
+        return reason
     return _("there are more tools than TOOL_BUDGET (%(budget)s): run_action runs it") % {
         "budget": settings.TOOL_BUDGET
     }
-
-
-def _off_reason(request: MCPRequest, tool: Tool, action: tuple[ModelExposure, str] | None) -> str:
-    """Return what is said of a tool that is switched off, "" for one that is not."""
-    off = request.mcp.off
-    if off is None:
-        return ""
-    found = off.tool(tool.name, read_only=tool.read_only)
-    if found is None and action is not None:
-        found = off.model(action[0].label) or off.action(action[0].label, action[1])
-    return "" if found is None else found.text
 
 
 def forbidden_reason(request: MCPRequest, tool: Tool | None, name: str) -> str:
@@ -296,7 +280,7 @@ def _model(request: MCPRequest, exposure: ModelExposure) -> SeenModel:
     return SeenModel(
         label=exposure.label,
         name=str(exposure.opts.verbose_name_plural),
-        allowed=tuple(may_words(request, exposure).split()),
+        allowed=tuple(may_words(access_of(request)[exposure]).split()),
         fields=fields,
         filters={name: lookups for name, _path, lookups in filters_of(request, exposure)},
         actions=tuple(actions),
@@ -310,10 +294,22 @@ def _model(request: MCPRequest, exposure: ModelExposure) -> SeenModel:
 
 def model_reason(request: MCPRequest, model: type[Model]) -> str:
     """Return why the caller does not see a model."""
-    exposure = request.mcp.site.exposures.get(model)
+    site: Any = request.mcp.site
+    exposure = site.exposures.get(model)
     if exposure is not None:
-        return _refused_reason(request, exposure)
-    site = request.mcp.site
+        seen = access_of(request)[exposure]
+        reason = seen.why_not()
+        if reason == "off" and seen.off is not None:
+            return seen.off.text
+        if reason == "narrowed":
+            return _("the access is for other records alone")
+        if reason == "not admitted":
+            return _("the admin does not let the user in: is_staff is what it asks for by default")
+        name = f"{exposure.opts.app_label}.view_{exposure.opts.model_name}"
+        if reason == "no permission":
+            return _lacks(name)
+        told = {"exposure": type(exposure).__name__, "permission": name}
+        return _("%(exposure)s or its ModelAdmin refuses it, though the user has %(permission)s") % told
     model_admin = site.admin_site._registry.get(model) if site.admin_site is not None else None
     if model_admin is None:
         return _("it is in neither the admin nor an mcp.py")
@@ -322,23 +318,6 @@ def model_reason(request: MCPRequest, model: type[Model]) -> str:
     if not is_open(model):
         return _("it holds credentials or plumbing: register it in an mcp.py to expose it")
     return _("AUTO_REGISTER is off, or it was unregistered")
-
-
-def _refused_reason(request: MCPRequest, exposure: ModelExposure) -> str:
-    """Return why the caller does not see a model that the site exposes."""
-    model = access_of(request)[exposure]
-    reason = model.why_not()
-    if reason == "off" and model.off is not None:
-        return model.off.text
-    if reason == "narrowed":
-        return _("the access is for other records alone")
-    if reason == "not admitted":
-        return _("the admin does not let the user in: is_staff is what it asks for by default")
-    name = f"{exposure.opts.app_label}.view_{exposure.opts.model_name}"
-    if reason == "no permission":
-        return _lacks(name)
-    told = {"exposure": type(exposure).__name__, "permission": name}
-    return _("%(exposure)s or its ModelAdmin refuses it, though the user has %(permission)s") % told
 
 
 def action_reason(request: MCPRequest, exposure: ModelExposure, name: str) -> str:

@@ -1,6 +1,5 @@
 """The page of the switches: what is off, turn something off with a reason and an end, turn it on again."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
 
@@ -14,8 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from ..models import Switch
-from ..operating.switches import active, end_switch, set_switch
-from ..sites import MCPSite
+from ..operating.switches import active, end_switch, known_names, set_switch
 from .as_user import known_sites
 from .pages import Page
 
@@ -64,12 +62,7 @@ class SwitchForm(forms.Form):
     @cached_property
     def names(self) -> dict[str, set[str]]:
         """The names of what is known, by kind."""
-        sites = list(known_sites().values())
-        return {
-            Switch.Kind.TOOL: {name for site in sites for name in _tools(site)},
-            Switch.Kind.MODEL: {label for site in sites for label in site.exposures_by_label},
-            Switch.Kind.ACTION: {name for site in sites for name in _actions(site)},
-        }
+        return known_names(known_sites().values())
 
     @property
     def offered(self) -> list[str]:
@@ -98,17 +91,6 @@ class SwitchForm(forms.Form):
             return None
 
 
-def _tools(site: MCPSite) -> Iterator[str]:
-    yield from site.all_tool_names()
-    yield from site._extra_tools
-
-
-def _actions(site: MCPSite) -> Iterator[str]:
-    for label, exposure in site.exposures_by_label.items():
-        for name in exposure.all_action_names():
-            yield from (name, f"{label}.{name}")
-
-
 def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     """Answer a request for the page."""
     user: Any = request.user
@@ -118,7 +100,15 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
         if not may_change:
             raise PermissionDenied
         if "on" in request.POST:
-            return _turn_on(page, request)
+            key = request.POST["on"]
+            switch = active().filter(pk=key).first() if key.isdecimal() and len(key) < 19 else None
+            if switch is not None and end_switch(switch, by=user):
+                messages.success(
+                    request, _("On again: %(what)s. All workers obey within 5 seconds.") % {"what": switch}
+                )
+            else:
+                messages.warning(request, _("It is on already."))
+            return redirect(page.url)
         form = SwitchForm(request.POST)
         if form.is_valid() and (made := form.switch_off(user)):
             messages.success(request, _("Off: %(what)s. All workers obey within 5 seconds.") % {"what": made})
@@ -126,13 +116,3 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     off = list(active().order_by("begins", "pk")[:MAX_OFFERED])
     rows = Switch._default_manager.exclude(pk__in=[switch.pk for switch in off]).order_by("-pk")
     return page.render(request, {"form": form, "off": off, "ended": rows[:MAX_ENDED], "may_change": may_change})
-
-
-def _turn_on(page: Page, request: HttpRequest) -> HttpResponseBase:
-    key = request.POST["on"]
-    switch = active().filter(pk=key).first() if key.isdecimal() and len(key) < 19 else None
-    if switch is not None and end_switch(switch, by=request.user):
-        messages.success(request, _("On again: %(what)s. All workers obey within 5 seconds.") % {"what": switch})
-    else:
-        messages.warning(request, _("It is on already."))
-    return redirect(page.url)

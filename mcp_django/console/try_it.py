@@ -16,7 +16,6 @@ from django.utils.translation import gettext_lazy
 
 from ..context.record import CallRecord
 from ..oauth.resource import resource_url
-from ..oauth.scopes import default_scopes
 from ..operating.calls import counted
 from ..protocol.client_requests import ELICITATION
 from ..protocol.eras import client_meta
@@ -24,8 +23,8 @@ from ..protocol.headers import encode_value, param_headers
 from ..protocol.versions import MODERN
 from ..routing import mounted_endpoints
 from ..signin import keep
-from ..transports.local import LocalClient, Refused
-from .as_user import known_scopes, known_sites
+from ..transports.calls import LocalClient, Refused
+from .as_user import known_scopes, known_sites, with_defaults
 from .pages import Page
 from .seen import ask, request_of, tokens
 
@@ -185,7 +184,7 @@ class CallerForm(forms.Form):
     tool = forms.ChoiceField(label=gettext_lazy("Tool"), required=False)
 
     def __init__(self, data: Any) -> None:
-        super().__init__(_with_defaults(data), auto_id="try_%s")
+        super().__init__(with_defaults(data), auto_id="try_%s")
         fields: Any = self.fields
         fields["site"].choices = [(name, name) for name in known_sites()]
         fields["scope"].choices = [(scope, scope) for scope in known_scopes()]
@@ -194,14 +193,6 @@ class CallerForm(forms.Form):
         """Take one of these tools."""
         fields: Any = self.fields
         fields["tool"].choices = [("", "-"), *((name, name) for name in names)]
-
-
-def _with_defaults(given: Any) -> Any:
-    found = given.copy()
-    found.setdefault("site", next(iter(known_sites())))
-    if "scope" not in found and "asked" not in found:
-        found.setlist("scope", list(default_scopes()))
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +368,9 @@ class TryIt:
             tool=tool,
             questions=questions,
             given=as_json(given),
-            asked_for=json.dumps({key: item for key, item in asked["inputRequests"].items() if _is_form(item)}),
+            asked_for=json.dumps(
+                {key: item for key, item in asked["inputRequests"].items() if item.get("method") == ELICITATION}
+            ),
             state=asked.get("requestState", ""),
         )
 
@@ -407,10 +400,6 @@ def respond(page: Page, request: HttpRequest) -> HttpResponseBase:
     return TryIt(page, request).respond()
 
 
-def _is_form(question: Mapping[str, Any]) -> bool:
-    return question.get("method") == ELICITATION
-
-
 def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
@@ -424,17 +413,14 @@ def table_of(structured: Any) -> Table | None:
         names = [str(column.get("name", column) if isinstance(column, Mapping) else column) for column in columns]
         lists = [row if isinstance(row, list) else [row] for row in rows]
     else:
-        found = next((item for item in structured.values() if _is_rows(item)), None)
+        lists_of = (item for item in structured.values() if isinstance(item, list) and item)
+        found = next((item for item in lists_of if all(isinstance(row, Mapping) for row in item)), None)
         if found is None:
             return None
         names = list(dict.fromkeys(str(name) for row in found[:MAX_ROWS] for name in row))
         lists = [[row.get(name) for name in names] for row in found]
     cells = [[cell(value) for value in row[:MAX_COLUMNS]] for row in lists[:MAX_ROWS]]
     return Table(names[:MAX_COLUMNS], cells, max(0, len(lists) - MAX_ROWS))
-
-
-def _is_rows(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
 
 
 def cell(value: Any) -> str:

@@ -7,7 +7,6 @@ belongs to, and in another thread; on the fast road it does not run at all.
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cache
 from inspect import isclass, isfunction, ismodule
@@ -80,29 +79,21 @@ def _thread_places() -> tuple[threading.local, ...]:
     return tuple({id(place): place for place in found if isinstance(place, threading.local)}.values())
 
 
-@contextmanager
-def _thread_kept() -> Iterator[None]:
-    """Leave in the thread what was there: where the same middleware is around the request too, it finds its own."""
-    kept = [(vars(place), vars(place).copy()) for place in _thread_places()]
-    try:
-        yield
-    finally:
-        for values, before in kept:
-            values.clear()
-            values.update(before)
-
-
 def through(request: MCPRequest, work: Callable[[], T]) -> T:
     """Return what the work gives, done within the middleware."""
     chain = _chain()
     if chain is None:
         return work()
     run, outer = _Run(work), getattr(request, "_mcp_run", None)
+    # Where the same middleware is around the request too, it finds its own in the thread afterwards.
+    kept = [(vars(place), vars(place).copy()) for place in _thread_places()]
     request._mcp_run = run  # type: ignore[attr-defined]
     try:
-        with _thread_kept():
-            response = chain(request)
+        response = chain(request)
     finally:
+        for values, before in kept:
+            values.clear()
+            values.update(before)
         request._mcp_run = outer  # type: ignore[attr-defined]
     if run.error is not None:
         raise run.error

@@ -212,7 +212,19 @@ class Answers:
 
     def _content(self, question: Question, answer: Any, version: str) -> dict[str, Any]:
         if self._direct:
-            return _content_of(question, answer)
+            properties: Mapping[str, Any] = question.params["requestedSchema"]["properties"]
+            if not properties:
+                said = answer.lower() if isinstance(answer, str) else answer
+                if said is False or said == "false":
+                    raise Declined
+                if said is not True and said != "true":
+                    raise ValueError("expected true or false")
+                return {}
+            if isinstance(answer, Mapping):
+                return dict(answer)
+            if len(properties) > 1:
+                raise ValueError(f"expected an object with {', '.join(properties)}")
+            return dict.fromkeys(properties, answer)
         if isinstance(answer, Mapping) and "error" in answer and "action" not in answer:
             # In the older era a question is a request, which may fail.
             raise ToolError("The client returned an error to our question. Nothing was changed.")
@@ -295,19 +307,3 @@ def answer_schema(question: Question) -> dict[str, Any]:
     [only] = properties.values()
     own = only.get("description", "")
     return {**only, "description": f"{message} {own}" if own else message}
-
-
-def _content_of(question: Question, answer: Any) -> dict[str, Any]:
-    properties: Mapping[str, Any] = question.params["requestedSchema"]["properties"]
-    if not properties:
-        said = answer.lower() if isinstance(answer, str) else answer
-        if said is False or said == "false":
-            raise Declined
-        if said is not True and said != "true":
-            raise ValueError("expected true or false")
-        return {}
-    if isinstance(answer, Mapping):
-        return dict(answer)
-    if len(properties) > 1:
-        raise ValueError(f"expected an object with {', '.join(properties)}")
-    return dict.fromkeys(properties, answer)

@@ -120,17 +120,16 @@ def _is_mixed(name: str) -> bool:
     words = list(_words(unicodedata.normalize("NFKC", name)))
     if any(_plain(char) != char for char in name):
         return True
-    scripts = [{_script(char) for char in word if char.isalpha()} - {"MODIFIER"} for word in words]
+    scripts = [
+        {unicodedata.name(char, "").partition(" ")[0] for char in word if char.isalpha()} - {"MODIFIER"}
+        for word in words
+    ]
     if any(len(found) > 1 and not any(found <= together for together in TOGETHER) for found in scripts):
         return True
     # Short words of twins alone are words of their language, and so are those beside words that have other letters.
     passing = [word.translate(TWINS).isascii() for word in words]
     long = [len(word) > 3 and bool(found & {"CYRILLIC", "GREEK"}) for word, found in zip(words, scripts, strict=True)]
     return all(passing) and any(long)
-
-
-def _script(char: str) -> str:
-    return unicodedata.name(char, "").partition(" ")[0]
 
 
 def _words(text: str) -> Iterator[str]:

@@ -25,7 +25,8 @@ from ..schema.forms import form_schema
 from ..schema.types import is_empty
 from .errors import error_lines
 from .forms import changing_choices, field_entries, visible_choices
-from .html import Pair, as_files, as_query, posted
+from .html import Pair, posted
+from .page import as_files, as_query
 
 
 class AdminAction(Action):

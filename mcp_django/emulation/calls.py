@@ -26,6 +26,7 @@ from ..context.confirmation import (
     quoted,
     settle,
 )
+from ..context.databases import Mode
 from ..context.page import go_to
 from ..context.questions import Answers, Question, answered_together
 from ..context.request import MCPRequest
@@ -41,7 +42,6 @@ from ..orm.queries import chunks
 from ..orm.rendering import iso_text
 from ..orm.unreadable import is_unreadable
 from ..protocol.content import Content, ResourceLink
-from ..runtime.transactions import Mode
 from ..schema.values import clean_text, is_sensitive, to_jsonable
 from ..signals import rows_changed
 from .bulk import EVERYTHING, labels_of, queryset_of, select_rows
@@ -103,6 +103,7 @@ class ActionCall:
     def _run(self) -> ToolResult:
         values, entries = self.action.read(self.request, self.arguments)
         steps: list[Callable[[], Any]] = [lambda: self.action.answers(self.request, values)]
+        needs_token = self.confirms and self.confirm_token is None and not can_ask(self.request)
         if self.confirm_token is not None:
             try:
                 self.confirmation.redeem(self.confirm_token)
@@ -113,10 +114,10 @@ class ActionCall:
             self.request.mcp.answers = Answers(self.form, direct=True, trusted=True)
         elif self.form:
             raise ToolError("form answers a question: call without it first, then again with it and confirm_token.")
-        elif self.confirms and can_ask(self.request):
+        elif self.confirms and not needs_token:
             steps.append(lambda: self.confirmation.ask(self._shown(self._consent)))
         answers, *_ = answered_together(steps)
-        if self.confirms and self.confirm_token is None and not can_ask(self.request):
+        if needs_token:
             return self._ask(self._consent)
         values = {**values, **answers}
         outcome = self._attempt(values, [*changelist_entries(self.action.name, self.rows), *entries])

@@ -50,6 +50,8 @@ UNSENT: Final = "There is no such upload: nothing was sent to its URL, or it is 
 BOMB: Final = "The image has too many pixels."
 # Devices of Windows, whatever follows a dot.
 DEVICE: Final = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
+# The attribute of a request that has the names of what it has opened.
+OPENED: Final = "_mcp_uploads"
 SEPARATOR: Final = re.compile(r"[/\\]")
 DATA_URL: Final = re.compile(r"data:[\w.+/;=-]{0,200},")
 
@@ -160,13 +162,13 @@ def open_upload(request: MCPRequest, handle: Any) -> Any:
     storage, name = upload_storage(), name_of_upload(request, handle)
     if storage is None or name is None or not storage.exists(name):
         return None
-    request.__dict__.setdefault("_mcp_uploads", set()).add(name)
+    vars(request).setdefault(OPENED, set()).add(name)
     return storage.open(name, "rb")
 
 
 def uploads_taken(request: MCPRequest, using: str) -> None:
     """Delete what this request has opened, once the transaction of the database ``using`` is committed."""
-    names: set[str] = request.__dict__.pop("_mcp_uploads", set())
+    names: set[str] = vars(request).pop(OPENED, set())
     storage = upload_storage()
     if storage is not None and names:
         transaction.on_commit(lambda: _delete(storage, names), using=using, robust=True)

@@ -42,7 +42,6 @@ from django.forms import (
 from django.forms.models import BaseModelForm
 from django.forms.utils import from_current_timezone
 from django.utils import timezone
-from django.utils.datastructures import MultiValueDict
 from django.utils.dateparse import parse_datetime
 from django.utils.text import slugify
 
@@ -60,7 +59,7 @@ from ..orm.wording import json_or_text
 from ..schema.forms import is_geometry
 from ..schema.values import HIDDEN, holds_hidden
 from .files import file_entries
-from .html import Pair, first_choice, posted
+from .html import Pair, Unfit, entered, first_choice, is_written_as_text, posted, shown_entries
 
 # Choices made of rows that a caller is told.
 MAX_ROW_CHOICES: Final = 200
@@ -68,10 +67,6 @@ FROM: Final = re.compile(r"\bFROM\s+[\"`\[]?(\w+)")
 NOT_SHOWN: Final = f"{HIDDEN} stands for a secret that was not shown: this value cannot be written."
 UNREADABLE: Final = "A value of this field is not written so."
 TRUTH: Final = {"true": True, "false": False, "1": True, "0": False, 1: True, 0: False}
-
-
-class Unfit(Exception):
-    """A widget cannot show a value, or what it shows is not what it reads."""
 
 
 class FilledForm:
@@ -92,7 +87,7 @@ class FilledForm:
                 if name in values:
                     self.data += self._entered(name, item, initial, values[name])
                 else:
-                    entries = _shown(item, html_name, initial)
+                    entries = shown_entries(item, html_name, initial)
                     is_blank = entries == [(html_name, "")]
                     self.data += (is_blank and first_choice(item.widget, html_name)) or entries
                 if item.show_hidden_initial:
@@ -124,13 +119,13 @@ class FilledForm:
         if getattr(self.draft, "instance", None) and (unseen := self._unseen(item, initial)):
             given = [*(given or ()), *unseen]
         try:
-            return _shown(item, html_name, given)
+            return shown_entries(item, html_name, given)
         except Unfit:
             made = readable(owner or item, "to_python")(
                 orjson.dumps(value).decode() if isinstance(value, (dict, list)) else value
             )
         try:
-            return _shown(item, html_name, made)
+            return shown_entries(item, html_name, made)
         except Unfit:
             self.exact[name] = made
             return []
@@ -183,19 +178,6 @@ class FilledForm:
         for name, error in self.wrong.items():
             form.errors.pop(name, None)
             form.add_error(name, error)
-
-
-def _shown(item: Field, html_name: str, value: Any) -> list[Pair]:
-    """Return what the field posts when it shows ``value``, if its widget can show that and read what it posts."""
-    try:
-        entries = entered(item, html_name, value)
-        data: MultiValueDict[str, Any] = MultiValueDict()
-        for name, part in entries:
-            data.appendlist(name, part)
-        item.widget.value_from_datadict(data, MultiValueDict(), html_name)
-    except Exception as error:
-        raise Unfit from error
-    return entries
 
 
 def readable(owner: Any, method: str) -> Callable[..., Any]:
@@ -261,16 +243,6 @@ def field_entries(request: MCPRequest, field: Field, html_name: str, value: Any)
     return entered(field, html_name, incoming(request, field, value))
 
 
-def entered(field: Field, html_name: str, value: Any) -> list[Pair]:
-    """Return what a browser posts when ``value``, as :func:`incoming` gives it, is entered in the field."""
-    if isinstance(value, list) and hasattr(field, "base_field") and _is_written_as_text(field, value):
-        # The field takes the list too, and its text would lose which comma is one of an item.
-        return [(html_name, value)]
-    shown = field.prepare_value(value)
-    # A script may make the control that has the value.
-    return posted(field.widget, html_name, shown) or ([(html_name, shown)] if shown and value is not False else [])
-
-
 def incoming(request: MCPRequest, field: Field, value: Any) -> Any:
     """Return the Python value that a field which takes no file shows for the JSON ``value``."""
     if value is None:
@@ -294,7 +266,7 @@ def incoming(request: MCPRequest, field: Field, value: Any) -> Any:
     if hasattr(field, "base_field"):
         value = json_or_text(value)
         _check_items(field, value)
-    if _is_written_as_text(field, value):
+    if is_written_as_text(field, value):
         return value
     if any(base.__name__ == "HStoreField" for base in type(field).__mro__):
         # It reads a text as JSON itself, without a bound.
@@ -338,11 +310,6 @@ def _check_items(field: Any, value: Any) -> None:
             raise ValidationError("Give a list of lists." if inner else "Give a list of values, not of lists.")
         for item in value if inner else ():
             _check_items(field.base_field, item)
-
-
-def _is_written_as_text(field: Field, value: Any) -> bool:
-    """Return whether the field itself makes a text of an object or a list, as those of PostgreSQL do."""
-    return isinstance(value, (dict, list)) and isinstance(field.prepare_value(value), str)
 
 
 def parse_truth(value: Any) -> bool:

@@ -99,7 +99,7 @@ class InlinePost:
             return
         for form in self.draft.initial_forms:
             self.rows.append(Row(f"{self.name} (pk {pk_text(form.instance.pk)})", form, exists=True))
-        value = json_or_text([] if value is None else value)
+        value = [] if value is None else json_or_text(value)
         if not isinstance(value, list) or len(value) > MAX_GIVEN:
             raise ToolError(f"{self.name} must be a list of at most {MAX_GIVEN} rows. {NOT_SAVED}")
         items = [json_or_text(item) for item in value]

@@ -5,16 +5,13 @@ Pages and widgets are the project's own, so that their HTML is read rather than 
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any, Final
 
 from django.contrib.admin.widgets import ForeignKeyRawIdWidget
-from django.core.files.uploadedfile import UploadedFile
-from django.forms import CheckboxInput, FileInput, MultiWidget, Select, Widget
+from django.forms import CheckboxInput, Field, FileInput, MultiWidget, Select, Widget
 from django.forms.widgets import ChoiceWidget
-from django.http import QueryDict
 from django.utils.datastructures import MultiValueDict
 
 # A file is posted as an ``UploadedFile``.
@@ -61,6 +58,10 @@ class HtmlForm:
     controls: dict[str, Control] = field(default_factory=dict)
     buttons: list[Button] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
+
+
+class Unfit(Exception):
+    """A widget cannot show a value, or what it shows is not what it reads."""
 
 
 class _FormReader(HTMLParser):
@@ -170,24 +171,6 @@ def read_forms(html: str) -> list[HtmlForm]:
     return reader.forms
 
 
-def as_query(entries: Iterable[Pair]) -> QueryDict:
-    """Return the entries as Django reads them from a request, but for its files."""
-    data = QueryDict(mutable=True)
-    for name, value in entries:
-        if not isinstance(value, UploadedFile):
-            data.appendlist(name, value)
-    return data
-
-
-def as_files(entries: Iterable[Pair]) -> "MultiValueDict[str, UploadedFile[Any]]":
-    """Return the files among the entries as Django reads them from a request."""
-    files: MultiValueDict[str, UploadedFile[Any]] = MultiValueDict()
-    for name, value in entries:
-        if isinstance(value, UploadedFile):
-            files.appendlist(name, value)
-    return files
-
-
 def unwrapped(widget: Widget) -> Widget:
     """Return the widget itself where the admin has put its links around it."""
     inner = getattr(widget, "widget", None)
@@ -236,3 +219,31 @@ def _posted_parts(widget: Any, name: str, value: Any) -> list[Pair]:
     parts += [None] * (len(widget.widgets) - len(parts))
     suffixed = zip(widget.widgets, widget.widgets_names, parts, strict=False)
     return [pair for part, suffix, item in suffixed for pair in posted(part, name + suffix, item)]
+
+
+def entered(field: Field, html_name: str, value: Any) -> list[Pair]:
+    """Return what a browser posts when ``value``, what a form has made of a caller's JSON, is entered in the field."""
+    if isinstance(value, list) and hasattr(field, "base_field") and is_written_as_text(field, value):
+        # The field takes the list too, and its text would lose which comma is one of an item.
+        return [(html_name, value)]
+    shown = field.prepare_value(value)
+    # A script may make the control that has the value.
+    return posted(field.widget, html_name, shown) or ([(html_name, shown)] if shown and value is not False else [])
+
+
+def shown_entries(item: Field, html_name: str, value: Any) -> list[Pair]:
+    """Return what the field posts when it shows ``value``, if its widget can show that and read what it posts."""
+    try:
+        entries = entered(item, html_name, value)
+        data: MultiValueDict[str, Any] = MultiValueDict()
+        for name, part in entries:
+            data.appendlist(name, part)
+        item.widget.value_from_datadict(data, MultiValueDict(), html_name)
+    except Exception as error:
+        raise Unfit from error
+    return entries
+
+
+def is_written_as_text(field: Field, value: Any) -> bool:
+    """Return whether the field itself makes a text of an object or a list, as those of PostgreSQL do."""
+    return isinstance(value, (dict, list)) and isinstance(field.prepare_value(value), str)

@@ -9,7 +9,9 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.messages.constants import DEFAULT_TAGS, ERROR, SUCCESS
 from django.contrib.messages.storage.base import BaseStorage, Message
 from django.contrib.sessions.backends.base import SessionBase
+from django.core.files.uploadedfile import UploadedFile
 from django.http import QueryDict
+from django.utils.datastructures import MultiValueDict
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
@@ -17,7 +19,7 @@ from ..context.page import PAGE_FIELDS, move_to
 from ..context.request import MCPRequest
 from ..exposures.base import ModelExposure
 from ..schema.values import without_new_secrets
-from .html import Pair, as_files, as_query
+from .html import Pair
 
 
 class MemoryMessages(BaseStorage):
@@ -51,6 +53,24 @@ class MemorySession(SessionBase):
     @classmethod
     def clear_expired(cls) -> None:
         pass
+
+
+def as_query(entries: Iterable[Pair]) -> QueryDict:
+    """Return the entries as Django reads them from a request, but for its files."""
+    data = QueryDict(mutable=True)
+    for name, value in entries:
+        if not isinstance(value, UploadedFile):
+            data.appendlist(name, value)
+    return data
+
+
+def as_files(entries: Iterable[Pair]) -> "MultiValueDict[str, UploadedFile[Any]]":
+    """Return the files among the entries as Django reads them from a request."""
+    files: MultiValueDict[str, UploadedFile[Any]] = MultiValueDict()
+    for name, value in entries:
+        if isinstance(value, UploadedFile):
+            files.appendlist(name, value)
+    return files
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from ..orm.unreadable import LOST, keep_stored
 from ..orm.wording import misnamed
 from ..schema.values import holds_hidden
 from .errors import HIDDEN_ERROR, duplicate_note, error_lines
-from .files import read_file_value, uploads_taken
+from .files import OPENED, read_file_value, uploads_taken
 from .forms import FilledForm, bare_key, keep, linked_rows, prepopulated, writable_names
 from .formsets import InlinePost, management_entries
 from .history import Journal
@@ -50,9 +50,11 @@ CHANGED: Final = (
 
 def unread_fields(request: MCPRequest, exposure: ModelExposure, obj: Model | None = None) -> list[str]:
     """Return the fields that may be written although there is nothing to read: links to rows of no exposure too."""
-    declared, known = exposure.get_fields(request, obj), exposure.site.exposures
-    links = (field.name for field in exposure.opts.many_to_many if field.related_model not in known)
-    return [*exposure.get_form_only_fields(request, obj), *(name for name in links if name in declared)]
+    names = list(exposure.get_form_only_fields(request, obj))
+    if many := exposure.opts.many_to_many:
+        declared, known = exposure.get_fields(request, obj), exposure.site.exposures
+        names += [field.name for field in many if field.related_model not in known and field.name in declared]
+    return names
 
 
 def listed_fields(request: MCPRequest, exposure: ModelExposure, obj: Model | None, form: Any) -> Mapping[str, Field]:
@@ -93,7 +95,8 @@ class Saving:
         """
         with self.exposure.recording(self.request):
             saved, changed = self._save()
-        uploads_taken(self.request, router.db_for_write(self.exposure.model))
+        if OPENED in vars(self.request):
+            uploads_taken(self.request, router.db_for_write(self.exposure.model))
         return saved, changed
 
     def _save(self) -> tuple[Model, list[str]]:
@@ -219,7 +222,7 @@ class PageSaving(Saving):
         for post, formset in posted:
             post.bind(formset)
         valid = all_valid(formsets) and not form.errors
-        lines = error_lines(form, self.writable, partial(duplicate_note, request))
+        lines = error_lines(form, self.writable, partial(duplicate_note, request)) if form.errors else []
         lines += [line for post, _ in posted for line in post.errors()]
         if lines or not valid:
             raise ToolError("\n".join([NOT_SAVED, *dict.fromkeys(lines or [HIDDEN_ERROR])]))

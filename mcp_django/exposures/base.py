@@ -303,7 +303,9 @@ class ModelExposure:
 
     def get_named_filters(self, request: MCPRequest) -> Sequence[Any]:
         """Return the filters that the project wrote itself: those of ``filterset_class``."""
-        return [] if self.filterset_class is None else [self.site.filterset_filter(request, self)]
+        if self.filterset_class is None:
+            return []
+        return [self.site.filterset_filter(request, self, self.filterset_class)]
 
     def get_opening_filters(self, request: MCPRequest) -> Sequence[Any]:
         """Return those of the named filters that narrow rows while nothing is chosen of them."""

@@ -161,21 +161,17 @@ def raw_schema(
         if needed and item.name not in required:
             raise ImproperlyConfigured(f"{name}: {item.name} has no default, but its input_schema does not require it")
     known = {**properties, **{key: {} for key in required if key not in properties}}
+    parameters = []
+    for key, value in known.items():
+        about = value if isinstance(value, Mapping) else {}
+        kind = about.get("type")
+        type_: Type = _SIMPLE.get(kind, Anything()) if isinstance(kind, str) else Anything()
+        if isinstance(about.get("enum"), list):
+            type_ = Choice(tuple((option, option) for option in about["enum"]))
+        parameters.append(Parameter(key, type_, key in required))
     open_ended = takes_any and schema.get("additionalProperties") is not False
-    return ArgumentSchema(
-        [Parameter(key, _simple_type(value), key in required) for key, value in known.items()],
-        own_schema={**schema, "properties": properties},
-        reserved=skip if open_ended else None,
-    )
-
-
-def _simple_type(schema: Any) -> Type:
-    if not isinstance(schema, Mapping):
-        return Anything()
-    if isinstance(schema.get("enum"), list):
-        return Choice(tuple((value, value) for value in schema["enum"]))
-    kind = schema.get("type")
-    return _SIMPLE.get(kind, Anything()) if isinstance(kind, str) else Anything()
+    own_schema = {**schema, "properties": properties}
+    return ArgumentSchema(parameters, own_schema=own_schema, reserved=skip if open_ended else None)
 
 
 class ProjectFunction:

@@ -1,4 +1,4 @@
-"""Look up the users, scopes and sites that are named on the command line."""
+"""The users, scopes and sites that are named on the command line."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -7,16 +7,38 @@ from typing import Any
 from django.apps import apps
 from django.contrib.auth import get_user_model
 from django.core.exceptions import FieldError, ImproperlyConfigured
-from django.core.management.base import CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 from django.db.models import Model
 
 from ..conf import nearest
 from ..oauth.resource import endpoints, resource_url
-from ..oauth.scopes import default_scopes, join
+from ..oauth.scopes import HIERARCHY, default_scopes, join
 from ..routing import mounted_sites
 from ..sites import MCPSite
 from ..sites import site as default_site
+
+
+class CallerCommand(BaseCommand):
+    """A command that acts as ``--user``, with ``--scope``, at ``--site``."""
+
+    requires_system_checks = ()
+    needs_user = False
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        named = f"the name with which the user signs in{'' if self.needs_user else '; default: a superuser'}"
+        parser.add_argument("--user", required=self.needs_user, help=named)
+        parser.add_argument("--scope", nargs="+", default=None, help="default: what clients are asked to request")
+        parser.add_argument("--site", default=None, help="name of an MCPSite that urls.py mounts")
+
+    def find_caller(self, options: dict[str, Any]) -> tuple[MCPSite, Any, list[str]]:
+        """Return site, user and scopes."""
+        from oauth2_provider.settings import oauth2_settings
+
+        # Without tokens, it does not matter which scopes the project's authorization server gives.
+        scopes = find_scopes(options["scope"], {*oauth2_settings.SCOPES, *HIERARCHY})
+        site, user = find_site(options["site"]), options["user"]
+        return site, find_superuser() if user is None else find_user(user), scopes
 
 
 def find_user(name: str) -> Any:

@@ -118,7 +118,9 @@ class KindFilter(SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         value = self.value() or ""
         if value.startswith(ISSUER):
-            return queryset.filter(_by_issuer(value.removeprefix(ISSUER)))
+            links = LinkedIdentity._default_manager.filter(issuer=value.removeprefix(ISSUER)).values("pk")
+            identity = Cast(KT(f"facts__{LINKED_IDENTITY}"), BigIntegerField())
+            return queryset.filter(_beside(Q(identity__in=links), identity=identity))
         if value == SERVICE:
             return queryset.filter(_beside(Q(facts__has_key=SERVICE_ACCOUNT)))
         if value == COMMAND:
@@ -127,12 +129,6 @@ class KindFilter(SimpleListFilter):
             machines = Q(facts__has_key=SERVICE_ACCOUNT) | Q(facts__has_key=LINKED_IDENTITY)
             return queryset.exclude(_beside(machines)).exclude(application__client_id=CLIENT)
         return queryset
-
-
-def _by_issuer(issuer: str) -> Q:
-    links = LinkedIdentity._default_manager.filter(issuer=issuer).values("pk")
-    identity = Cast(KT(f"facts__{LINKED_IDENTITY}"), BigIntegerField())
-    return _beside(Q(identity__in=links), identity=identity)
 
 
 def _beside(condition: Q, **computed: Any) -> Q:
@@ -146,15 +142,12 @@ def add_kinds(tokens: Collection[Any]) -> None:
     linked = {token.facts[LINKED_IDENTITY] for token in tokens if LINKED_IDENTITY in token.facts}
     issuers = dict(LinkedIdentity._default_manager.filter(pk__in=linked).values_list("pk", "issuer"))
     for token in tokens:
-        token.kind = _kind(token, issuers)
-
-
-def _kind(token: Any, issuers: dict[Any, str]) -> str:
-    name = plain(token.facts.get("name"))
-    if SERVICE_ACCOUNT in token.facts:
-        return f"{_('service account')}: {name}"
-    if LINKED_IDENTITY in token.facts:
-        return plain(issuers.get(token.facts[LINKED_IDENTITY], ""), 255)
-    if token.application is not None and token.application.client_id == CLIENT:
-        return f"{CLIENT}: {name}" if name else CLIENT
-    return _("consent page")
+        name = plain(token.facts.get("name"))
+        if SERVICE_ACCOUNT in token.facts:
+            token.kind = f"{_('service account')}: {name}"
+        elif LINKED_IDENTITY in token.facts:
+            token.kind = plain(issuers.get(token.facts[LINKED_IDENTITY], ""), 255)
+        elif token.application is not None and token.application.client_id == CLIENT:
+            token.kind = f"{CLIENT}: {name}" if name else CLIENT
+        else:
+            token.kind = _("consent page")

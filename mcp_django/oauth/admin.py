@@ -170,11 +170,17 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
     @admin.display(description=_("application"), ordering="application")
     def client(self, token: Any) -> str:
-        """Return the name that the application gave itself, with a link to all of its access, and where it lives."""
+        """Return the name that the application gave itself, with a link to all of its access, and where it lives.
+
+        That is the host whose document describes it, else where it sends people back to.
+        """
         if token.application is None:
             return ""
         link = self._narrowing("application", token.application_id, token.client_name)
-        return format_html("{} <div>{}</div>{}", link, _home(token), _doubted(token.doubts))
+        home = _shown(token.targets if token.described is None else [token.described])
+        if token.described is not None:
+            home = format_html("{} {}", gettext("Described by"), home)
+        return format_html("{} <div>{}</div>{}", link, home, _doubted(token.doubts))
 
     @admin.display(description=_("kind"))
     def kind(self, token: Any) -> str:
@@ -228,13 +234,6 @@ def _username(token: Any) -> str:
 
 def _doubted(doubts: Iterable[str]) -> str:
     return format_html_join("", "<div><strong>⚠ {}</strong></div>", ((doubt,) for doubt in doubts))
-
-
-def _home(token: Any) -> str:
-    """Return the host whose document describes the application of a token, else where it sends people back to."""
-    if token.described is None:
-        return _shown(token.targets)
-    return format_html("{} {}", gettext("Described by"), _shown([token.described]))
 
 
 def _shown(targets: Iterable[Any]) -> str:

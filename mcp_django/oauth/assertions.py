@@ -245,7 +245,21 @@ def read_assertion(raw: str) -> Assertion:
 
 def verify(assertion: Assertion, keys: KeySource, rules: Rules) -> None:
     """Check signature and claims."""
-    _check_header(assertion.header, rules)
+    header = assertion.header
+    if header.get("alg") not in ALGORITHMS:
+        raise InvalidAssertion(f"The algorithm (alg) of the assertion must be one of {', '.join(ALGORITHMS)}.")
+    found = [name for name in REFUSED_HEADERS if name in header]
+    if found:
+        raise InvalidAssertion(f"The header of the assertion has {', '.join(found)}, which is not accepted.")
+    kid, typ = header.get("kid", ""), header.get("typ", "")
+    if not isinstance(kid, str) or len(kid) > MAX_NAME or not isinstance(typ, str):
+        raise InvalidAssertion("The key (kid) and the type (typ) of the assertion must be short texts.")
+    # The media type may be written in full, and in any case (RFC 7515, section 4.1.9).
+    kind = typ.lower().removeprefix("application/")
+    if rules.typ and kind != rules.typ:
+        raise InvalidAssertion(f"The type (typ) of the assertion must be {rules.typ}.")
+    if not rules.typ and kind not in ("", "jwt", "client-authentication+jwt"):
+        raise InvalidAssertion("The type (typ) of the assertion must be JWT.")
     if assertion.claims.get("iss") != rules.issuer:
         raise InvalidAssertion("The issuer (iss) of the assertion is not the one that was expected.")
     try:
@@ -296,23 +310,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
-
-
-def _check_header(header: Mapping[str, Any], rules: Rules) -> None:
-    if header.get("alg") not in ALGORITHMS:
-        raise InvalidAssertion(f"The algorithm (alg) of the assertion must be one of {', '.join(ALGORITHMS)}.")
-    found = [name for name in REFUSED_HEADERS if name in header]
-    if found:
-        raise InvalidAssertion(f"The header of the assertion has {', '.join(found)}, which is not accepted.")
-    kid, typ = header.get("kid", ""), header.get("typ", "")
-    if not isinstance(kid, str) or len(kid) > MAX_NAME or not isinstance(typ, str):
-        raise InvalidAssertion("The key (kid) and the type (typ) of the assertion must be short texts.")
-    # The media type may be written in full, and in any case (RFC 7515, section 4.1.9).
-    kind = typ.lower().removeprefix("application/")
-    if rules.typ and kind != rules.typ:
-        raise InvalidAssertion(f"The type (typ) of the assertion must be {rules.typ}.")
-    if not rules.typ and kind not in ("", "jwt", "client-authentication+jwt"):
-        raise InvalidAssertion("The type (typ) of the assertion must be JWT.")
 
 
 def _is_signed(assertion: Assertion, keys: Iterable[JWK]) -> bool:
@@ -396,9 +393,25 @@ def read_credentials(request: HttpRequest) -> Credentials:
         raise errors.InvalidRequestError(description="Prove who you are in one way, not in several.")
     asked = request.POST.get("client_id", "")
     if has_assertion:
-        found = _by_assertion(request)
+        if request.POST.get("client_assertion_type") != ASSERTION_TYPE:
+            raise errors.InvalidRequestError(description=f"client_assertion_type must be {ASSERTION_TYPE}.")
+        try:
+            assertion = read_assertion(request.POST.get("client_assertion", ""))
+        except InvalidAssertion as refusal:
+            raise errors.InvalidClientError(description=str(refusal)) from None
+        # It says the client's id too (RFC 7523, section 3); nothing of it is believed yet.
+        found = Credentials(assertion.text("sub"), assertion=assertion)
     elif has_header:
-        found = _by_header(request.META["HTTP_AUTHORIZATION"])
+        header = request.META["HTTP_AUTHORIZATION"]
+        kind, _, encoded = header.partition(" ")
+        try:
+            text = base64.b64decode(encoded.strip(), validate=True).decode() if kind.lower() == "basic" else ""
+        except (binascii.Error, ValueError):
+            text = ""
+        client_id, colon, secret = text.partition(":")
+        if not colon:
+            raise errors.InvalidClientError(description="The Authorization header must be Basic, with id and secret.")
+        found = Credentials(unquote_plus(client_id), secret=unquote_plus(secret))
     else:
         found = Credentials(asked, secret=request.POST.get("client_secret", ""))
     if asked and asked != found.client_id:
@@ -406,29 +419,6 @@ def read_credentials(request: HttpRequest) -> Credentials:
     if not found.client_id or len(found.client_id) > MAX_ID or not found.client_id.isprintable():
         raise errors.InvalidClientError(description="There is no client of this id.")
     return found
-
-
-def _by_header(header: str) -> Credentials:
-    kind, _, encoded = header.partition(" ")
-    try:
-        text = base64.b64decode(encoded.strip(), validate=True).decode() if kind.lower() == "basic" else ""
-    except (binascii.Error, ValueError):
-        text = ""
-    client_id, colon, secret = text.partition(":")
-    if not colon:
-        raise errors.InvalidClientError(description="The Authorization header must be Basic, with id and secret.")
-    return Credentials(unquote_plus(client_id), secret=unquote_plus(secret))
-
-
-def _by_assertion(request: HttpRequest) -> Credentials:
-    if request.POST.get("client_assertion_type") != ASSERTION_TYPE:
-        raise errors.InvalidRequestError(description=f"client_assertion_type must be {ASSERTION_TYPE}.")
-    try:
-        assertion = read_assertion(request.POST.get("client_assertion", ""))
-    except InvalidAssertion as refusal:
-        raise errors.InvalidClientError(description=str(refusal)) from None
-    # It says the client's id too (RFC 7523, section 3); nothing of it is believed yet.
-    return Credentials(assertion.text("sub"), assertion=assertion)
 
 
 def keys_of(holder: Any) -> KeySource:

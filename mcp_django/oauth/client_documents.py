@@ -29,11 +29,11 @@ from oauth2_provider.models import get_application_model
 from oauth2_provider.settings import oauth2_settings
 
 from ..conf import settings
+from ..context.databases import writing
 from ..context.text import plain
 from ..models import ClientHost, ClientKeys
 from ..problems import DOCUMENTS_OFF, NO_CACHE, Problem
 from ..runtime.cache import cache, hit, times_as_many
-from ..runtime.transactions import writing
 from .assertions import PAUSE, FetchedLately, KeySource, keys_of
 from .client_metadata import MAX_ID, SIGNED, ClientMetadata, InvalidDocument, check_url, read_document
 from .decorators import note

@@ -101,17 +101,12 @@ def logged(view: View) -> View:
 def client_id(request: HttpRequest) -> str:
     """Return as whom a client program asks, whether it is or not."""
     kind, _, encoded = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
-    if kind.lower() != "basic":
-        return request.POST.get("client_id") or _signed_id(request.POST.get("client_assertion", ""))
-    with suppress(ValueError):
-        return base64.b64decode(encoded).partition(b":")[0].decode("latin-1")
-    return ""
-
-
-def _signed_id(raw: str) -> str:
-    """Return as whom a client asks that signs for itself (RFC 7523, section 3)."""
-    with suppress(InvalidAssertion):
-        return read_assertion(raw).text("sub")
+    with suppress(ValueError, InvalidAssertion):
+        if kind.lower() == "basic":
+            return base64.b64decode(encoded).partition(b":")[0].decode("latin-1")
+        # A client may sign for itself (RFC 7523, section 3).
+        signed = request.POST.get("client_assertion", "")
+        return request.POST.get("client_id") or read_assertion(signed).text("sub")
     return ""
 
 

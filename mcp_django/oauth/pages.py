@@ -39,10 +39,9 @@ from oauth2_provider.models import refresh_token_expire_timedelta
 from oauth2_provider.settings import oauth2_settings
 
 from ..conf import settings
-from ..context.asgi_request import local_request
 from ..context.narrowing import narrowing_of
 from ..context.page import page_language, shown_language
-from ..context.request import MCPRequest
+from ..context.request import MCPRequest, local_request
 from ..context.text import doubts_about, plain
 from ..emulation.history import made_by
 from ..orm.access import access_of
@@ -382,7 +381,7 @@ def _asked(request: HttpRequest, site: "MCPSite") -> MCPRequest:
 def _models(asked: MCPRequest) -> Iterator[dict[str, Any]]:
     """Yield each model that the caller sees, and what the caller can do with it."""
     for exposure in access_of(asked).exposures:
-        allowed = {*may_words(asked, exposure).split()} - {"view"}
+        allowed = {*may_words(access_of(asked)[exposure]).split()} - {"view"}
         yield {
             "label": exposure.label,
             "name": exposure.opts.verbose_name_plural,
@@ -437,10 +436,8 @@ def reach_of(request: HttpRequest, sites: "Iterable[MCPSite]") -> Reach | None:
         changeable=sum(model["is_changeable"] for model in models),
         deletable=sum(model["is_deletable"] for model in models),
         actions=sum(model["actions"] for model in models),
-        apps=tuple(App(label, _app_name(label), names) for label, names in sorted(by_app.items())),
+        apps=tuple(
+            App(label, str(getattr(apps.app_configs.get(label), "verbose_name", label)), names)
+            for label, names in sorted(by_app.items())
+        ),
     )
-
-
-def _app_name(label: str) -> str:
-    config = apps.app_configs.get(label)
-    return label if config is None else str(config.verbose_name)

@@ -121,7 +121,23 @@ class Registration:
 
     def complete(self, user: AbstractBaseUser | None) -> dict[str, Any]:
         """Store the client, unless it is there, and return its information (RFC 7591, section 3.2.1)."""
-        client, secret = (self.client, "") if self.client is not None else self._create(user)
+        client, secret = self.client, ""
+        if client is None:
+            model = get_application_model()
+            client = model(
+                user=user,
+                name=self.metadata.name,
+                redirect_uris=" ".join(self.metadata.redirect_uris),
+                client_type=model.CLIENT_PUBLIC if self.is_public else model.CLIENT_CONFIDENTIAL,
+                authorization_grant_type=model.GRANT_AUTHORIZATION_CODE,
+                registration_source=model.RegistrationSource.DCR,
+                # It is random and long: to stretch it would be a fifth of a second for anyone to spend, each time.
+                hash_client_secret=False,
+            )
+            if not self.is_public:
+                secret = client.client_secret
+                client.client_secret = hashed_secret(secret)
+            client.save()
         with suppress(Exception):  # it is counted the next time
             cache.set(self._key, client.client_id, timeout=REMEMBERED)
         answer = {
@@ -137,24 +153,6 @@ class Registration:
         if secret:
             answer |= {"client_secret": secret, "client_secret_expires_at": 0}
         return answer
-
-    def _create(self, user: AbstractBaseUser | None) -> tuple[Any, str]:
-        model = get_application_model()
-        client = model(
-            user=user,
-            name=self.metadata.name,
-            redirect_uris=" ".join(self.metadata.redirect_uris),
-            client_type=model.CLIENT_PUBLIC if self.is_public else model.CLIENT_CONFIDENTIAL,
-            authorization_grant_type=model.GRANT_AUTHORIZATION_CODE,
-            registration_source=model.RegistrationSource.DCR,
-            # The secret is random and long: to stretch it would be a fifth of a second for anyone to spend, each time.
-            hash_client_secret=False,
-        )
-        secret = "" if self.is_public else client.client_secret
-        if secret:
-            client.client_secret = hashed_secret(secret)
-        client.save()
-        return client, secret
 
 
 def _portless(uri: str) -> str:

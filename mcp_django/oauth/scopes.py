@@ -35,8 +35,5 @@ def default_scopes() -> tuple[str, ...]:
 
 def join(scopes: Iterable[str]) -> str:
     """Return the scopes as one parameter, without repeats and in a stable order."""
-    return " ".join(sorted(set(scopes), key=lambda scope: (_rank(scope), scope)))
-
-
-def _rank(scope: str) -> int:
-    return HIERARCHY.index(scope) if scope in HIERARCHY else len(HIERARCHY)
+    ranks = {scope: rank for rank, scope in enumerate(HIERARCHY)}
+    return " ".join(sorted(set(scopes), key=lambda scope: (ranks.get(scope, len(ranks)), scope)))

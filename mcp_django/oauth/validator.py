@@ -128,35 +128,34 @@ class MCPValidator(OAuth2Validator):
     def authenticate_client(self, request: OAuthRequest, *args: Any, **kwargs: Any) -> bool:
         """Accept a client that proves who it is: by its secret, or by an assertion that it signed."""
         if found := _assertions(request):
-            return self._has_signed(request, found)
+            # RFC 7523, section 3.
+            headers = request.headers
+            try:
+                if len(found) > 1 or ("client_assertion_type", ASSERTION_TYPE) not in request.decoded_body:
+                    raise InvalidAssertion(
+                        f"Send one client_assertion, and {ASSERTION_TYPE} as its client_assertion_type."
+                    )
+                assertion = read_assertion(found[0])
+                client_id = assertion.text("sub")
+                if request.client_id not in (None, "", client_id) or not client_id.isprintable():
+                    raise InvalidAssertion(NOT_THE_CLIENT)
+                client = self._load_application(client_id, request)
+                if client is None or client.client_id != client_id:
+                    return False
+                asked = _HeadersOnly(headers)
+                keys = keys_of_client(client, asked)
+                if keys is None:
+                    raise InvalidAssertion("There is no document in which this client has keys.", problems.NO_KEYS)
+                check_assertion(asked, client_id, assertion, keys)
+            except InvalidAssertion as refusal:
+                return note(headers, refusal.reason(problems.WRONG_KEY), refusal.wait)
+            request.client_id = client_id
+            return True
         accepted = bool(super().authenticate_client(request, *args, **kwargs))
         if not accepted and request.client is not None:
             is_described = request.client.registration_source == request.client.RegistrationSource.CIMD
             note(request.headers, problems.NO_SIGNATURE if is_described else problems.WRONG_SECRET)
         return accepted
-
-    def _has_signed(self, request: OAuthRequest, found: list[str]) -> bool:
-        """Return whether the client that an assertion names has signed it (RFC 7523, section 3)."""
-        headers = request.headers
-        try:
-            if len(found) > 1 or ("client_assertion_type", ASSERTION_TYPE) not in request.decoded_body:
-                raise InvalidAssertion(f"Send one client_assertion, and {ASSERTION_TYPE} as its client_assertion_type.")
-            assertion = read_assertion(found[0])
-            client_id = assertion.text("sub")
-            if request.client_id not in (None, "", client_id) or not client_id.isprintable():
-                raise InvalidAssertion(NOT_THE_CLIENT)
-            client = self._load_application(client_id, request)
-            if client is None or client.client_id != client_id:
-                return False
-            asked = _HeadersOnly(headers)
-            keys = keys_of_client(client, asked)
-            if keys is None:
-                raise InvalidAssertion("There is no document in which this client has keys.", problems.NO_KEYS)
-            check_assertion(asked, client_id, assertion, keys)
-        except InvalidAssertion as refusal:
-            return note(headers, refusal.reason(problems.WRONG_KEY), refusal.wait)
-        request.client_id = client_id
-        return True
 
     def validate_redirect_uri(self, client_id: str, redirect_uri: str, request: OAuthRequest, *args: Any) -> bool:
         """Accept what is registered for the client."""
@@ -230,7 +229,10 @@ class MCPValidator(OAuth2Validator):
         if row.revoked is not None and not (row.revoked > timezone.now() - self.refresh_grace and successors.exists()):
             note(request.headers, problems.SPENT)
             return bool(super().validate_refresh_token(refresh_token, client, request, *args))
-        if row.revoked is None and _is_over(row):
+        # Its grant has ended, or was unused too long.
+        lifetime, access = refresh_token_expire_timedelta(), row.access_token
+        is_late = access is None or (lifetime is not None and access.expires + lifetime <= timezone.now())
+        if row.revoked is None and is_late:
             return note(request.headers, problems.UNUSED)
         if row.application != client:
             return note(request.headers, problems.OTHERS)
@@ -368,14 +370,6 @@ def _has_ended(facts: Mapping[str, Any]) -> bool:
     """Return whether the time is over that the user chose."""
     until = until_of(facts)
     return until is not None and until <= timezone.now()
-
-
-def _is_over(row: Any) -> bool:
-    """Return whether a refresh token that was never spent is of no use: its grant has ended, or was unused too long."""
-    lifetime = refresh_token_expire_timedelta()
-    if row.access_token is None:
-        return True
-    return lifetime is not None and bool(row.access_token.expires + lifetime <= timezone.now())
 
 
 def _tell_if_new(token: dict[str, Any], request: OAuthRequest) -> None:

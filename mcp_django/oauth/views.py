@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from django.conf import settings as django_settings
@@ -74,9 +74,6 @@ try:
 except ImportError:
     from oauth2_provider.views import base as toolkit
     from oauth2_provider.views import token as toolkit_tokens
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 

@@ -3,29 +3,37 @@
 What has to be told before a call may go on is told here too: receivers of ``call_started`` can refuse it.
 """
 
+import json
 import logging
 import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import orjson
 from django.db import connections
+from django.db.models import Model
+from django.utils.module_loading import import_string
 
 from ..conf import settings
 from ..context.record import CURRENT, CallRecord
 from ..context.request import MCPRequest
 from ..context.text import plain
 from ..protocol.eras import Call
+from ..protocol.errors import ProtocolError
+from ..protocol.messages import decode
 from ..runtime.threads import in_thread
+from ..schema.values import HIDDEN, is_sensitive, without_likely_secrets
+from ..schema.values import MAX_NAME as MAX_FIELD_NAME
 from ..signals import call_finished, call_started
 from ..signin import SERVICE_ACCOUNT
-from . import budgets, capture, log
+from . import budgets, log
 from .switches import board
 
 logger = logging.getLogger("mcp_django")
@@ -47,14 +55,18 @@ def begin(request: MCPRequest, call: Call) -> None:
     record = request.mcp.record
     describe_caller(request, record)
     record.method, record.version = call.method, call.version
+    given = None
     if call.method == "tools/call":
         record.tool = _name(call.params.get("name"))
-        arguments = call.params.get("arguments")
-        if isinstance(arguments, Mapping):
-            record.model, record.action = _name(arguments.get("model")), _name(arguments.get("action"))
+        given = call.params.get("arguments")
+        if isinstance(given, Mapping):
+            record.model, record.action = _name(given.get("model")), _name(given.get("action"))
     if call.method not in NOT_LOGGED:
-        if capture.is_wanted():
-            capture.keep(request, call.params)
+        if isinstance(settings.CALL_LOG, Mapping) and settings.CALL_LOG.get("capture") == "full":
+            # Held until the call is logged.
+            if given is None:
+                given = {name: value for name, value in call.params.items() if name not in LEFT_OUT}
+            record.arguments = given
         request.mcp.off = board.current()
         refuse_if_off(request)
         budgets.check(request)
@@ -155,7 +167,15 @@ def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
     record.duration = (time.perf_counter() - record.began) * 1000
     record.outcome, record.size = record.outcome or outcome, size
     if record.writes and outcome in STOPPED:
-        record = _stopped(record)
+        # What is told says what becomes of the transaction, if one is under way.
+        record, kept = copy(record), record.kept
+        if kept is not None and record.is_ending:
+            record.detail = UNSURE
+        elif kept is not None:
+            record.undo(*kept)
+            record.detail = UNDONE
+        elif record.rows_changed or record.history:
+            record.detail = DONE
     if record.method not in NOT_LOGGED:
         budgets.spend(request)
     for receiver, error in call_finished.send_robust(sender=request.mcp.site, request=request, record=record):
@@ -165,24 +185,11 @@ def finish(request: MCPRequest, outcome: str, size: int = 0) -> None:
         measure(request)
     if settings.CALL_LOG and record.method not in NOT_LOGGED:
         if record.arguments is not None:
-            record.bodies = capture.captured(request)
+            record.bodies = captured(request)
         try:
             log.write(record) if record.writes else log.put(record)
         except Exception as error:
             logger.error("A call is not in the log of calls", exc_info=error)
-
-
-def _stopped(record: CallRecord) -> CallRecord:
-    """Return the record of a write that was stopped, which says what becomes of its transaction if one is under way."""
-    found, kept = copy(record), record.kept
-    if kept is not None and record.is_ending:
-        found.detail = UNSURE
-    elif kept is not None:
-        found.undo(*kept)
-        found.detail = UNDONE
-    elif record.rows_changed or record.history:
-        found.detail = DONE
-    return found
 
 
 def measure(request: MCPRequest) -> None:
@@ -270,3 +277,106 @@ def forget() -> None:
     """Count anew."""
     with _lock:
         _counted.clear()
+
+
+# Bytes of the arguments, and of the result, unless ``max_bytes`` says otherwise.
+MAX_BYTES: Final = 16 * 1024
+# What an object calls the name of a field, and its value, where it is about one.
+NAMED_BY: Final = ("field", "name", "path", "column")
+VALUES: Final = ("value", "values", "equals")
+# Parameters that are no arguments, or are signed.
+LEFT_OUT: Final = frozenset({"_meta", "inputResponses", "requestState"})
+# What stands at the end of what was cut.
+CUT: Final = "…"
+
+
+def captured(request: MCPRequest) -> tuple[str, str]:
+    """Return the arguments and the result of a call as they may be kept: JSON, cut where it is long.
+
+    What is named like a secret, or looks like one, is blanked first, then the project's own ``redact`` has its say.
+    What cannot be made safe is not kept.
+    """
+    record: CallRecord = request.mcp.record
+    exposure = request.mcp.site.exposures_by_label.get(record.model)
+    blank = Blanking(exposure.model if exposure is not None else None)
+    try:
+        arguments, result = blank.value(record.arguments), blank.value(_result_of(record.result))
+        if redact := settings.CALL_LOG.get("redact"):
+            arguments, result = import_string(redact)(record.tool, arguments, result)
+        return _text(arguments), _text(result)
+    except Exception as error:
+        # Its text may hold what was to be redacted.
+        logger.error("What a call was about is not kept: redacting it failed (%s)", type(error).__name__)
+        return "", ""
+
+
+def _result_of(body: bytes | None) -> Any:
+    """Return the result or the error in a response; text that repeats the structured content is left out."""
+    try:
+        response = decode(body) if body else None
+    except ProtocolError:
+        return None
+    if not isinstance(response, dict):
+        return response
+    result = response.get("result", response.get("error"))
+    if isinstance(result, dict) and "structuredContent" in result:
+        others = [block for block in result.get("content", ())[1:] if isinstance(block, dict)]
+        return {**result, "content": others}
+    return result
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    most: int = settings.CALL_LOG.get("max_bytes", MAX_BYTES)
+    text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    if not text.isprintable():
+        # What turns the direction of a text, or is not seen, must not mislead whoever reads it.
+        text = "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+    written = text.encode()
+    return text if len(written) <= most else written[:most].decode(errors="ignore") + CUT
+
+
+class Blanking:
+    """Puts ``HIDDEN`` in JSON for what its name says is a secret, or what looks like one.
+
+    ``model`` is what it is about, whose own fields can be secrets that their names alone do not tell.
+    """
+
+    def __init__(self, model: type[Model] | None = None) -> None:
+        self.model = model
+
+    def value(self, value: Any) -> Any:
+        """Return a JSON value without its secrets."""
+        if isinstance(value, list | tuple):
+            return [self.value(item) for item in value]
+        if not isinstance(value, Mapping):
+            return without_likely_secrets(value)
+        found = {str(name): self._member(str(name), item) for name, item in value.items()}
+        columns, rows = value.get("columns"), value.get("rows")
+        if isinstance(columns, list) and isinstance(rows, list):
+            secret = [self._is_secret(name) for name in columns]
+            found["rows"] = [self._row(secret, row) for row in rows]
+        if any(self._is_secret(value.get(name)) for name in NAMED_BY):
+            found |= {name: HIDDEN for name in VALUES if name in value}
+        return found
+
+    def _member(self, name: str, item: Any) -> Any:
+        is_nothing = item is None or item == "" or isinstance(item, bool)
+        return item if is_nothing else HIDDEN if self._is_secret(name) else self.value(item)
+
+    def _row(self, secret: Sequence[bool], row: Any) -> Any:
+        if not any(secret):
+            return self.value(row)
+        if not isinstance(row, list):
+            return HIDDEN
+        hidden = zip(secret, row, strict=False)
+        return [HIDDEN if hide and item is not None else self.value(item) for hide, item in hidden]
+
+    def _is_secret(self, name: Any) -> bool:
+        """Return whether this is the name of a secret, alone or with a lookup or a path."""
+        if not isinstance(name, str):
+            return False
+        name = name[:MAX_FIELD_NAME]
+        parts = [name, *name.replace("__", ".").split(".")]
+        return any(is_sensitive(part) or (self.model is not None and is_sensitive(part, self.model)) for part in parts)

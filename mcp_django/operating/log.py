@@ -32,9 +32,9 @@ from django.db import (
 )
 from django.utils import timezone
 
+from ..context.databases import is_busy, writing
 from ..context.record import CallRecord
 from ..models import CallEntry
-from ..runtime.transactions import is_busy, writing
 from .telemetry import gauge
 
 logger = logging.getLogger("mcp_django")

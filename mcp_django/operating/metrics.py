@@ -76,7 +76,12 @@ def observe(record: CallRecord) -> None:
     QUERIES.labels(site, tool).inc(record.queries)
     QUERY_SECONDS.labels(site, tool).inc(record.query_time / 1000)
     if DIRECTORY in os.environ:
-        share_levels()
+        # The process that is asked has the sum of what is there now in all.
+        for level in levels():
+            if level.name not in _shared:
+                name = f"{PREFIX}_{level.name}"
+                _shared[level.name] = Gauge(name, level.text, multiprocess_mode="livesum", registry=None)
+            _shared[level.name].set(level.ask())
 
 
 def _known(reason: str) -> str:
@@ -84,15 +89,6 @@ def _known(reason: str) -> str:
         return OTHER
     _reasons.add(reason)
     return reason
-
-
-def share_levels() -> None:
-    """Write down what is there now, for the process that is asked for the sum of all."""
-    for level in levels():
-        if level.name not in _shared:
-            name = f"{PREFIX}_{level.name}"
-            _shared[level.name] = Gauge(name, level.text, multiprocess_mode="livesum", registry=None)
-        _shared[level.name].set(level.ask())
 
 
 class Levels(Collector):

@@ -14,9 +14,8 @@ from typing import Any, Final
 from opentelemetry import context, metrics, propagate, trace
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
-from ..context.asgi_request import RESOURCE
 from ..context.record import CallRecord
-from ..context.request import MCPRequest
+from ..context.request import RESOURCE, MCPRequest
 from ..context.text import plain
 from ..protocol.eras import Call
 from ..protocol.errors import InternalError

@@ -255,6 +255,18 @@ def find_switches(kind: str, target: Any = "") -> list[Switch]:
     return list(active().filter(kind=kind, target=key).order_by("pk"))
 
 
+def known_names(sites: Iterable[Any]) -> dict[str, set[str]]:
+    """Return the names of what the sites have that can be off: tools, models and actions, by kind."""
+    found = list(sites)
+    exposures = [item for site in found for item in site.exposures_by_label.items()]
+    actions = [(label, name) for label, exposure in exposures for name in exposure.all_action_names()]
+    return {
+        TOOL: {name for site in found for name in (*site.all_tool_names(), *site._extra_tools)},
+        MODEL: {label for label, _ in exposures},
+        ACTION: {named for label, name in actions for named in (name, f"{label}.{name}")},
+    }
+
+
 def _named(by: Any) -> str:
     name = by.get_username() if hasattr(by, "get_username") else str(by or "")
     return str(name)[:100]

@@ -77,16 +77,14 @@ def annotate(execute: Callable[..., Any], sql: Any, params: Any, many: bool, con
     record = CURRENT.get()
     if record is None or not isinstance(sql, str) or sql.rstrip().endswith("*/"):
         return execute(sql, params, many, context)
-    comment = comment_of(record, is_shared=_keeps_by_text(context["connection"]))
+    connection = context["connection"]
+    # Oracle and prepared statements find a plan again by the whole text of the statement.
+    is_prepared = getattr(connection.connection, "prepare_threshold", None) is not None
+    comment = comment_of(record, is_shared=connection.vendor == "oracle" or is_prepared)
     if many or params is not None:
         comment = comment.replace("%", "%%")
     # Wrappers that look at the statement are not to take text of a client for a part of it.
     return execute(f"{sql} {comment}", params, many, {**context, PLAIN_SQL: sql})
-
-
-def _keeps_by_text(connection: BaseDatabaseWrapper) -> bool:
-    """Return whether plans are found again by the whole text of the statement: prepared ones, and those of Oracle."""
-    return connection.vendor == "oracle" or getattr(connection.connection, "prepare_threshold", None) is not None
 
 
 def annotate_queries() -> None:

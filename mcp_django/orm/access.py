@@ -21,8 +21,8 @@ from ..exposures.base import ModelExposure
 from ..exposures.managers import leaves_out_nothing
 from ..models import Switch
 from ..runtime.hooks import asked, note_failure
-from .columns import Column, is_json_field, plain_key, read_fields, resolve_column
-from .kinds import kind_of, stored_field
+from .columns import Column, plain_key, read_fields, resolve_column
+from .kinds import is_json_field, kind_of, stored_field
 from .permissions import EVERYTHING, known_permissions
 from .plans import row_by_key
 from .rendering import iso_text

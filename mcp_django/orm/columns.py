@@ -206,11 +206,6 @@ def is_generic_relation(field: Any) -> bool:
     return hasattr(field, "object_id_field_name") and hasattr(field, "content_type_field_name")
 
 
-def is_json_field(field: Any) -> bool:
-    """Return whether the field's values have no text form of their own."""
-    return kind_of(field).word in ("json", "bytes", "file", "image", "value", "key", "list", "range", "mapping")
-
-
 # Values
 
 

@@ -12,11 +12,11 @@ from django.db.models import Model, ProtectedError, QuerySet, RestrictedError
 from django.http import Http404
 
 from ..conf import settings
+from ..context.databases import Mode, is_busy
 from ..context.questions import unspend
 from ..context.request import MCPRequest
 from ..exceptions import Cancelled, NotFound, NotPermitted, ToolError
 from ..exposures.base import ModelExposure
-from ..runtime.transactions import Mode, is_busy
 from .access import access_of, parse_pk
 from .arguments import check_names
 from .queries import chunks
@@ -47,7 +47,8 @@ def taken(
 
 def as_object(value: Any, name: str) -> dict[str, Any]:
     """Return an argument that is a JSON object, or an empty one for null."""
-    value = {} if value is None else json_or_text(value)
+    if not isinstance(value, dict):
+        value = {} if value is None else json_or_text(value)
     if not isinstance(value, dict):
         raise ToolError(f"{name} must be an object, such as {{'field': value}}.")
     return value

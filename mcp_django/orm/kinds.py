@@ -290,6 +290,11 @@ def stored_field(field: Any) -> Any:
             return field
 
 
+def is_json_field(field: Any) -> bool:
+    """Return whether the field's values have no text form of their own."""
+    return kind_of(field).word in ("json", "bytes", "file", "image", "value", "key", "list", "range", "mapping")
+
+
 def is_file_field(field: Any) -> bool:
     """Return whether the field holds a file, whose name is empty where there is none."""
     return isinstance(field, models.FileField)

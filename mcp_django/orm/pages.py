@@ -521,7 +521,7 @@ class FoundRow:
 
 
 def find_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> FoundRow:
-    """Return the row that :func:`~mcp_django.orm.access.get_row` returns, for reading.
+    """Return the row that :meth:`~mcp_django.orm.access.ModelAccess.get_row` returns, for reading.
 
     It comes from a plan, with the labels of what it points to, where the exposure's rows are those of the table. Any
     other row is what the exposure's own queryset gives, which may hold annotations and classes that a plan does not
@@ -535,8 +535,8 @@ def find_row(request: MCPRequest, exposure: ModelExposure, pk: Any) -> FoundRow:
         params = key_params(exposure.opts, parse_pk(exposure, pk), using)
     except ToolError:
         raise NotFound from None
-    names = [field.attname for field in exposure.opts.concrete_fields]
     columns = columns_of(exposure, access_of(request)[exposure].fields)
+    names = [field.attname for field in exposure.opts.concrete_fields]
     labels = [joined_label(request, column) for column in columns if column.kind == "relation"]
     joins = tuple([label for label in labels if label is not None][:MAX_JOINS])
 

@@ -26,11 +26,13 @@ from django.core.exceptions import EmptyResultSet, ValidationError
 from django.core.signals import setting_changed
 from django.db import connections, router
 from django.db.models import F, Model, Q, QuerySet, lookups
+from django.db.models.constants import OnConflict
 from django.db.models.expressions import Col, Expression
 from django.db.models.fields import related_lookups
 from django.db.models.fields.related_descriptors import ForwardManyToOneDescriptor
 from django.db.models.lookups import Exact, In
 from django.db.models.query import ModelIterable
+from django.db.models.sql import DeleteQuery, InsertQuery, UpdateQuery
 from django.db.models.sql.datastructures import BaseTable, Join
 from django.db.models.sql.query import Query
 from django.db.models.sql.where import WhereNode
@@ -123,15 +125,25 @@ class Plan:
         """Return what :meth:`run` does by the column; no columns where there are no rows."""
         if self.sql is None:
             return []
-        params = [values[param] if type(param) is Slot else param for param in self.params]
         connection: Any = connections[using]
         with connection.cursor() as cursor:
-            cursor.execute(self.sql, params if self.names is None else dict(zip(self.names, params, strict=True)))
+            cursor.execute(self.sql, self._bound(values))
             found: list[Sequence[Any]] = list(zip(*cursor.fetchall(), strict=True))
         for position, functions, expression in _converters(self, connection) if found else ():
             for function in functions:
                 found[position] = function(found[position], expression, connection)
         return found
+
+    def write(self, using: str, values: Sequence[Any]) -> int:
+        """Run a statement that writes; return how many rows it has written."""
+        assert self.sql is not None
+        with connections[using].cursor() as cursor:
+            cursor.execute(self.sql, self._bound(values))
+            return int(cursor.rowcount)
+
+    def _bound(self, values: Sequence[Any]) -> list[Any] | dict[str, Any]:
+        params = [values[param] if type(param) is Slot else param for param in self.params]
+        return params if self.names is None else dict(zip(self.names, params, strict=True))
 
     def instances(self, using: str, values: Sequence[Any], queryset: QuerySet[Any]) -> list[Model] | None:
         """Return the rows as instances, as ``queryset``, that of the call, gives them; None if a value is unreadable.
@@ -191,6 +203,10 @@ def _plan_of(compiler: Any) -> Plan:
         sql, params = compiler.as_sql()
     except EmptyResultSet:
         return Plan(None, (), (), False)
+    return _plan_from(compiler, sql, params)
+
+
+def _plan_from(compiler: Any, sql: str, params: Sequence[Any]) -> Plan:
     names = None
     # For SQLite Django looks for parameters without names in all of the text, each time that it runs. A lone percent
     # sign in it is none of them.
@@ -247,6 +263,56 @@ def clear(**kwargs: Any) -> None:
 
 
 setting_changed.connect(clear)
+
+
+# Rows of the app's own tables, of which nobody else has to be told; keys are texts
+
+
+def own_rows(rows: Callable[[], QuerySet[Any]], using: str, *values: tuple[Any, Any]) -> list[tuple[Any, ...]]:
+    """Return the ``values_list`` rows of a function that holds slots for these values, each after its field."""
+    plan = cached_plan((rows, using), lambda: compile_plan(rows().using(using).order_by(), using))
+    connection = connections[using]
+    return plan.run(using, [field.get_db_prep_value(value, connection) for field, value in values])
+
+
+def insert_if_new(row: Model, using: str) -> None:
+    """Insert a row, unless one with its key is there."""
+    model, fields = type(row), row._meta.local_concrete_fields
+
+    def build() -> Plan:
+        query: Any = InsertQuery(model, on_conflict=OnConflict.IGNORE)
+        query.insert_values(fields, [model(**{field.attname: Bind(Slot(n)) for n, field in enumerate(fields)})])
+        compiler = query.get_compiler(using=using)
+        [(sql, params)] = compiler.as_sql()
+        return _plan_from(compiler, sql, params)
+
+    connection = connections[using]
+    values = [field.get_db_prep_save(getattr(row, field.attname), connection) for field in fields]
+    cached_plan(("insert", model, using), build).write(using, values)
+
+
+def update_by_key(model: type[Model], key: str, using: str, **values: Any) -> bool:
+    """Set columns of the row with a primary key; return whether there is one."""
+    opts: Any = model._meta
+    connection = connections[using]
+    params = [opts.get_field(name).get_db_prep_save(value, connection) for name, value in values.items()]
+
+    def build() -> Plan:
+        query: Any = model._base_manager.filter(by_key(opts)).query.chain(UpdateQuery)
+        query.add_update_values({name: Bind(Slot(number)) for number, name in enumerate(values, 1)})
+        return _plan_of(query.get_compiler(using=using))
+
+    return cached_plan(("update", model, using, *values), build).write(using, [key, *params]) > 0
+
+
+def delete_by_key(model: type[Model], key: str, using: str) -> None:
+    """Delete the row with a primary key, to which no other leads."""
+
+    def build() -> Plan:
+        query: Any = model._base_manager.filter(by_key(model._meta)).query.chain(DeleteQuery)
+        return _plan_of(query.get_compiler(using=using))
+
+    cached_plan(("delete", model, using), build).write(using, [key])
 
 
 # Rows that instances are made of

@@ -17,9 +17,9 @@ import orjson
 from django.db import DatabaseError, connections
 
 from ..conf import settings
+from ..context.databases import Mode, writing
 from ..context.record import CURRENT, CallRecord
 from ..exceptions import ToolError
-from ..runtime.transactions import Mode, writing
 
 ADVICE: Final = (
     "Ask for less: filter on indexed fields (describe_model), leave out search and ordering, or group by fewer fields."

@@ -5,10 +5,12 @@ shown when the related model is exposed, the caller may view it, and the row is 
 foreign key is its bare key, and a many-to-many relation does not list the row.
 """
 
-import dis
+import ast
+import inspect
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from django.db import models
@@ -45,37 +47,55 @@ MAX_DEPTH: Final = 3
 @lru_cache(maxsize=1024)
 def plain_label(exposure: "ModelExposure") -> str | None:
     """Return the name of the text field that is the label of a row, or None where a label takes the instance."""
-    name = exposure.label_field or _returned_attribute(exposure.model.__str__)
+    name = exposure.label_field or returned_attribute(exposure.model)
     if name in _secrets(exposure):
         return None
     path = resolve_path(exposure.model, name) if name and "__" not in name else None
     if path is None or path.nullable or not isinstance(path.field, (models.CharField, models.TextField)):
         return None
     plain = type(path.field).descriptor_class is models.Field.descriptor_class
-    own = _has_own_text(path.field) or is_replaced(path.field.model, path.field)
+    # Values of a class of the project's own may have a text of their own.
+    own = hasattr(path.field, "from_db_value") or is_replaced(path.field.model, path.field)
     return name if plain and not own else None
 
 
-def _has_own_text(field: Any) -> bool:
-    """Return whether values are of a class of the project's own, which may have a text of their own."""
-    return hasattr(field, "from_db_value")
+class Attribute(str):
+    """What an attribute of a :class:`Recorder` is: a text that can only be handed on as it is."""
+
+    def _refuse(self, *args: Any) -> Any:
+        raise TypeError("a label that is made of it is more than the attribute")
+
+    __str__ = __format__ = __bool__ = __len__ = __eq__ = __iter__ = __getitem__ = _refuse
+    __hash__ = str.__hash__
 
 
-def _returned_attribute(method: Any) -> str | None:
-    """Return the attribute when the method is exactly ``return self.<attribute>``."""
+class Recorder:
+    """Stands for a row whose ``__str__`` is asked: each attribute is its own name."""
+
+    def __getattribute__(self, name: str) -> Attribute:
+        return Attribute(name)
+
+
+def returned_attribute(model: type[Any]) -> str | None:
+    """Return the attribute when ``__str__`` is exactly ``return self.<attribute>``, and None where that is not proven.
+
+    The running code hands the attribute on, and its source says that there is no other way through it.
+    """
+    method: Any = model.__str__
     try:
-        found = [
-            step
-            for step in dis.get_instructions(method)
-            if step.opname not in ("RESUME", "CACHE", "NOP", "NOT_TAKEN", "PUSH_NULL")
-        ]
-        names = [step.opname for step in found]
-    except TypeError:
+        found = method(Recorder())
+        (function,) = ast.parse(dedent(inspect.getsource(method))).body
+    except Exception:
         return None
-    if len(found) != 3 or not names[0].startswith("LOAD_FAST") or names[1:] != ["LOAD_ATTR", "RETURN_VALUE"]:
-        return None
-    own = method.__code__.co_varnames[:1] == (found[0].argval,) and method.__code__.co_argcount == 1
-    return str(found[1].argval) if own else None
+    match function:
+        case ast.FunctionDef(args=ast.arguments(args=[ast.arg(arg=own)]), decorator_list=[]) if (
+            type(found) is Attribute
+        ):
+            body = function.body[ast.get_docstring(function) is not None :]
+            name = str.__str__(found)
+            said = [ast.unparse(step) for step in body]
+            return name if said == [f"return {own}.{name}"] and not hasattr(method, "__wrapped__") else None
+    return None
 
 
 def labels_of(exposure: ModelExposure, rows: Sequence[models.Model]) -> list[str | None]:

@@ -138,27 +138,26 @@ class FunctionResource(ProjectFunction):
 
     def contents(self, uri: str, value: Any) -> list[dict[str, Any]]:
         """Return the contents objects for what the function returned."""
-        items = value if isinstance(value, (list, tuple)) and _holds_resources(value) else [value]
-        return [self._contents(uri, item).contents() for item in items]
-
-    def _contents(self, uri: str, value: Any) -> EmbeddedResource:
-        match value:
-            case EmbeddedResource():
-                return value
-            case Image() | Audio():
-                return EmbeddedResource(uri, value.data, value.mime_type)
-            case Text():
-                return EmbeddedResource(uri, clean_text(value.text), self.mime_type or TEXT)
-            case str():
-                return EmbeddedResource(uri, clean_text(value), self.mime_type or TEXT)
-            case bytes() | bytearray() | memoryview():
-                return EmbeddedResource(uri, bytes(value), self.mime_type or BINARY)
-            case _:
-                return EmbeddedResource(uri, orjson.dumps(to_jsonable(value)).decode(), JSON)
-
-
-def _holds_resources(values: Any) -> bool:
-    return any(isinstance(value, (EmbeddedResource, Image, Audio, Text)) for value in values)
+        blocks = (EmbeddedResource, Image, Audio, Text)
+        several = isinstance(value, (list, tuple)) and any(isinstance(item, blocks) for item in value)
+        items = value if several else [value]
+        found = []
+        for item in items:
+            match item:
+                case EmbeddedResource():
+                    made = item
+                case Image() | Audio():
+                    made = EmbeddedResource(uri, item.data, item.mime_type)
+                case Text():
+                    made = EmbeddedResource(uri, clean_text(item.text), self.mime_type or TEXT)
+                case str():
+                    made = EmbeddedResource(uri, clean_text(item), self.mime_type or TEXT)
+                case bytes() | bytearray() | memoryview():
+                    made = EmbeddedResource(uri, bytes(item), self.mime_type or BINARY)
+                case _:
+                    made = EmbeddedResource(uri, orjson.dumps(to_jsonable(item)).decode(), JSON)
+            found.append(made.contents())
+        return found
 
 
 def embed(request: MCPRequest, target: Model | str) -> EmbeddedResource:

@@ -27,8 +27,8 @@ from ..orm.uris import (
 from ..protocol.content import EmbeddedResource
 from ..protocol.errors import InvalidParams
 from ..tools.asking import TYPE, URI, is_text, text_of
-from ..tools.models import describe
-from ..tools.query import page_payload, read_query
+from ..tools.models import Description
+from ..tools.query import RecordCall, page_payload
 from ..tools.record import Record
 from .files import RowFile
 
@@ -135,21 +135,18 @@ class ModelResource:
         request, exposure, pk = self.request, self.exposure, self.address.pk
         request.mcp.record.model = exposure.label
         if self.address.is_schema:
-            return describe(request, exposure)
+            return Description(access_of(request)[exposure]).in_lines()
         go_to(request, exposure, "changelist" if pk is None else "change", pk)
         if pk is None:
-            return self._page()
+            try:
+                payload = page_payload(RecordCall(access_of(request)[exposure], self.address.query).query())
+            except ToolError as error:
+                raise InvalidParams(error.message) from None
+            following = payload.pop("next_cursor", None)
+            if following is None:
+                return payload
+            query = {name: value for name, value in self.address.query.items() if name != "cursor"}
+            # Before the rows, as some clients cut the end of a long text.
+            return {"next": page_uri(exposure, cursor=following, **query), **payload}
         found = find_row(request, exposure, pk)
-        return Record(request, exposure, found.row, found.labels).payload()
-
-    def _page(self) -> dict[str, Any]:
-        try:
-            payload = page_payload(read_query(self.request, self.exposure, self.address.query))
-        except ToolError as error:
-            raise InvalidParams(error.message) from None
-        following = payload.pop("next_cursor", None)
-        if following is None:
-            return payload
-        query = {name: value for name, value in self.address.query.items() if name != "cursor"}
-        # Before the rows, as some clients cut the end of a long text.
-        return {"next": page_uri(self.exposure, cursor=following, **query), **payload}
+        return Record(access_of(request)[exposure], found.row, found.labels).payload()

@@ -110,7 +110,16 @@ class Inputs:
 
 def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
     """Return the arguments of a route, as the view describes them to its caller."""
-    path = {name: _path_schema(view, name) for name in route.parameters}
+    path: Schemas = {name: {"type": "string", "description": "Part of the URL"} for name in route.parameters}
+    lookup, model = getattr(view, "lookup_field", "pk"), getattr(getattr(view, "queryset", None), "model", None)
+    key_name = getattr(view, "lookup_url_kwarg", None) or lookup
+    if key_name in path and model is not None:
+        try:
+            found = model._meta.pk if lookup == "pk" else model._meta.get_field(lookup)
+        except FieldDoesNotExist:
+            found = None
+        shown = "primary key" if lookup == "pk" else lookup
+        path[key_name] = {"type": key_type(found), "description": f"{shown} of the {model._meta.verbose_name}"}
     try:
         known = query_parameters(route, view)
     except Undecided:
@@ -136,10 +145,17 @@ def inputs_of(route: Route, view: Any, *, confirms: bool = False) -> Inputs:
         rows = serializer_schema(serializer)
         return Inputs(path, query, {DATA: rows}, None, [DATA], confirms=confirms)
     if not is_declared or not hasattr(serializer, "fields"):
-        return Inputs(path, query, {DATA: _free_body(route, serializer)}, None, confirms=confirms)
+        # The serializer, if any, is that which the view has for others.
+        taken: Schemas = {}
+        try:
+            taken = {name: serializer_schema(field) for name, field in writable_fields(serializer).items()}
+        except Exception:
+            logger.debug("The fields of %s are not known", route.name, exc_info=True)
+        about = {**({"properties": taken} if taken else {}), "description": "Body of the request, if it takes one"}
+        return Inputs(path, query, {DATA: {**FREE_OBJECT, **about}}, None, confirms=confirms)
     writable = writable_fields(serializer)
-    taken = {*path, *query, *(["confirm_token"] if confirms else [])}
-    names = {f"body_{name}" if name in taken else name: name for name in writable}
+    others = {*path, *query, *(["confirm_token"] if confirms else [])}
+    names = {f"body_{name}" if name in others else name: name for name in writable}
     fields = {argument: serializer_schema(writable[name]) for argument, name in names.items()}
     partial = route.method == "patch"
     required = [argument for argument, name in names.items() if writable[name].required and not partial]
@@ -180,19 +196,6 @@ def _text(name: str, value: Any) -> str:
     return text
 
 
-def _path_schema(view: Any, name: str) -> dict[str, Any]:
-    lookup = getattr(view, "lookup_field", "pk")
-    model = getattr(getattr(view, "queryset", None), "model", None)
-    if name == (getattr(view, "lookup_url_kwarg", None) or lookup) and model is not None:
-        try:
-            found = model._meta.pk if lookup == "pk" else model._meta.get_field(lookup)
-        except FieldDoesNotExist:
-            found = None
-        shown = "primary key" if lookup == "pk" else lookup
-        return {"type": key_type(found), "description": f"{shown} of the {model._meta.verbose_name}"}
-    return {"type": "string", "description": "Part of the URL"}
-
-
 def _serializer(route: Route, view: Any) -> Any:
     """Return the serializer that reads the body, None where there is no telling."""
     if not hasattr(view, "get_serializer_class"):
@@ -205,17 +208,6 @@ def _serializer(route: Route, view: Any) -> Any:
     except Exception:
         logger.warning("The serializer of %s is not known", route.name, exc_info=True)
         return None
-
-
-def _free_body(route: Route, serializer: Any) -> dict[str, Any]:
-    """Return the schema of a body that is read by the serializer which the view has for others, or by none."""
-    shown: Schemas = {}
-    try:
-        shown = {name: serializer_schema(field) for name, field in writable_fields(serializer).items()}
-    except Exception:
-        logger.debug("The fields of %s are not known", route.name, exc_info=True)
-    properties = {"properties": shown} if shown else {}
-    return {**FREE_OBJECT, **properties, "description": "Body of the request, if it takes one"}
 
 
 # Parameters of the query
@@ -262,7 +254,12 @@ def check_ordering(known: Mapping[str, Iterable[str]], given: Mapping[str, Any])
 
 def _of_backend(backend: Any, view: Any) -> Schemas:
     if hasattr(backend, "get_filterset_class"):
-        return _of_filterset(backend, view)
+        queryset = _queryset(view)
+        filterset = backend.get_filterset_class(view, queryset)
+        if filterset is None:
+            return {}
+        # An instance has filters of its own: those of the class keep what is first made of them.
+        return dict(_filters(filterset(queryset=queryset.all(), request=view.request)))
     if isinstance(backend, SearchFilter):
         searched = backend.get_search_fields(view, view.request) or ()
         takes_pattern = any(name.startswith("$") or is_pattern_lookup(name) for name in searched)
@@ -293,16 +290,6 @@ def _operation_parameters(source: Any, view: Any) -> Schemas:
             text = str(item.get("description") or "").strip()
             found[str(item["name"])] = {**known, "description": text} if text else known
     return found
-
-
-def _of_filterset(backend: Any, view: Any) -> Schemas:
-    """Return the filters of django-filter, which are fields of a form."""
-    queryset = _queryset(view)
-    filterset = backend.get_filterset_class(view, queryset)
-    if filterset is None:
-        return {}
-    # An instance has filters of its own: those of the class keep what is first made of them.
-    return dict(_filters(filterset(queryset=queryset.all(), request=view.request)))
 
 
 def _filters(filterset: Any) -> Iterator[tuple[str, dict[str, Any]]]:

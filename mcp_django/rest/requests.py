@@ -23,10 +23,10 @@ from rest_framework.permissions import SAFE_METHODS
 from rest_framework.renderers import JSONRenderer
 from rest_framework.response import Response
 
+from ..context.databases import writing
 from ..context.request import MCPRequest
 from ..emulation.page import LEFT_OUT, LEFT_OUT_META, MemoryMessages, MemorySession
 from ..exceptions import ToolError
-from ..runtime.transactions import writing
 from ..schema.values import to_jsonable
 from .parameters import Undecided
 from .responses import link_files, refuse
@@ -197,7 +197,16 @@ def run(
 ) -> tuple[RestRequest, HttpResponseBase]:
     """Return the request that the view got and its response; in a transaction where ``ATOMIC_REQUESTS`` says so."""
     made = rest_request(request, route, kwargs, path=route.path(kwargs), query=query, body=body)
-    view = _speaking_json(route, view_for(route, made, kwargs, {}))
+    asked = view_for(route, made, kwargs, {})
+    # JSON is read and written even where REST clients have to use something else.
+    other: dict[str, Any] = {}
+    if not any(_is_json(item.media_type) for item in asked.get_renderers()):
+        other["renderer_classes"] = [JSONRenderer]
+    if not any(_is_json(item.media_type) for item in asked.get_parsers()):
+        other["parser_classes"] = [JSONParser]
+    view: Any = route.callback
+    if other:
+        view = route.viewset.as_view({route.method: route.action}, **{**route.callback.initkwargs, **other})
     handler: Any = BaseHandler().make_view_atomic(view)
     apart = getattr(view, "_non_atomic_requests", ())
     atomic = [alias for alias, entry in connections.settings.items() if entry["ATOMIC_REQUESTS"] and alias not in apart]
@@ -244,19 +253,6 @@ def show_object(request: MCPRequest, route: Route, kwargs: Mapping[str, Any]) ->
         return None
     link_files(request, response.data)
     return to_jsonable(json.loads(JSONRenderer().render(response.data) or b"null"))
-
-
-def _speaking_json(route: Route, view: Any) -> Any:
-    """Return the view function, which reads and writes JSON even where REST clients have to use something else."""
-    initkwargs = route.callback.initkwargs
-    other: dict[str, Any] = {}
-    if not any(_is_json(item.media_type) for item in view.get_renderers()):
-        other["renderer_classes"] = [JSONRenderer]
-    if not any(_is_json(item.media_type) for item in view.get_parsers()):
-        other["parser_classes"] = [JSONParser]
-    if not other:
-        return route.callback
-    return route.viewset.as_view({route.method: route.action}, **{**initkwargs, **other})
 
 
 def _is_json(media_type: str | None) -> bool:

@@ -58,7 +58,15 @@ def read_answer(
         refuse(route, response)
     _render(response)
     if not _is_json(response):
-        return _file_result(route, request, response)
+        try:
+            answer = read_response(request, response)
+        except ToolError:
+            bound = f"a file larger than {settings.MAX_FILE_BYTES} bytes"
+            raise ToolError(f"The view answered with {bound}, or a page with a form: neither can be sent.") from None
+        if answer.file is None:
+            return ToolResult(structured={"text": answer.text or (answer.page.message if answer.page else "")})
+        described, blocks = answer.file.result(request, route.name)
+        return ToolResult(structured={"file": described}, content=blocks)
     content: bytes = getattr(response, "content", b"")
     if not content:
         given = {name: arguments[name] for name in route.parameters if name in arguments}
@@ -102,18 +110,6 @@ def _argument(values: list[str], kind: Any) -> Any:
         return values or None
     text = values[-1]
     return int(text) if kind == "integer" and text.isdecimal() and len(text) <= MAX_DIGITS else text
-
-
-def _file_result(route: Route, request: MCPRequest, response: HttpResponseBase) -> ToolResult:
-    try:
-        answer = read_response(request, response)
-    except ToolError:
-        bound = f"a file larger than {settings.MAX_FILE_BYTES} bytes"
-        raise ToolError(f"The view answered with {bound}, or a page with a form: neither can be sent.") from None
-    if answer.file is None:
-        return ToolResult(structured={"text": answer.text or (answer.page.message if answer.page else "")})
-    described, content = answer.file.result(request, route.name)
-    return ToolResult(structured={"file": described}, content=content)
 
 
 # Refusals

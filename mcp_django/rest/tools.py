@@ -59,25 +59,19 @@ class ViewSetTool(Tool):
         self.route = route
         self.shown_by = shown_by
         self.name = route.name
-        self.title = self._title()
+        if route.is_standard:
+            opts, plain = self._model and self._model._meta, route.registration.name.replace("_", " ")
+            one, many = (opts.verbose_name, opts.verbose_name_plural) if opts else (plain, plain)
+            self.title = TITLES[route.action].format(one=one, many=many)
+        else:
+            method = "" if route.alone else f", {route.method.upper()}"
+            called = route.callback.initkwargs.get("name") or route.action
+            self.title = f"{called}{method} ({route.registration.name})"
         self.read_only = route.method == "get"
         self.scopes = frozenset({READ if self.read_only else WRITE})
         self.destructive = not self.read_only and route.action != "create"
         self.idempotent = route.method in ("get", "put", "delete")
         self.confirms = route.method == "delete" or route.action in route.registration.confirm
-        self.description = self._description()
-
-    def _title(self) -> str:
-        route, model = self.route, self._model
-        if not route.is_standard:
-            method = "" if route.alone else f", {route.method.upper()}"
-            return f"{route.callback.initkwargs.get('name') or route.action}{method} ({route.registration.name})"
-        name = route.registration.name.replace("_", " ")
-        one, many = (model._meta.verbose_name, model._meta.verbose_name_plural) if model is not None else (name, name)
-        return TITLES[route.action].format(one=one, many=many)
-
-    def _description(self) -> str:
-        route = self.route
         # What the mixins of REST framework say of themselves is about code.
         own = not getattr(route.handler, "__module__", "").startswith("rest_framework.")
         text = inspect.getdoc(route.handler) if own else None
@@ -85,7 +79,7 @@ class ViewSetTool(Tool):
         about = vars(route.viewset).get("__doc__")
         if route.is_standard and not text and about:
             parts.insert(1, inspect.cleandoc(about).split("\n\n")[0])
-        return "\n".join(part for part in parts if part)[:MAX_DESCRIPTION]
+        self.description = "\n".join(part for part in parts if part)[:MAX_DESCRIPTION]
 
     @property
     def _model(self) -> Any:

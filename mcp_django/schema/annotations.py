@@ -156,9 +156,22 @@ def _compile(annotation: Any, stack: tuple[type, ...]) -> Type:
         return Dictionary(compile_annotation(arguments[1], stack) if arguments else Anything())
     if _hashable(annotation) and annotation in _SCALARS:
         return _SCALARS[annotation]
-    if isinstance(annotation, type):
-        return _compile_class(annotation, stack)
-    raise ImproperlyConfigured(f"{annotation!r} has no JSON form")
+    if not isinstance(annotation, type):
+        raise ImproperlyConfigured(f"{annotation!r} has no JSON form")
+    if issubclass(annotation, enum.Enum):
+        members = [member for member in annotation if member.value is not None]
+        labelled = members if issubclass(annotation, models.Choices) else []
+        labels = tuple(str(getattr(member, "label", "")) for member in labelled)
+        return _compile_choices([(member.value, member) for member in members], labels=labels)
+    if issubclass(annotation, models.Model):
+        if not hasattr(annotation, "_meta") or annotation._meta.abstract:
+            raise ImproperlyConfigured(f"{annotation.__name__} is abstract and has no rows")
+        return Row(annotation)
+    if annotation in stack:
+        raise ImproperlyConfigured(f"{annotation.__name__} contains itself, which a schema without $ref cannot say")
+    if dataclasses.is_dataclass(annotation) or typing.is_typeddict(annotation):
+        return Object(members_of(annotation, (*stack, annotation)), annotation)
+    raise ImproperlyConfigured(f"{annotation.__name__} has no JSON form")
 
 
 def _hashable(value: Any) -> bool:
@@ -174,24 +187,6 @@ def _compile_choices(options: list[tuple[Any, Any]], nullable: bool = False, lab
         raise ImproperlyConfigured("choices must be strings, numbers or booleans")
     choice = Choice(tuple(options), labels)
     return Nullable(choice) if nullable else choice
-
-
-def _compile_class(cls: type, stack: tuple[type, ...]) -> Type:
-    if issubclass(cls, enum.Enum):
-        members = [member for member in cls if member.value is not None]
-        labels = (
-            tuple(str(getattr(member, "label", "")) for member in members) if issubclass(cls, models.Choices) else ()
-        )
-        return _compile_choices([(member.value, member) for member in members], labels=labels)
-    if issubclass(cls, models.Model):
-        if not hasattr(cls, "_meta") or cls._meta.abstract:
-            raise ImproperlyConfigured(f"{cls.__name__} is abstract and has no rows")
-        return Row(cls)
-    if cls in stack:
-        raise ImproperlyConfigured(f"{cls.__name__} contains itself, which a schema without $ref cannot say")
-    if dataclasses.is_dataclass(cls) or typing.is_typeddict(cls):
-        return Object(members_of(cls, (*stack, cls)), cls)
-    raise ImproperlyConfigured(f"{cls.__name__} has no JSON form")
 
 
 def members_of(cls: type, stack: tuple[type, ...]) -> tuple[Parameter, ...]:
@@ -315,30 +310,26 @@ def _shape(annotation: Any, stack: tuple[Any, ...]) -> dict[str, Any]:
         return {"type": "object", "additionalProperties": values} if values else dict(FREE_OBJECT)
     if origin in _JSON_TYPES:
         return any_of(*({"type": kind} for kind in _JSON_TYPES[origin]))
-    return _of_class(origin, (*stack, origin))
+    if issubclass(origin, enum.Enum):
+        return _of_values([member.value for member in origin])
+    if issubclass(origin, models.Model):
+        return {"type": "object", "properties": {"pk": {}, "label": {"type": "string"}}, "required": ["pk", "label"]}
+    if dataclasses.is_dataclass(origin):
+        required = [field.name for field in dataclasses.fields(origin)]
+    elif typing.is_typeddict(origin):
+        required = sorted(origin.__required_keys__)  # type: ignore[attr-defined]
+    else:
+        return {}
+    hints = typing.get_type_hints(origin, include_extras=True)
+    texts = parse_docstring(origin.__doc__).parameters
+    names = required if dataclasses.is_dataclass(origin) else list(hints)
+    properties = {name: _member(hints[name], (*stack, origin), texts.get(name, "")) for name in names}
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
 def _of_values(values: Iterable[Any]) -> dict[str, Any]:
     shapes = [_shape(type(value), ()) for value in values if value is not None]
     return shapes[0] if shapes and all(shape == shapes[0] for shape in shapes) else {}
-
-
-def _of_class(cls: type, stack: tuple[Any, ...]) -> dict[str, Any]:
-    if issubclass(cls, enum.Enum):
-        return _of_values([member.value for member in cls])
-    if issubclass(cls, models.Model):
-        return {"type": "object", "properties": {"pk": {}, "label": {"type": "string"}}, "required": ["pk", "label"]}
-    if dataclasses.is_dataclass(cls):
-        required = [field.name for field in dataclasses.fields(cls)]
-    elif typing.is_typeddict(cls):
-        required = sorted(cls.__required_keys__)  # type: ignore[attr-defined]
-    else:
-        return {}
-    hints = typing.get_type_hints(cls, include_extras=True)
-    texts = parse_docstring(cls.__doc__).parameters
-    names = required if dataclasses.is_dataclass(cls) else list(hints)
-    properties = {name: _member(hints[name], stack, texts.get(name, "")) for name in names}
-    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
 _SECTION: Final = re.compile(r"(\w[\w ]{0,30}):")

@@ -67,7 +67,13 @@ def blank(kind: Any, key: str = "", default: Any = MISSING) -> Blank:
         schema = question_schema(form)
         return Blank(schema, lambda content: read_form(form, schema["properties"], content))
     if isinstance(kind, Mapping):
-        return _of_schema(kind)
+        try:
+            requested_schema(kind, MODERN[-1])
+            required, own = kind.get("required", ()), kind.get("properties", {})
+            members = [Parameter(name, _type_of(field), name in required) for name, field in own.items()]
+        except (ValueError, TypeError, KeyError) as error:
+            raise ImproperlyConfigured(f"the schema is none of a form: {error}") from None
+        return Blank(kind, _of_members(Object(tuple(members))).read)
     name = key or VALUE
     try:
         if isinstance(kind, (list, tuple)):
@@ -193,18 +199,6 @@ def _default(schema: Mapping[str, Any], value: Any) -> Any:
 
 
 # Forms that the project wrote as JSON Schema
-
-
-def _of_schema(schema: Mapping[str, Any]) -> Blank:
-    try:
-        requested_schema(schema, MODERN[-1])
-        required = schema.get("required", ())
-        members = [
-            Parameter(name, _type_of(field), name in required) for name, field in schema.get("properties", {}).items()
-        ]
-    except (ValueError, TypeError, KeyError) as error:
-        raise ImproperlyConfigured(f"the schema is none of a form: {error}") from None
-    return Blank(schema, _of_members(Object(tuple(members))).read)
 
 
 def _type_of(field: Mapping[str, Any]) -> Type:

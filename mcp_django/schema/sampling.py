@@ -39,13 +39,10 @@ def sampling_params(messages: Any, max_tokens: int, system: str, more: Mapping[s
 def _message(item: Any) -> Any:
     if isinstance(item, Mapping):
         return item
-    role, content = ("user", item) if isinstance(item, str) else item if isinstance(item, tuple) else _parts(item)
+    item = ("user", item) if isinstance(item, str) else item
+    role, content = item if isinstance(item, tuple) else (item.role, item.content)
     block = {"type": "text", "text": content} if isinstance(content, str) else content.to_wire()
     return {"role": role, "content": block}
-
-
-def _parts(message: Any) -> tuple[str, Any]:
-    return message.role, message.content
 
 
 def read_sample(result: Mapping[str, Any]) -> Sampled:

@@ -8,7 +8,7 @@ import dataclasses
 import enum
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, time
 from decimal import Decimal
 from functools import lru_cache
@@ -67,7 +67,10 @@ def is_sensitive(name: str, model: type[Model] | None = None) -> bool:
     """
     field = _field(model, name) if model is not None else None
     if field is not None and field.is_relation:
-        return _leads_to_secret(field)
+        if field.related_model is None:
+            return False
+        target = field.target_field if field.concrete and not field.many_to_many else field.related_model._meta.pk
+        return target is not field and is_sensitive(target.name, target.model)
     if isinstance(field, _HARMLESS) or getattr(field, "choices", None):
         return False
     words = _CAMEL.sub("_", name).lower()
@@ -97,13 +100,6 @@ def _field(model: type[Model], name: str) -> Any:
         return None
 
 
-def _leads_to_secret(field: Any) -> bool:
-    if field.related_model is None:
-        return False
-    target = field.target_field if field.concrete and not field.many_to_many else field.related_model._meta.pk
-    return target is not field and is_sensitive(target.name, target.model)
-
-
 def has_secret_key(model: type[Model]) -> bool:
     """Return whether the primary key of the model is a secret, which each of its addresses would tell."""
     return any(is_sensitive(field.name, field.model) for field in model._meta.pk_fields)
@@ -124,11 +120,11 @@ def _holds_credentials(model: type[Model], name: str) -> bool:
         return True
     fields = model._meta.concrete_fields
     texts = (field.name for field in fields if isinstance(field, (CharField, TextField)))
-    return name == "key" and (any(map(is_sensitive, texts)) or _confirms(fields))
-
-
-def _confirms(fields: Sequence[Any]) -> bool:
-    """Return whether a row keeps an address, and whether it is known to be somebody's."""
+    if name != "key":
+        return False
+    if any(map(is_sensitive, texts)):
+        return True
+    # A row that keeps an address, and whether it is known to be somebody's.
     done = any(isinstance(field, _HARMLESS) and _DONE.search(field.name) for field in fields)
     return done and any(isinstance(field, EmailField) for field in fields)
 
@@ -171,10 +167,6 @@ def without_secrets(text: str) -> str:
     """Return the text with ``HIDDEN`` for members of JSON that are named like secrets, and for passwords in URLs."""
     if not may_hold_secrets(text):
         return text
-    return _USER.sub(rf"\1{HIDDEN}", _without_members(text))
-
-
-def _without_members(text: str) -> str:
     parts: list[str] = []
     position = 0
     for found in _MEMBER.finditer(text):
@@ -186,7 +178,7 @@ def _without_members(text: str) -> str:
         if opening in "[{" or end > found.end() + 1:
             parts += [text[position : found.start(3)], f'"{HIDDEN}"']
             position = end
-    return "".join([*parts, text[position:]])
+    return _USER.sub(rf"\1{HIDDEN}", "".join([*parts, text[position:]]))
 
 
 def _end_of_value(text: str, opening: str, start: int) -> int:
@@ -254,7 +246,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 def clean_text(text: str, limit: int | None = None, hint: str = "") -> str:
     """Return text that UTF-8 can hold, cut to ``limit`` characters with a note of what is missing.
 
-    Secrets within it are hidden: see :func:`~mcp_django.sensitive.without_secrets`.
+    Secrets within it are hidden: see :func:`without_secrets`.
     """
     left = len(text) - limit if limit is not None else 0
     text = without_secrets(text[:limit] if left > 0 else text)
@@ -304,7 +296,9 @@ def _leaf(value: Any) -> Any:
         case float():
             return float(value) if math.isfinite(value) else None
         case Decimal():
-            return _decimal(value)
+            if not value.is_finite():
+                return None
+            return format(value, "f") if abs(value.adjusted()) < MAX_DIGITS else str(value)
         case date() | time():
             return value.isoformat()
         case bytes() | bytearray() | memoryview():
@@ -313,9 +307,3 @@ def _leaf(value: Any) -> Any:
             return clean_text(value.name or "") or None
         case _:
             return clean_text(str(value))
-
-
-def _decimal(value: Decimal) -> str | None:
-    if not value.is_finite():
-        return None
-    return format(value, "f") if abs(value.adjusted()) < MAX_DIGITS else str(value)

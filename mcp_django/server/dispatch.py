@@ -94,24 +94,19 @@ class Kernel:
         return self._finished(await sync_to_async(self._run)(produce, in_middleware=False))
 
     def _begin(self) -> Mapping[str, Any] | Later | Listen:
-        request, call = self.request, self.call
+        request, call, mcp = self.request, self.call, self.request.mcp
         begin(request, call)
         handler = METHODS.get(call.method)
         if handler is None:
             raise MethodNotFound(f"Method not found: {call.method}")
-        narrowing = request.mcp.narrowing
+        narrowing = mcp.narrowing
         if narrowing is not None and narrowing.named and call.method != "ping":
             # A slip of the pen in the address would go unnoticed.
             labels = {exposure.label for exposure in access_of(request).exposures}
             known = labels | {label.partition(".")[0] for label in labels}
             if unknown := [name for name in narrowing.named if name not in known]:
                 raise InvalidRequest(f"models in the URL: there is no app or model {unknown[0]!r} here.")
-        self._take_answers()
-        return handler(request, call.params)
-
-    def _take_answers(self) -> None:
-        """Give the call the answers that came with it; a transport of the older era has given it those it has."""
-        call, mcp = self.call, self.request.mcp
+        # The answers that came with it; a transport of the older era has given it those it has.
         if call.method not in ASKING:
             mcp.live = False
         elif not call.era.modern:
@@ -121,9 +116,10 @@ class Kernel:
             mcp.live = True
             state = None
             if call.request_state is not None:
-                state = open_state(self.request, call.method, call.params, call.request_state)
+                state = open_state(request, call.method, call.params, call.request_state)
             if state is not None or call.input_responses is not None:
                 mcp.answers = Answers(call.input_responses, state)
+        return handler(request, call.params)
 
     def pause(self, questions: Sequence[Question]) -> Mapping[str, Any] | Asked:
         """Return the input-required result (2026-07-28, basic/patterns/mrtr), which the client answers by another call.

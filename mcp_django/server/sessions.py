@@ -11,14 +11,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any, Final
 
 import orjson
 from django.conf import settings as django_settings
-from django.core.signals import setting_changed
 from django.db import router, transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.db.models.lookups import Exact
 from django.utils import timezone
 
@@ -27,7 +25,7 @@ from ..context.request import MCPRequest
 from ..context.signing import SEPARATOR, seal, unseal
 from ..exceptions import NotFound
 from ..models import Session, Stream
-from ..orm.plans import Bind, Plan, Slot, compile_plan
+from ..orm.plans import Bind, Slot, own_rows, update_by_key
 from ..protocol.eras import Call
 from ..protocol.errors import InvalidParams
 from ..protocol.versions import LEGACY, negotiate
@@ -89,10 +87,7 @@ class ClientSession:
             rows.update(seen=F("seen"))
             self.uris = tuple(change(rows.values_list("uris", flat=True).get()))
             rows.update(uris=list(self.uris))
-        self._tell_stream()
-
-    def _tell_stream(self) -> None:
-        """Tell the open stream, if there is one, and wait until it knows: no change after this is missed."""
+        # Who has the session's stream, if it is open, is told and waited for: no change after this is missed.
         token, known = secrets.token_hex(8), threading.Event()
 
         def heard(news: Any) -> None:
@@ -121,7 +116,7 @@ class ClientSession:
         """Write the row, which keeps the session alive; over ``MAX_SESSIONS`` the user's least used one ends."""
         now = timezone.now()
         # The update first: on SQLite a transaction that has read before it writes is refused when another one wrote.
-        if not Session.objects.filter(pk=self.id).update(seen=now, **values):
+        if not update_by_key(Session, self.id, router.db_for_write(Session), seen=now, **values):
             fresh = {"user_id": self.user_pk, "created": self.issued, "seen": now, **values}
             Session.objects.update_or_create(pk=self.id, defaults={"seen": now, **values}, create_defaults=fresh)
         if not self.has_row:
@@ -206,7 +201,7 @@ def find_session(request: MCPRequest, text: str) -> ClientSession:
         capabilities=capabilities,
     )
     using, seen = router.db_for_read(Session), session.issued
-    row = next(iter(_row_plan(using).run(using, [session.id])), None)
+    row = next(iter(own_rows(_stored_sessions, using, (Session._meta.pk, session.id))), None)
     if row is not None:
         session.has_row = True
         seen, ended, level, session.uris, facts = row
@@ -225,19 +220,9 @@ def find_session(request: MCPRequest, text: str) -> ClientSession:
     return session
 
 
-@lru_cache(maxsize=8)
-def _row_plan(using: str) -> Plan:
-    """Return the query of what is remembered of a session, compiled once: each request makes it."""
-    rows = Session.objects.using(using).filter(Q(Exact(F("id"), Bind(Slot(0))))).order_by()
-    return compile_plan(rows.values_list("seen", "ended", "log_level", "uris", "facts"), using)
-
-
-def _forget_plans(**kwargs: Any) -> None:
-    _row_plan.cache_clear()
-
-
-# Time zone and databases bear on it.
-setting_changed.connect(_forget_plans)
+def _stored_sessions() -> QuerySet[Any]:
+    rows = Session.objects.filter(Q(Exact(F("id"), Bind(Slot(0)))))
+    return rows.values_list("seen", "ended", "log_level", "uris", "facts")
 
 
 def _forget(session_ids: Sequence[str]) -> None:

@@ -20,17 +20,19 @@ Who reads a stream ends it when its time is over (``read_events(..., bury=True)`
 import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db import connections, router, transaction
-from django.db.models import F, QuerySet, Sum
+from django.db.models import F, Q, QuerySet, Sum
 from django.db.models.functions import Length
+from django.db.models.lookups import Exact, LessThan
 from django.utils import timezone
 
 from ..conf import settings
 from ..context.questions import Answers, Question
-from ..models import Stream, StreamEvent
+from ..models import Session, Stream, StreamEvent
+from ..orm.plans import Bind, Slot, delete_by_key, insert_if_new, own_rows
 from ..protocol.errors import InternalError
 from ..protocol.messages import ClientResponse, Id, encode, error_response, notification, request
 from ..subscriptions.hub import hub
@@ -44,6 +46,10 @@ PAGE: Final = 200
 # Messages of one call that may have been sent and not stored when its worker died.
 MOST_UNSTORED: Final = 1_000_000
 CANCELLED: Final = "notifications/cancelled"
+SESSION, STATE, ALIVE = (Stream._meta.get_field(name) for name in ("session", "state", "alive"))
+USER: Final = Session._meta.get_field("user")
+# The bytes that a stream keeps.
+SIZE: Final = F("size") + Length("call")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,29 +102,34 @@ def open_stream(
     session: ClientSession, request_id: Id | None, call: bytes, version: str, stream_id: str | None = None
 ) -> str:
     """Make the row of a stream for a call of the session and return its id; ``call`` is its JSON-RPC message."""
+    using = router.db_for_write(Stream)
     values = {"session_id": session.id, "request_id": request_id, "call": call.decode(), "version": version}
-    with transaction.atomic(using=router.db_for_write(Stream)):
+    with transaction.atomic(using=using):
+        stream, (done, silent) = Stream(pk=stream_id or new_id(), alive=_sign_of_life(), **values), _horizons()
         session.remember()
-        _clear(Stream.objects.filter(session_id=session.id))
-        defaults = {**values, "alive": _sign_of_life()}
-        stream, _ = Stream.objects.get_or_create(pk=stream_id or new_id(), defaults=defaults)
-        _make_room(session, stream.pk)
+        columns = [(SESSION, session.id), (STATE, Stream.State.DONE), (ALIVE, done), (ALIVE, silent)]
+        if own_rows(_old_streams, using, *columns):
+            _clear(Stream.objects.filter(session_id=session.id))
+        insert_if_new(stream, using)
+        # A user who has none has no sum of them.
+        [(kept,)] = own_rows(_kept_bytes, using, (USER, session.user_pk)) or [(0,)]
+        if kept > settings.USER_STREAM_BYTES:
+            _make_room(session, stream.pk, kept - settings.USER_STREAM_BYTES)
     return stream.pk
 
 
-def _make_room(session: ClientSession, newest: str) -> None:
-    """Delete the oldest streams of the user that no worker is at, while those of the user keep too many bytes.
+def _kept_bytes() -> QuerySet[Any]:
+    """Return what the streams of a user keep; that of many calls ends with its connection."""
+    own = Stream.objects.filter(Q(Exact(F("session__user_id"), Bind(Slot(0)))), request_id__isnull=False)
+    return own.values("session__user_id").annotate(total=Sum(SIZE)).values_list("total")
 
-    That of many calls stays: it ends with its connection.
-    """
+
+def _make_room(session: ClientSession, newest: str, surplus: int) -> None:
+    """Delete the oldest streams of the user that no worker is at, to make room for so many bytes."""
     streams = Stream.objects.filter(session__user_id=session.user_pk, request_id__isnull=False)
-    size = F("size") + Length("call")
-    surplus = (streams.aggregate(total=Sum(size))["total"] or 0) - settings.USER_STREAM_BYTES
-    if surplus <= 0:
-        return
     idle = streams.exclude(state=Stream.State.RUNNING).exclude(pk=newest)
     oldest = []
-    for stream_id, length in idle.order_by("alive").values_list("pk", size):
+    for stream_id, length in idle.order_by("alive").values_list("pk", SIZE):
         if surplus <= 0:
             break
         oldest.append(stream_id)
@@ -129,7 +140,8 @@ def _make_room(session: ClientSession, newest: str) -> None:
 
 
 def discard(stream_id: str) -> None:
-    Stream.objects.filter(pk=stream_id).delete()
+    """Delete a stream on which nothing was told."""
+    delete_by_key(Stream, stream_id, router.db_for_write(Stream))
 
 
 def shared_stream(session: ClientSession) -> str | None:
@@ -313,10 +325,25 @@ def _bury(stream_id: str, state: str, request_id: Id | None, after: int) -> None
 # Cleaning
 
 
+def _is_old(state: Any, done: Any, silent: Any) -> Q:
+    """Return the condition of streams that are over, and of any that is silent, since these moments."""
+    is_done = Q(Exact(F("state"), state)) & Q(LessThan(F("alive"), done))
+    return is_done | Q(LessThan(F("alive"), silent))
+
+
+def _horizons() -> tuple[datetime, datetime]:
+    done = timezone.now() - timedelta(seconds=settings.STREAM_MAX_AGE)
+    return done, done - timedelta(seconds=max(settings.QUESTION_TIMEOUT, DEAD_AFTER))
+
+
+def _old_streams() -> QuerySet[Any]:
+    """Return the streams of a session that are to be cleared."""
+    own = Q(Exact(F("session_id"), Bind(Slot(0))))
+    return Stream.objects.filter(own & _is_old(*(Bind(Slot(number)) for number in (1, 2, 3)))).values_list("pk")
+
+
 def _clear(streams: QuerySet[Stream]) -> int:
-    horizon = timezone.now() - timedelta(seconds=settings.STREAM_MAX_AGE)
-    patience = timedelta(seconds=max(settings.QUESTION_TIMEOUT, DEAD_AFTER))
-    old = streams.filter(state=Stream.State.DONE, alive__lt=horizon) | streams.filter(alive__lt=horizon - patience)
+    old = streams.filter(_is_old(Stream.State.DONE, *_horizons()))
     return old.delete()[1].get(Stream._meta.label, 0)
 
 

@@ -346,22 +346,22 @@ class Worker:
         while not stop.is_set():
             self._wake.wait()
             self._wake.clear()
-            while not stop.is_set() and (rest := self._once()) is not None:
+            while not stop.is_set():
+                close_old_connections()
+                try:
+                    rest = self.work()
+                except BaseException:
+                    # Whatever a hook of the project raises, such as an exit: nobody would start the thread again.
+                    logger.exception("The thread %s failed", self.name)
+                    rest = AFTER_FAILURE
+                if rest is None:
+                    break
                 if rest >= SHORT_REST:
                     connections.close_all()
                 hurry.wait(rest)
                 if not stop.is_set():
                     hurry.clear()
             connections.close_all()
-
-    def _once(self) -> float | None:
-        close_old_connections()
-        try:
-            return self.work()
-        except BaseException:
-            # Whatever a hook of the project raises, such as an exit: nobody would start the thread again.
-            logger.exception("The thread %s failed", self.name)
-            return AFTER_FAILURE
 
 
 hub: Final = Hub()

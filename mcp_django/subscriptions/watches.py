@@ -23,8 +23,8 @@ from ..orm.queries import chunks
 from ..orm.uris import SCHEME, parse_uri
 from ..protocol.errors import InvalidParams
 from ..resources.models import Resources
-from ..tools.models import describe
-from ..tools.query import read_query
+from ..tools.models import Description
+from ..tools.query import RecordCall
 
 T = TypeVar("T")
 
@@ -126,9 +126,9 @@ def content_digest(request: MCPRequest, watch: Watch) -> int:
     address = parse_uri(watch.uri)
     exposure = access_of(request).get_exposure(address.label)
     if address.is_schema:
-        return hash(orjson.dumps(describe(request, exposure), default=str))
+        return hash(orjson.dumps(Description(access_of(request)[exposure]).in_lines(), default=str))
     try:
-        query = read_query(request, exposure, address.query)
+        query = RecordCall(access_of(request)[exposure], address.query).query()
         found = query.rows(exposure.get_queryset(request))
         pks = (pk for rows in found for pk in rows.values_list("pk", flat=True))
         return hash(tuple(islice(pks, query.limit + 1)))
@@ -282,7 +282,7 @@ def _asked(request: MCPRequest, uri: str) -> Watch | None:
         if address.is_schema:
             return Watch(uri)
         if address.pk is None:
-            read_query(request, exposure, address.query)
+            RecordCall(access_of(request)[exposure], address.query).query()
             return Watch(uri, exposure.label)
         return Watch(uri, exposure.label, pk_text(parse_pk(exposure, address.pk)), address.field_name)
     except (NotFound, CallRefused, ToolError, InvalidParams):

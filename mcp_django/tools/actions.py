@@ -19,7 +19,7 @@ from ..emulation.calls import ActionCall
 from ..exceptions import NotPermitted, ToolError
 from ..exposures.actions import Action
 from ..exposures.base import ModelExposure
-from ..orm.access import access_of
+from ..orm.access import ModelAccess, access_of
 from ..orm.arguments import exposure_argument
 from ..orm.inputs import as_object, taken
 from ..orm.suggestions import with_argument
@@ -77,7 +77,17 @@ class ActionTool(Tool):
         if clashing := parameters.keys() & RESERVED:
             raise ImproperlyConfigured(f"{action.key} may not have a parameter named {', '.join(sorted(clashing))}.")
         # What is equal in all tools of actions is described in run_action alone, and what is rare declared there.
-        asking = {"form": {**FREE_OBJECT, **_form_words(action)}} if action.has_form else {}
+        asking: dict[str, Any] = {}
+        if action.has_form:
+            # The fields of its form, with choices of which none is a row.
+            words = []
+            for name, field in action.fields.items():
+                mark = "*" if field is None or is_required(field) else ""
+                choices = getattr(field, "choices", None)
+                known = choices if isinstance(choices, list) else []
+                stored = [(str(value), str(label)) for value, label in known if value]
+                words.append(" ".join([name + mark, *([choice_words(stored)] if stored else [])]))
+            asking["form"] = {**FREE_OBJECT, **({"description": ", ".join(words)} if words else {})}
         if asking or not action.only_looks:
             asking["confirm_token"] = {"type": "string"}
         self.input_schema = {"type": "object", "properties": {**PICKING, **parameters, **asking}}
@@ -121,20 +131,9 @@ class ActionTool(Tool):
         asked = {"form": FORM, "confirm_token": CONFIRM_TOKEN} if "confirm_token" in arguments else {}
         known = {**EVERYTHING, **self.input_schema["properties"], **asked}
         given = taken(arguments, known, keeping=self.parameters)
-        action = _find_action(request, self.action.exposure, self.action.name)
+        action = _find_action(access_of(request)[self.action.exposure], self.action.name)
         common = {name: given.pop(name, None) for name in (EVERYTHING.keys() | RESERVED) - self.parameters}
         return ActionCall(request, action, common, given).run()
-
-
-def _form_words(action: Action) -> dict[str, str]:
-    """Return a description that names the fields of the action's form, with choices of which none is a row."""
-    words = []
-    for name, field in action.fields.items():
-        required = "*" if field is None or is_required(field) else ""
-        choices = getattr(field, "choices", None)
-        stored = [(str(value), str(label)) for value, label in choices if value] if isinstance(choices, list) else []
-        words.append(" ".join([name + required, *([choice_words(stored)] if stored else [])]))
-    return {"description": ", ".join(words)} if words else {}
 
 
 class ActionTools:
@@ -158,7 +157,8 @@ class ActionTools:
 
     def of_caller(self, request: MCPRequest) -> list[ActionTool]:
         """Return the tools of all actions that the caller may run."""
-        return [self._tool(action) for model in access_of(request).models for action in model.actions.values()]
+        found = [model.actions for model in access_of(request).models]
+        return [self._tool(action) for actions in found for action in actions.values()]
 
     def named(self, request: MCPRequest, name: str) -> ActionTool | None:
         """Return the tool of this name among those of the caller: most actions are declared, and known by name."""
@@ -203,9 +203,9 @@ class ActionTools:
         return found
 
 
-def _find_action(request: MCPRequest, exposure: ModelExposure, name: Any) -> Action:
+def _find_action(model: ModelAccess, name: Any) -> Action:
     """Return the action if the caller may run it now; one that is forbidden is answered as one that is not there."""
-    actions = access_of(request)[exposure].permitted_actions
+    exposure, actions = model.exposure, model.permitted_actions
     if settings.READ_ONLY:
         actions = {key: action for key, action in actions.items() if action.read_only}
     found = actions.get(name) if isinstance(name, str) else None
@@ -215,8 +215,7 @@ def _find_action(request: MCPRequest, exposure: ModelExposure, name: Any) -> Act
         if name in exposure.all_action_names():
             error.outcome = NotPermitted.outcome
         raise error
-    if request.mcp.off is not None:
-        access_of(request)[exposure].refuse_switched(found.name)
+    model.refuse_switched(found.name)
     return found
 
 
@@ -253,14 +252,14 @@ class RunAction(Tool):
     def is_atomic(self, request: MCPRequest, arguments: Mapping[str, Any]) -> bool:
         """See :meth:`Tool.is_atomic`."""
         try:
-            exposure = exposure_argument(request, arguments.get("model"))
-            return _find_action(request, exposure, arguments.get("action")).atomic
+            model = access_of(request)[exposure_argument(request, arguments.get("model"))]
+            return _find_action(model, arguments.get("action")).atomic
         except ToolError:
             return True
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """See :meth:`Tool.call`."""
         given = taken(arguments, self.input_schema["properties"], required=["model", "action"])
-        action = _find_action(request, exposure_argument(request, given["model"]), given["action"])
+        action = _find_action(access_of(request)[exposure_argument(request, given["model"])], given["action"])
         own = as_object(given.get("arguments"), "arguments")
         return ActionCall(request, action, given, own).run()

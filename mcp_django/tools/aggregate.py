@@ -32,19 +32,14 @@ from ..context.request import MCPRequest
 from ..context.results import ToolResult
 from ..emulation.bulk import SEARCH
 from ..exceptions import ToolError
-from ..exposures.base import ModelExposure
 from ..orm.aggregates import AfterWindows, OverGroups
 from ..orm.arguments import (
-    check_names,
-    exposure_argument,
     flag_argument,
     limit_argument,
     limit_hint,
-    search_argument,
 )
 from ..orm.arithmetic import FLOAT
-from ..orm.lookups import Filter, opening_hint
-from ..orm.parsing import filters_argument
+from ..orm.lookups import opening_hint
 from ..orm.queries import narrowed
 from ..orm.suggestions import naming
 from ..orm.unreadable import is_out_of_range, is_unreadable, salvaged_tuples
@@ -53,6 +48,7 @@ from ..schema.types import FREE_OBJECT, any_of
 from .base import RecordTool
 from .grouping import STRETCHES, Group, group_of, periods
 from .measures import Measure, MeasureReader, find_title, having_of, position_of
+from .query import RecordCall
 
 MAX_GROUPS: Final = 200
 DEFAULT_GROUPS: Final = 50
@@ -105,23 +101,6 @@ def _path(given: Any) -> Any:
         return given
     name, colon, period = given.partition(":")
     return f"{name.replace('.', '__')}{colon}{period}"
-
-
-def _check(given: Mapping[str, Any], groups: Sequence[Group], measures: Sequence[Measure], per: Group | None) -> None:
-    """Pass unless what is asked does not go together."""
-    terms: list[Group | Measure] = [*groups, *measures]
-    if len({term.title for term in terms}) < len(terms):
-        raise ToolError('Two columns have the same name; rename one with "as".')
-    for name in ("having", "top"):
-        if name in given and not groups:
-            raise ToolError(f'"{name}" needs "group_by".')
-    if per is not None and ("top" not in given or len(groups) < 2):
-        raise ToolError(
-            '"per" needs "top" and another field in group_by: {"group_by": ["product"], "top": 3, "per": "country"}.'
-        )
-    stretches = [group for group in groups if group.period in STRETCHES]
-    if any(measure.function == "change" for measure in measures) and len(stretches) != 1:
-        raise ToolError('"change" needs one period in group_by, such as "created:month".')
 
 
 def _order_of(terms: Sequence[Group | Measure], value: Any) -> list[tuple[Group | Measure, Way]]:
@@ -215,18 +194,28 @@ class Question:
     fill: bool = False
 
     @classmethod
-    def read(cls, request: MCPRequest, exposure: ModelExposure, given: Mapping[str, Any]) -> "Question":
+    def read(cls, call: RecordCall) -> "Question":
         """Return what the arguments ask."""
+        model, given = call.model, call.given
         wanted = [_path(item) for item in _list(given.get("group_by"), "group_by")]
         named = _path(given.get("per"))
         if "per" in given and named not in wanted:
             wanted.insert(0, named)
-        groups = tuple(group_of(request, exposure, item, position) for position, item in enumerate(wanted))
+        groups = tuple(group_of(model, item, position) for position, item in enumerate(wanted))
         per = groups[wanted.index(named)] if "per" in given else None
         asked = _list(given.get("aggregates"), "aggregates") or ["count"]
-        measures = MeasureReader(request, exposure).read(asked)
+        measures = MeasureReader(model).read(asked)
         terms: list[Group | Measure] = [*groups, *measures]
-        _check(given, groups, measures, per)
+        if len({term.title for term in terms}) < len(terms):
+            raise ToolError('Two columns have the same name; rename one with "as".')
+        if needing := next((name for name in ("having", "top") if name in given and not groups), ""):
+            raise ToolError(f'"{needing}" needs "group_by".')
+        if per is not None and ("top" not in given or len(groups) < 2):
+            how = '{"group_by": ["product"], "top": 3, "per": "country"}'
+            raise ToolError(f'"per" needs "top" and another field in group_by: {how}.')
+        stretches = [group for group in groups if group.period in STRETCHES]
+        if any(measure.function == "change" for measure in measures) and len(stretches) != 1:
+            raise ToolError('"change" needs one period in group_by, such as "created:month".')
         top = limit_argument(given["top"], MAX_TOP, MAX_TOP) if "top" in given else None
         limit = limit_argument(given.get("limit"), DEFAULT_GROUPS if top is None else MAX_GROUPS, MAX_GROUPS)
         order = _order_of(terms, given.get("ordering"))
@@ -406,23 +395,6 @@ class Question:
         return shown
 
 
-# The tool
-
-
-def _base(request: MCPRequest, exposure: ModelExposure, conditions: Sequence[Filter], search: str) -> QuerySet[Any]:
-    """Return the rows to aggregate.
-
-    Where the exposure's own queryset joins, annotates or deduplicates, it becomes a subquery: its joins would multiply
-    the sums.
-    """
-    rows = narrowed(request, exposure, conditions, search)
-    query = rows.query
-    joined = sum(1 for alias in query.alias_map if query.alias_refcount.get(alias)) > 1
-    if joined or query.annotations or query.distinct or query.combinator or query.is_sliced or query.extra:
-        return exposure.model._base_manager.using(rows.db).filter(pk__in=rows.values("pk"))
-    return rows
-
-
 class AggregateRecords(RecordTool):
     """Counts, sums, averages, extremes, over all matching rows or by groups."""
 
@@ -467,24 +439,28 @@ class AggregateRecords(RecordTool):
 
     def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
         """See :meth:`RecordTool.check`."""
-        given = check_names(arguments, self.input_schema["properties"])
-        exposure = exposure_argument(request, given.get("model"), given)
+        call = RecordCall.read(request, self, arguments)
         with naming(request, "aggregates", "group_by", "per"):
-            Question.read(request, exposure, given)
-        filters_argument(request, exposure, given.get("filters"))
-        search_argument(request, exposure, given.get("search"))
+            Question.read(call)
+        call.filters()
+        call.search()
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return a row for each group, and what the groups beyond them hold together."""
-        given = check_names(arguments, self.input_schema["properties"])
-        exposure = exposure_argument(request, given.get("model"), given)
+        call = RecordCall.read(request, self, arguments)
+        given, exposure = call.given, call.exposure
         go_to(request, exposure, "changelist")
         with naming(request, "aggregates", "group_by", "per"):
-            question = Question.read(request, exposure, given)
-        conditions = filters_argument(request, exposure, given.get("filters"))
-        search = search_argument(request, exposure, given.get("search"))
+            question = Question.read(call)
+        conditions, search = call.filters(), call.search()
         try:
-            answer = question.answer(_base(request, exposure, conditions, search))
+            rows = narrowed(request, exposure, conditions, search)
+            query = rows.query
+            joined = sum(1 for alias in query.alias_map if query.alias_refcount.get(alias)) > 1
+            if joined or query.annotations or query.distinct or query.combinator or query.is_sliced or query.extra:
+                # The joins of the exposure's own queryset would multiply the sums.
+                rows = exposure.model._base_manager.using(rows.db).filter(pk__in=rows.values("pk"))
+            answer = question.answer(rows)
         except NotSupportedError as error:
             raise ToolError(f"The database cannot compute that: {error}") from None
         except DatabaseError as error:

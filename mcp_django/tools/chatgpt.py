@@ -16,7 +16,7 @@ from ..context.request import MCPRequest
 from ..context.results import ToolResult
 from ..exceptions import NotFound, ToolError
 from ..exposures.base import ModelExposure
-from ..orm.access import access_of
+from ..orm.access import ModelAccess, access_of
 from ..orm.arguments import MAX_SEARCH, MAX_SEARCH_WORDS, RECORD_NOT_FOUND, check_names
 from ..orm.pages import find_row
 from ..orm.queries import narrowed
@@ -75,15 +75,17 @@ class Search(_ChatGPTTool):
         best = found_models(request, exposures, text)
         found: list[dict[str, str]] = []
         for exposure in [*best, *(exposure for exposure in exposures if exposure not in best)][:MAX_MODELS]:
-            found += [_result(request, exposure, row) for row in _rows(request, exposure, text)]
+            model = access_of(request)[exposure]
+            found += [_result(model, row) for row in _rows(model, text)]
             if len(found) >= MAX_RESULTS:
                 break
         request.mcp.record.rows_read += len(found)
         return ToolResult(structured={"results": found[:MAX_RESULTS]})
 
 
-def _rows(request: MCPRequest, exposure: ModelExposure, text: str) -> list[Model]:
+def _rows(model: ModelAccess, text: str) -> list[Model]:
     """Return the first rows that have all words, or else all that say something and do not name the model."""
+    request, exposure = model.request, model.exposure
     go_to(request, exposure, "changelist")
     for term in _terms(exposure, text):
         try:
@@ -92,7 +94,7 @@ def _rows(request: MCPRequest, exposure: ModelExposure, text: str) -> list[Model
         except ToolError:
             # The search of this model does not take the words.
             continue
-        if seen := [row for row in rows if access_of(request)[exposure].may_row("view", row)]:
+        if seen := [row for row in rows if model.may_row("view", row)]:
             return seen
     return []
 
@@ -108,10 +110,10 @@ def _terms(exposure: ModelExposure, text: str) -> Iterator[str]:
         yield " ".join(telling)
 
 
-def _result(request: MCPRequest, exposure: ModelExposure, row: Model) -> dict[str, str]:
-    uri = row_uri(exposure, row.pk)
+def _result(model: ModelAccess, row: Model) -> dict[str, str]:
+    exposure, uri = model.exposure, row_uri(model.exposure, row.pk)
     title = f"{exposure.opts.verbose_name}: {label_of(exposure, row) or row.pk}"
-    return {"id": uri, "title": title, "url": admin_url(request, exposure, row) or uri}
+    return {"id": uri, "title": title, "url": admin_url(model.request, exposure, row) or uri}
 
 
 class Fetch(_ChatGPTTool):
@@ -140,7 +142,8 @@ class Fetch(_ChatGPTTool):
             request.mcp.record.model = exposure.label
         except NotFound:
             raise ToolError(f"{RECORD_NOT_FOUND} id is one that search gave.") from None
-        payload = Record(request, exposure, found.row, found.labels).full()
+        model = access_of(request)[exposure]
+        payload = Record(model, found.row, found.labels).full()
         members = {**payload["fields"], **payload.get("inlines", {})}
         shown = {name: value for name, value in members.items() if value not in (None, "", [])}
         text = "\n".join(
@@ -148,7 +151,7 @@ class Fetch(_ChatGPTTool):
             for name, value in shown.items()
         )
         metadata = {name: payload[name] for name in ("model", "pk", "hint") if name in payload}
-        return ToolResult(structured={**_result(request, exposure, found.row), "text": text, "metadata": metadata})
+        return ToolResult(structured={**_result(model, found.row), "text": text, "metadata": metadata})
 
 
 CHATGPT_TOOLS: Final = (Search, Fetch)

@@ -19,7 +19,7 @@ from django.utils.choices import CallableChoiceIterator
 
 from ..context.request import MCPRequest
 from ..exposures.base import ModelExposure
-from ..orm.access import access_of, columns_of
+from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.columns import Column
 from ..orm.kinds import choices_of
 from ..runtime.hooks import asked
@@ -50,7 +50,7 @@ Part = tuple[str, float]
 
 def found_models(request: MCPRequest, exposures: Sequence[ModelExposure], query: str) -> list[ModelExposure]:
     """Return the exposures that a question is about, the best first; none where no word of it fits."""
-    weights = [_weights(*_seen(request, exposure)) for exposure in exposures]
+    weights = [_weights(*_seen(access_of(request)[exposure])) for exposure in exposures]
     spread: dict[str, float] = defaultdict(float)
     for words in weights:
         for word, weight in words.items():
@@ -72,14 +72,15 @@ def found_models(request: MCPRequest, exposures: Sequence[ModelExposure], query:
     return [exposures[order[at][1]] for at in kept]
 
 
-def _seen(request: MCPRequest, exposure: ModelExposure) -> tuple[Any, ...]:
+def _seen(model: ModelAccess) -> tuple[Any, ...]:
     """Return what the words of a model depend on for this caller."""
-    actions: Mapping[str, Any] = access_of(request)[exposure].actions if may_write(request) else {}
+    request, exposure = model.request, model.exposure
+    actions: Mapping[str, Any] = model.actions if may_write(request) else {}
     terms = asked(exposure.label, "get_search_terms", exposure.get_search_terms, request, default=())
     return (
         exposure,
-        access_of(request)[exposure].fields,
-        tuple(Overview(request, exposure).related()),
+        model.fields,
+        tuple(Overview(model).related()),
         tuple((name, str(action.description)) for name, action in actions.items()),
         tuple(map(str, terms)),
         translation.get_language(),
@@ -284,7 +285,8 @@ def matches(word: str, known: Collection[str]) -> dict[str, float]:
     found = _other_words(word, known, OTHER_WORD)
     if word in known:
         # Names of models are often written as one word.
-        parts = {other: OTHER_WORD * len(word) / len(other) for other in known if _is_part(word, other)}
+        whole = [other for other in known if other.startswith(word) or other.endswith(word)]
+        parts = {other: OTHER_WORD * len(word) / len(other) for other in whole if len(word) >= LEAST_STEM}
         return parts | found | {word: 1.0}
     if found:
         return found
@@ -298,10 +300,6 @@ def matches(word: str, known: Collection[str]) -> dict[str, float]:
 
 def _other_words(word: str, known: Collection[str], sure: float) -> dict[str, float]:
     return {other: sure for other in _families().get(word, ()) if other in known}
-
-
-def _is_part(word: str, other: str) -> bool:
-    return len(word) >= LEAST_STEM and (other.startswith(word) or other.endswith(word))
 
 
 def _alike(word: str, known: Iterable[str]) -> dict[str, float]:

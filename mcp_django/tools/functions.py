@@ -76,7 +76,18 @@ class FunctionTool(Tool):
         self.meta = dict(meta or {})
         self.is_async = self.function.is_async
         self.slow = not self.is_async
-        self._read_result(function, structured)
+        annotation, signature = None, signature_of(function)
+        if signature.return_annotation is not signature.empty:
+            # What cannot be read promises nothing.
+            with suppress(ImproperlyConfigured):
+                scope = getattr(inspect.unwrap(function), "__globals__", {})
+                annotation = result_annotation(resolve_hint(signature.return_annotation, scope))
+        annotation = None if annotation is type(None) else annotation
+        plain = annotation is None or unwrap(annotation).annotation in (str, bytes) or _holds_blocks(annotation)
+        self.structured = structured
+        self.wraps = is_wrapped(annotation)
+        if structured is not False and not (plain and not structured):
+            self.output_schema = output_schema(annotation)
 
     def _read_schema(self, asks: bool, read_only: bool) -> Mapping[str, Any]:
         """Return the input schema; a tool that is known to ask has the arguments that answer."""
@@ -90,20 +101,6 @@ class FunctionTool(Tool):
         if clashing:
             raise ImproperlyConfigured(f"{self.name} asks and may not have a parameter named {min(clashing)}")
         return {**schema, "properties": {**schema.get("properties", {}), **RESERVED}}
-
-    def _read_result(self, function: Callable[..., Any], structured: bool | None) -> None:
-        annotation, signature = None, signature_of(function)
-        if signature.return_annotation is not signature.empty:
-            # What cannot be read promises nothing.
-            with suppress(ImproperlyConfigured):
-                scope = getattr(inspect.unwrap(function), "__globals__", {})
-                annotation = result_annotation(resolve_hint(signature.return_annotation, scope))
-        annotation = None if annotation is type(None) else annotation
-        plain = annotation is None or unwrap(annotation).annotation in (str, bytes) or _holds_blocks(annotation)
-        self.structured = structured
-        self.wraps = is_wrapped(annotation)
-        if structured is not False and not (plain and not structured):
-            self.output_schema = output_schema(annotation)
 
     def has_permission(self, request: MCPRequest) -> bool:
         """Return whether the caller has the permissions and the tool's own condition holds."""

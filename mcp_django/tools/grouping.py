@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final
@@ -26,7 +26,7 @@ from django.db.models.functions import (
 
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.base import ModelExposure
+from ..orm.access import ModelAccess
 from ..orm.aggregates import step
 from ..orm.columns import render
 from ..orm.kinds import kind_of, stored_field
@@ -38,21 +38,12 @@ from .measures import rounded, shown_values
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
-def _quarter(value: date) -> str:
-    return f"{value.isoformat()[:4]}-Q{(value.month + 2) // 3}"
-
-
-def _week(value: date) -> str:
-    year, week, _ = value.isocalendar()
-    return f"{year:04}-W{week:02}"
-
-
 # What computes a period from a column, and how its value is written.
 PERIODS: Final[Mapping[str, tuple[Callable[..., Any], Callable[[Any], str]]]] = {
     "year": (TruncYear, lambda value: value.isoformat()[:4]),
-    "quarter": (TruncQuarter, _quarter),
+    "quarter": (TruncQuarter, lambda value: f"{value.isoformat()[:4]}-Q{(value.month + 2) // 3}"),
     "month": (TruncMonth, lambda value: value.isoformat()[:7]),
-    "week": (TruncWeek, _week),
+    "week": (TruncWeek, lambda value: "{:04}-W{:02}".format(*value.isocalendar())),
     "day": (TruncDay, lambda value: value.isoformat()[:10]),
     "hour": (TruncHour, lambda value: value.isoformat()[:13]),
     "weekday": (ExtractIsoWeekDay, lambda value: WEEKDAYS[value - 1]),
@@ -134,8 +125,9 @@ class Group:
         return shown_values(request, self.target.column, values)
 
 
-def group_of(request: MCPRequest, exposure: ModelExposure, given: Any, position: int) -> Group:
+def group_of(model: ModelAccess, given: Any, position: int) -> Group:
     """Return what ``status``, ``customer__country`` or ``created:month`` groups by."""
+    request, exposure = model.request, model.exposure
     if not isinstance(given, str):
         raise ToolError('group_by is a list of fields, a date also as "created:month".')
     name, _, period = group_meant(given, PERIODS).partition(":")
@@ -147,7 +139,7 @@ def group_of(request: MCPRequest, exposure: ModelExposure, given: Any, position:
             return Group(target.name, alias, target)
         except ToolError as error:
             if not root or last not in PERIODS:
-                raise _of_several(request, exposure, name) or error from None
+                raise _of_several(model, name) or error from None
             # "created__month"
             name, period = root, last
     if _WIDTH.fullmatch(period) and Decimal(period):
@@ -166,12 +158,12 @@ def group_of(request: MCPRequest, exposure: ModelExposure, given: Any, position:
     return Group(f"{target.name}:{period}", alias, target, period)
 
 
-def _of_several(request: MCPRequest, exposure: ModelExposure, name: str) -> ToolError | None:
+def _of_several(model: ModelAccess, name: str) -> ToolError | None:
     """Return what to say of a group of a relation to several rows, None where it is of none."""
-    link = link_of(request, exposure, name.partition("__")[0])
+    link = link_of(model.request, model.exposure, name.partition("__")[0])
     if link is None or not link.to_many:
         return None
-    backs = (item.name for item in links_of(request, link.exposure) if item.field == link.field.remote_field)
+    backs = (item.name for item in links_of(model.request, link.exposure) if item.field == link.field.remote_field)
     counted = next((f', with "count:{back}"' for back in backs), "")
     label = link.exposure.label
     return ToolError(

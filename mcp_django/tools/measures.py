@@ -13,8 +13,7 @@ from django.db.models.functions import Coalesce, NullIf
 
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.base import ModelExposure
-from ..orm.access import MAX_NAME
+from ..orm.access import MAX_NAME, ModelAccess
 from ..orm.aggregates import (
     EDGES,
     FUNCTIONS,
@@ -170,7 +169,19 @@ def _asked(given: Any) -> Asked:
     """Return what is meant by an object, or by a text such as ``sum:total``, ``sum(total)`` or ``ratio:a/b``."""
     given = json_or_text(given)
     if isinstance(given, str):
-        return _asked_as_text(given.strip())
+        called = _CALL.fullmatch(given.strip())
+        name, _, text = (called[1], ":", called[2]) if called else given.strip().partition(":")
+        name, text = name.strip().lower(), text.strip()
+        if name in DERIVED:
+            separator = {"ratio": "/", "difference": "-"}.get(name)
+            return Asked(name, sources=tuple(part.strip() for part in text.split(separator)) if separator else (text,))
+        if name == "percentile":
+            text, _, share = (part.strip() for part in (text.rpartition(":") if ":" in text else (text, "", "")))
+            return Asked(name, text, share=share)
+        if name in EDGES:
+            text, _, order = (part.strip() for part in text.partition(":"))
+            return Asked(name, text, order=order)
+        return Asked(name, text)
     if not isinstance(given, dict):
         raise ToolError(_SPELLING)
     given = as_aggregate(given, FUNCTIONS)
@@ -188,22 +199,6 @@ def _asked(given: Any) -> Asked:
         raise ToolError(_SPELLING)
     more = {member: given.get(member) for member in ("where", "share", "unit", "order")}
     return Asked(name.lower(), text, title, **more)
-
-
-def _asked_as_text(given: str) -> Asked:
-    called = _CALL.fullmatch(given)
-    name, _, text = (called[1], ":", called[2]) if called else given.partition(":")
-    name, text = name.strip().lower(), text.strip()
-    if name in DERIVED:
-        separator = {"ratio": "/", "difference": "-"}.get(name)
-        return Asked(name, sources=tuple(part.strip() for part in text.split(separator)) if separator else (text,))
-    if name == "percentile":
-        text, _, share = (part.strip() for part in (text.rpartition(":") if ":" in text else (text, "", "")))
-        return Asked(name, text, share=share)
-    if name in EDGES:
-        text, _, order = (part.strip() for part in text.partition(":"))
-        return Asked(name, text, order=order)
-    return Asked(name, text)
 
 
 def find_title(titles: Sequence[str], text: str) -> int | None:
@@ -229,8 +224,8 @@ def position_of(titles: Sequence[str], name: str, message: str, member: str) -> 
 class MeasureReader:
     """Reads the aggregates that a caller asks for over the rows of an exposure."""
 
-    def __init__(self, request: MCPRequest, exposure: ModelExposure) -> None:
-        self.request, self.exposure = request, exposure
+    def __init__(self, model: ModelAccess) -> None:
+        self.request, self.exposure = model.request, model.exposure
 
     def read(self, given: Sequence[Any]) -> tuple[Measure, ...]:
         """Return what ``count``, ``sum:total`` or ``{"function": "sum", "field": "total", "as": "all"}`` computes.
@@ -272,7 +267,16 @@ class MeasureReader:
             return Measure(asked.title or "count", alias, Count(Value(1), **where) if where else Count("*"))
         function, suffix = FUNCTIONS[name], ""
         if name == "percentile":
-            share = _share(asked.share)
+            try:
+                share = float(asked.share)
+            except (TypeError, ValueError):
+                share = -1.0
+            # "90" and "p90" are what people say.
+            share = share / 100 if 1 < share <= 100 else share
+            if not 0 <= share <= 1:
+                raise ToolError(
+                    f'percentile needs {SHARES}: {{"function": "percentile", "field": "total", "share": 0.9}}.'
+                )
             function, suffix = middle(share), f"_{share:g}".replace(".", "_")
         several = self.to_several(text)
         if several is not None:
@@ -336,18 +340,6 @@ class MeasureReader:
         return several[0], re.sub(rf"\b{re.escape(root)}(?:\.|__|$|(?=\W))", "", text)
 
 
-def _share(given: Any) -> float:
-    try:
-        share = float(given)
-    except (TypeError, ValueError):
-        share = -1.0
-    # "90" and "p90" are what people say.
-    share = share / 100 if 1 < share <= 100 else share
-    if not 0 <= share <= 1:
-        raise ToolError(f'percentile needs {SHARES}: {{"function": "percentile", "field": "total", "share": 0.9}}.')
-    return share
-
-
 def _unit(given: Any, result: Any, is_computed: bool) -> tuple[timedelta | None, str]:
     """Return the unit of a duration, and how titles say it; none for a stored duration for which none is asked."""
     if result.get_internal_type() != "DurationField" or (given is None and not is_computed):
@@ -399,32 +391,15 @@ DERIVED: Final[Mapping[str, int]] = {"ratio": 2, "difference": 2, "percent_of_to
 
 def _derived(asked: Asked, alias: str, measures: Sequence[Measure], later: Sequence[str]) -> Measure:
     """Return what is made of other measures, which ``later`` ones can only be in a circle."""
-    titles = [measure.title for measure in measures]
+    function, titles = asked.function, [measure.title for measure in measures]
     sources = []
     for name in asked.sources:
         if find_title(titles, name) is None and find_title(later, name) is not None:
-            raise ToolError(f"{asked.function} is made of {name[:60]!r}, which needs it or is not known either.")
-        message = f"{asked.function} is made of other aggregates of this call, not {name[:60]!r}."
+            raise ToolError(f"{function} is made of {name[:60]!r}, which needs it or is not known either.")
+        message = f"{function} is made of other aggregates of this call, not {name[:60]!r}."
         sources.append(measures[position_of(titles, name, message, "aggregates")])
-    if len(sources) != DERIVED[asked.function]:
-        raise ToolError(f'{asked.function} takes {DERIVED[asked.function]}, as in {{"ratio": ["refunded", "count"]}}.')
-    _check_sources(asked.function, sources)
-    title = asked.title or "_".join([asked.function, *(source.title for source in sources)])[:80]
-    made: tuple[Any, Any, Any] = (None, FLOAT, None)
-    if asked.function in ("ratio", "difference"):
-        made = (_ratio if asked.function == "ratio" else _less)(*alike(*sources))
-    narrowed = tuple(label for source in sources for label in source.narrowed)
-    expression, result, derive = made
-    unit = None
-    if result is DURATION:
-        unit = UNITS[DEFAULT_UNIT] if sources[0].kind in DATES else sources[0].unit
-    if expression is not None:
-        expression = OverGroups(expression, output_field=result)
-    return Measure(title, alias, expression, result, asked.function, narrowed, tuple(sources), derive, unit)
-
-
-def _check_sources(function: str, sources: Sequence[Measure]) -> None:
-    """Pass unless nothing can be made of these aggregates."""
+    if len(sources) != DERIVED[function]:
+        raise ToolError(f'{function} takes {DERIVED[function]}, as in {{"ratio": ["refunded", "count"]}}.')
     kinds = [source.kind for source in alike(*sources)]
     for source, kind in zip(sources, kinds, strict=True):
         if kind not in (NUMBER, "duration") and not (function == "difference" and kind in DATES):
@@ -438,6 +413,18 @@ def _check_sources(function: str, sources: Sequence[Measure]) -> None:
         if "duration" in kinds and NUMBER in kinds:
             message += f" {UNIT_SPELLING}"
         raise ToolError(message)
+    title = asked.title or "_".join([function, *(source.title for source in sources)])[:80]
+    made: tuple[Any, Any, Any] = (None, FLOAT, None)
+    if function in ("ratio", "difference"):
+        made = (_ratio if function == "ratio" else _less)(*alike(*sources))
+    narrowed = tuple(label for source in sources for label in source.narrowed)
+    expression, result, derive = made
+    unit = None
+    if result is DURATION:
+        unit = UNITS[DEFAULT_UNIT] if sources[0].kind in DATES else sources[0].unit
+    if expression is not None:
+        expression = OverGroups(expression, output_field=result)
+    return Measure(title, alias, expression, result, function, narrowed, tuple(sources), derive, unit)
 
 
 # Conditions on the groups

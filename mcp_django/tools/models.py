@@ -13,7 +13,7 @@ from ..context.results import ToolResult
 from ..emulation.files import FILE_WORDS
 from ..exceptions import ToolError
 from ..exposures.base import ModelExposure
-from ..orm.access import access_of, columns_of
+from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.arguments import check_names, exposure_argument, flag_argument
 from ..orm.columns import Column, is_file
 from ..orm.filters import filters_of, find_filter, unsearched
@@ -90,7 +90,8 @@ class ListModels(RecordTool):
         used = 0
         for exposure in found or exposures:
             about = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)
-            row = [exposure.label, str(exposure.opts.verbose_name_plural), may_words(request, exposure), about]
+            may = may_words(access_of(request)[exposure])
+            row = [exposure.label, str(exposure.opts.verbose_name_plural), may, about]
             used += sum(map(len, row)) + 16
             if used > request.mcp.result_chars:
                 break
@@ -117,9 +118,14 @@ class Description(Overview):
         payload: dict[str, Any] = {"model": exposure.label, "title": str(exposure.opts.verbose_name)}
         if exposure.description:
             payload["description"] = exposure.description.strip()
-        payload["may"] = may_words(request, exposure)
+        payload["may"] = may_words(self.access)
         payload["fields"] = list(map(self._line, self.columns))
-        if extra := self._form_only():
+        extra: dict[str, Any] = {}
+        for writing in self.forms:
+            if writing is not None:
+                names = [name for name in writing.names if name not in self.access.fields]
+                extra = {**writing.schema(names).get("properties", {}), **extra}
+        if extra:
             payload["write_only_fields"] = extra
         if lines := list(self.inline_lines()):
             payload["inlines"] = lines
@@ -165,15 +171,6 @@ class Description(Overview):
     def lookups(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
         """The name and the lookups of each filter, by the path of its column."""
         return {path.column: (name, found) for name, path, found in filters_of(self.request, self.exposure)}
-
-    def _form_only(self) -> Mapping[str, Any]:
-        """Return the schemas of the fields that only a form has."""
-        found: dict[str, Any] = {}
-        for writing in self.forms:
-            if writing is not None:
-                extra = [name for name in writing.names if name not in self.access.fields]
-                found = {**writing.schema(extra).get("properties", {}), **found}
-        return found
 
     def _line(self, column: Column) -> str:
         request, exposure = self.request, self.exposure
@@ -243,19 +240,14 @@ def _one_of(pairs: Sequence[tuple[str, str]]) -> str:
     return f"one of {' | '.join(shown[:MAX_CHOICES])}{more}"
 
 
-def describe(request: MCPRequest, exposure: ModelExposure) -> dict[str, Any]:
-    """Return what a client has to know of a model, as :meth:`Description.in_lines` does."""
-    return Description(request, exposure).in_lines()
-
-
 class Examples:
     """Calls that show what can be asked of a model: each works as it stands for the caller whom it is shown to.
 
     Values are those that the model declares. None is read from a row.
     """
 
-    def __init__(self, request: MCPRequest, exposure: ModelExposure) -> None:
-        self.request, self.exposure = request, exposure
+    def __init__(self, access: ModelAccess) -> None:
+        self.access, self.request, self.exposure = access, access.request, access.exposure
 
     def calls(self) -> list[dict[str, Any]]:
         """Return a page, filtered through a relation where there is one, and an aggregate with a condition."""
@@ -276,16 +268,17 @@ class Examples:
         return {"filters": found} if found else {"limit": 5}
 
     def _aggregate(self) -> dict[str, Any]:
-        request, exposure = self.request, self.exposure
+        exposure = self.exposure
         columns = [column for column in self._columns(exposure) if column.name != exposure.opts.pk.name]
         summed = (f"sum:{column.name}" for column in columns if is_summable(column))
-        measure = self._first(summed, lambda text: MeasureReader(request, exposure).read([text])) or "count"
+        reader = MeasureReader(self.access)
+        measure = self._first(summed, lambda text: reader.read([text])) or "count"
         function, _, field = measure.partition(":")
         conditional = {"function": function, **({"field": field} if field else {}), "as": "matching"}
         conditions = (*self._conditions(exposure), *self._through_relations())
         part = self._first(
             ({**conditional, "where": where} for where in conditions),
-            lambda item: MeasureReader(request, exposure).read([measure, item]),
+            lambda item: reader.read([measure, item]),
         )
         periods = (f"{column.name}:month" for column in columns if is_period(column))
         # Of few values.
@@ -295,7 +288,7 @@ class Examples:
             if is_groupable(column)
             and (column.kind == "relation" or column.field.choices or kind_of(column.field).word == "boolean")
         )
-        group = self._first((*periods, *names), lambda text: group_of(request, exposure, text, 0))
+        group = self._first((*periods, *names), lambda text: group_of(self.access, text, 0))
         return {"aggregates": [measure, *([part] if part else [])], **({"group_by": [group]} if group else {})}
 
     @staticmethod
@@ -365,12 +358,25 @@ class DescribeModel(RecordTool):
         """Return the description, of several models as ``models``."""
         given = check_names(arguments, self.input_schema["properties"])
         detail = flag_argument(given.get("detail"), "detail")
-        exposures = list(self._exposures(request, _labels(given.get("model"))))
-        descriptions = [Description(request, exposure) for exposure in exposures]
-        described = [found.in_full() if detail else found.in_short() for found in descriptions]
+        labels = json_or_text(given.get("model"))
+        if isinstance(labels, str):
+            labels = [part.strip() for part in labels.split(",")]
+        if not isinstance(labels, list):
+            labels = [labels]
+        elif not 0 < len(labels) <= MAX_MODELS:
+            raise ToolError(f"model names 1 to {MAX_MODELS} models.")
+        models = []
+        for number, label in enumerate(labels, 1):
+            # An error says which, in the same words whatever was written.
+            try:
+                models.append(access_of(request)[exposure_argument(request, label)])
+            except ToolError as error:
+                which = f"Name {number} of {len(labels)}: " if len(labels) > 1 else ""
+                raise ToolError(f"{which}{error.message}", repair=error.repair) from None
+        described = [Description(model).in_full() if detail else Overview(model).in_short() for model in models]
         if detail or len(described) == 1:
-            for payload, exposure in zip(described, exposures, strict=True):
-                payload["examples"] = Examples(request, exposure).calls()
+            for payload, model in zip(described, models, strict=True):
+                payload["examples"] = Examples(model).calls()
         if len(described) == 1:
             return ToolResult(structured=described[0])
         # As many as a result holds, but one at least.
@@ -378,23 +384,3 @@ class DescribeModel(RecordTool):
         kept = max(1, sum(size <= request.mcp.result_chars for size in sizes))
         hint = {"hint": "Ask for the others by themselves."} if kept < len(described) else {}
         return ToolResult(structured={"returned": kept, **hint, "models": described[:kept]})
-
-    def _exposures(self, request: MCPRequest, labels: Sequence[Any]) -> Iterator[ModelExposure]:
-        """Yield the exposures of the labels; an error says which, in the same words whatever was written."""
-        for number, label in enumerate(labels, 1):
-            try:
-                yield exposure_argument(request, label)
-            except ToolError as error:
-                which = f"Name {number} of {len(labels)}: " if len(labels) > 1 else ""
-                raise ToolError(f"{which}{error.message}", repair=error.repair) from None
-
-
-def _labels(value: Any) -> list[Any]:
-    value = json_or_text(value)
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",")]
-    if not isinstance(value, list):
-        return [value]
-    if not 0 < len(value) <= MAX_MODELS:
-        raise ToolError(f"model names 1 to {MAX_MODELS} models.")
-    return value

@@ -15,8 +15,7 @@ from ..emulation.forms import writable_names
 from ..emulation.html import first_choice
 from ..emulation.inlines import Inline, PageInlines
 from ..emulation.saving import listed_fields, unread_fields
-from ..exposures.base import ModelExposure
-from ..orm.access import access_of, columns_of
+from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.columns import Column
 from ..orm.filters import filters_of, unsearched
 from ..orm.kinds import choices_of, holds_many, kind_of
@@ -39,12 +38,9 @@ def may_write(request: MCPRequest) -> bool:
     return WRITE in request.mcp.scopes and not settings.READ_ONLY and (off is None or off.writes is None)
 
 
-def may_words(request: MCPRequest, exposure: ModelExposure) -> str:
+def may_words(model: ModelAccess) -> str:
     """Return what the caller may do with the model: "view", with "add change delete" as far as they go."""
-    words = ["view"]
-    if may_write(request):
-        words += filter(access_of(request)[exposure].may, ("add", "change", "delete"))
-    return " ".join(words)
+    return " ".join(["view", *filter(model.may, ("add", "change", "delete") if may_write(model.request) else ())])
 
 
 def type_words(request: MCPRequest, column: Column) -> Sequence[str]:
@@ -106,9 +102,8 @@ class Use:
 class Overview:
     """One model, described for one caller."""
 
-    def __init__(self, request: MCPRequest, exposure: ModelExposure) -> None:
-        self.request, self.exposure = request, exposure
-        self.access = access_of(request)[exposure]
+    def __init__(self, access: ModelAccess) -> None:
+        self.access, self.request, self.exposure = access, access.request, access.exposure
 
     @cached_property
     def columns(self) -> Sequence[Column]:
@@ -121,7 +116,7 @@ class Overview:
         The type of a relation is the label of the model that it leads to; who may add, change and delete may ``write``.
         """
         request, exposure = self.request, self.exposure
-        may = may_words(request, exposure).replace("view add change delete", "write")
+        may = may_words(self.access).replace("view add change delete", "write")
         may += " search" if exposure.get_search_fields(request) else ""
         may += f", no search in {' '.join(left)}" if (left := unsearched(request, exposure)) else ""
         payload: dict[str, Any] = {"model": exposure.label, "may": may}
@@ -137,9 +132,22 @@ class Overview:
             payload["inlines"] = ", ".join(inlines)
         if related := self.related():
             payload["related"] = ", ".join(related)
-        if filters := self._filters():
+        # Those that are not simply the fields, and those that the project wrote.
+        own, narrowed = {column.path for column in self.columns}, exposure.get_filter_fields(request) is not None
+        filters = [name for name, path, _ in filters_of(request, exposure) if narrowed or path.column not in own]
+        filters += [
+            f"{offer.name} {choice_words(offer.choices)}" if offer.choices else offer.name
+            for offer in named_filters_of(request, exposure, told=True)
+        ]
+        if filters:
             payload["filters"] = ", ".join(filters)
-        if calls := list(self._action_calls()):
+        calls = []
+        for name, action in self.access.actions.items() if may_write(request) else ():
+            required = action.schema.get("required", ())
+            arguments = [key + ("*" if key in required else "") for key in action.schema.get("properties", {})]
+            call = f"{name}({', '.join(arguments)})" if arguments else name
+            calls.append(f"{call} asks for {' and '.join(action.asks_for)}" if action.asks_for else call)
+        if calls:
             payload["actions"] = ", ".join(calls)
         return payload
 
@@ -170,48 +178,28 @@ class Overview:
         shown = set(self.access.fields)
         return [f"{link.name} {link.exposure.label}" for link in links if link is not None and link.name not in shown]
 
-    def _filters(self) -> list[str]:
-        """Return the filters that are not simply the fields, and those that the project wrote."""
-        own = {column.path for column in self.columns}
-        narrowed = self.exposure.get_filter_fields(self.request) is not None
-        known = filters_of(self.request, self.exposure)
-        named = named_filters_of(self.request, self.exposure, told=True)
-        return [name for name, path, _ in known if narrowed or path.column not in own] + [
-            f"{offer.name} {choice_words(offer.choices)}" if offer.choices else offer.name for offer in named
-        ]
-
-    def _action_calls(self) -> Iterator[str]:
-        for name, action in self.access.actions.items() if may_write(self.request) else ():
-            required = action.schema.get("required", ())
-            arguments = [key + ("*" if key in required else "") for key in action.schema.get("properties", {})]
-            call = f"{name}({', '.join(arguments)})" if arguments else name
-            yield f"{call} asks for {' and '.join(action.asks_for)}" if action.asks_for else call
-
     # What the caller may write
 
     @cached_property
     def forms(self) -> tuple[Writing | None, Writing | None]:
-        """The forms by which the caller may add and change rows, None for each that is not theirs."""
+        """The forms by which the caller may add and change rows, None for each that is not theirs.
+
+        The second is of an empty row, or of one of the caller's where that lets them set more. Those are tried where
+        the empty row's lets them set nothing, or not all that they set in a new one.
+        """
         if not may_write(self.request):
             return None, None
-        may_add, may_change = map(self.access.may, ("add", "change"))
-        add = asked(self.exposure.label, "The add page", self._form, None, default=None) if may_add else None
-        return add, self._change_form(add.names if add is not None else ()) if may_change else None
-
-    def _change_form(self, added: Collection[str]) -> Writing | None:
-        """Return the form of the change page of an empty row, or of one of the caller's where that lets them set more.
-
-        Those are tried where the empty row's lets them set nothing, or not all that they set in a new one (``added``).
-        """
+        exposure, (may_add, may_change) = self.exposure, map(self.access.may, ("add", "change"))
+        add = asked(exposure.label, "The add page", self._form, None, default=None) if may_add else None
+        added = {*add.names} if add is not None else set()
         best: Writing | None = None
-        for number, row in enumerate(self.access.sample_rows()):
-            owner = self.exposure.label if number else ""
-            found = asked(owner, "The change page", self._form, row, default=None)
+        for number, row in enumerate(self.access.sample_rows() if may_change else ()):
+            found = asked(exposure.label if number else "", "The change page", self._form, row, default=None)
             if found is not None and (best is None or len(found.names) > len(best.names)):
                 best = found
-            if best is not None and (not self.exposure.has_own_pages or (best.names and {*added} <= {*best.names})):
+            if best is not None and (not exposure.has_own_pages or (best.names and added <= {*best.names})):
                 break
-        return best
+        return add, best
 
     def _form(self, row: Model | None) -> Writing:
         request, exposure = self.request, self.exposure

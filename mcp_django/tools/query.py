@@ -1,7 +1,8 @@
 """``query_records``: rows of a model as columns and rows."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import cache, lru_cache
 from hashlib import blake2b
 from itertools import islice
@@ -17,8 +18,7 @@ from ..context.request import MCPRequest
 from ..context.results import ToolResult
 from ..emulation.bulk import SEARCH
 from ..exceptions import ToolError
-from ..exposures.base import ModelExposure
-from ..orm.access import access_of
+from ..orm.access import ModelAccess, access_of
 from ..orm.arguments import (
     MAX_FIELDS,
     check_names,
@@ -35,7 +35,7 @@ from ..orm.columns import plain_key
 from ..orm.filters import unsearched
 from ..orm.keys import names_told
 from ..orm.kinds import kind_of
-from ..orm.lookups import Condition, is_moving, opening_hint, wording
+from ..orm.lookups import Condition, Filter, is_moving, opening_hint, wording
 from ..orm.pages import Page, read_page
 from ..orm.paging import Cursor, OrderKey, client_order_key, is_served, sortable_names
 from ..orm.parsing import filters_argument
@@ -76,32 +76,52 @@ def _cursor_keys(query: PageQuery) -> tuple[OrderKey, ...]:
     return query.ordering if query.moment is None else (*query.ordering, MOMENT)
 
 
-def read_query(request: MCPRequest, exposure: ModelExposure, arguments: Mapping[str, Any]) -> PageQuery:
-    """Return the page that ``fields``, ``filters``, ``search``, ``ordering``, ``limit`` and ``cursor`` ask for."""
-    clock = cache(local_now)
-    conditions = filters_argument(request, exposure, arguments.get("filters"), clock)
-    columns = fields_argument(request, exposure, arguments.get("fields"))
-    query = PageQuery(
-        request=request,
-        exposure=exposure,
-        columns=columns,
-        ordering=ordering_argument(request, exposure, arguments.get("ordering")),
-        limit=limit_argument(arguments.get("limit"), exposure.get_list_per_page(request)),
-        conditions=conditions,
-        moment=clock() if is_moving(conditions) else None,
-        search=search_argument(request, exposure, arguments.get("search")),
-        text_limit=settings.TEXT_CHARS,
-        guarded=guarded_values(request, exposure, columns),
-    )
-    cursor = arguments.get("cursor")
-    if cursor is None or cursor == "":
-        return query
-    after = _cursor(query).read(_cursor_keys(query), cursor)
-    if query.moment is None:
-        return replace(query, after=after)
-    *last, now = after
-    conditions = filters_argument(request, exposure, arguments.get("filters"), lambda: seen_from(now))
-    return replace(query, after=tuple(last), conditions=conditions, moment=now)
+class RecordCall:
+    """One call that asks for rows of a model: whose it is, and what its arguments ask for."""
+
+    def __init__(self, model: ModelAccess, given: Mapping[str, Any]) -> None:
+        self.model, self.request, self.exposure, self.given = model, model.request, model.exposure, given
+
+    @classmethod
+    def read(cls, request: MCPRequest, tool: RecordTool, arguments: Mapping[str, Any]) -> "RecordCall":
+        """Return the call of a tool with these arguments, of which each has to be known."""
+        given = check_names(arguments, tool.input_schema["properties"])
+        return cls(access_of(request)[exposure_argument(request, given.get("model"), given)], given)
+
+    def filters(self, clock: Callable[[], datetime] | None = None) -> tuple[Filter, ...]:
+        """Return the conditions; their relative dates are seen from what the ``clock`` says."""
+        return filters_argument(self.request, self.exposure, self.given.get("filters"), clock)
+
+    def search(self) -> str:
+        """Return the words to search."""
+        return search_argument(self.request, self.exposure, self.given.get("search"))
+
+    def query(self) -> PageQuery:
+        """Return the page that ``fields``, ``filters``, ``search``, ``ordering``, ``limit`` and ``cursor`` ask for."""
+        request, exposure, given = self.request, self.exposure, self.given
+        clock = cache(local_now)
+        conditions = self.filters(clock)
+        columns = fields_argument(request, exposure, given.get("fields"))
+        query = PageQuery(
+            request=request,
+            exposure=exposure,
+            columns=columns,
+            ordering=ordering_argument(request, exposure, given.get("ordering")),
+            limit=limit_argument(given.get("limit"), exposure.get_list_per_page(request)),
+            conditions=conditions,
+            moment=clock() if is_moving(conditions) else None,
+            search=self.search(),
+            text_limit=settings.TEXT_CHARS,
+            guarded=guarded_values(request, exposure, columns),
+        )
+        cursor = given.get("cursor")
+        if cursor is None or cursor == "":
+            return query
+        after = _cursor(query).read(_cursor_keys(query), cursor)
+        if query.moment is None:
+            return replace(query, after=after)
+        *last, now = after
+        return replace(query, after=tuple(last), conditions=self.filters(lambda: seen_from(now)), moment=now)
 
 
 def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] = ()) -> dict[str, Any]:
@@ -112,7 +132,17 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
     """
     page = read_page(query)
     if query.search and not page.rows and query.after is None:
-        page = _spelt_alike(query, page)
+        similar = similar_query(query)
+        found = read_page(similar) if similar is not None else page
+        if found.rows:
+            # They are no page of the search that a cursor could go on with.
+            found.keys = []
+            found.notes.append("nothing matches the search as it is written: these rows are the nearest in spelling")
+        else:
+            left = unsearched(query.request, query.exposure)
+            beside = f", which does not look into {', '.join(left)} for you" if left else ""
+            found.notes.append(f"nothing matches the search{beside}; try a part of the word, or filters")
+        page = found
     if page.more and not query.conditions and not query.search:
         page.notes += _order_hint(query)
     kept = _fitting(page, query.request.mcp.result_chars)
@@ -144,21 +174,6 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
     payload["columns"] = page.names
     payload["rows"] = page.rows[:kept]
     return payload
-
-
-def _spelt_alike(query: PageQuery, page: Page) -> Page:
-    """Return the rows that are spelt like what a search did not find, or the empty page, which says so."""
-    similar = similar_query(query)
-    found = read_page(similar) if similar is not None else page
-    if found.rows:
-        # They are no page of the search that a cursor could go on with.
-        found.keys = []
-        found.notes.append("nothing matches the search as it is written: these rows are the nearest in spelling")
-    else:
-        left = unsearched(query.request, query.exposure)
-        beside = f", which does not look into {', '.join(left)} for you" if left else ""
-        found.notes.append(f"nothing matches the search{beside}; try a part of the word, or filters")
-    return found
 
 
 def _order_hint(query: PageQuery) -> list[str]:
@@ -217,27 +232,6 @@ def _fitting(page: Page, limit: int) -> int:
     return len(page.rows)
 
 
-def _without_urls(
-    request: MCPRequest, exposure: ModelExposure, given: Mapping[str, Any]
-) -> tuple[Mapping[str, Any], bool]:
-    """Return the arguments without ``admin_url`` among the fields, and whether it was there."""
-    if "fields" not in given or access_of(request)[exposure].field_named(ADMIN_URL) is not None:
-        return given, False
-    names = names_argument(given["fields"], "fields", MAX_FIELDS)
-    others = [name for name in names if name != ADMIN_URL]
-    return {**given, "fields": others or ["pk"]}, len(others) < len(names)
-
-
-def _add_urls(request: MCPRequest, exposure: ModelExposure, payload: dict[str, Any]) -> None:
-    """Add a column with the admin's page of each row, null where none opens for the caller."""
-    pk = exposure.opts.pk
-    keys = [pk.to_python(plain_key(row[0])) for row in payload["rows"]] if len(exposure.opts.pk_fields) == 1 else []
-    payload["columns"].append(ADMIN_URL)
-    urls = admin_urls(request, exposure, keys) if keys else [None] * len(payload["rows"])
-    for row, url in zip(payload["rows"], urls, strict=True):
-        row.append(url)
-
-
 class QueryRecords(RecordTool):
     """Rows of a model: filtered, searched, sorted, paged."""
 
@@ -287,20 +281,27 @@ class QueryRecords(RecordTool):
 
     def check(self, request: MCPRequest, arguments: Mapping[str, Any]) -> None:
         """See :meth:`RecordTool.check`."""
-        given = check_names(arguments, self.input_schema["properties"])
-        exposure = exposure_argument(request, given.get("model"), given)
-        flag_argument(given.get("count"), "count")
-        read_query(request, exposure, given)
+        call = RecordCall.read(request, self, arguments)
+        flag_argument(call.given.get("count"), "count")
+        call.query()
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return one page."""
-        given = check_names(arguments, self.input_schema["properties"])
-        exposure = exposure_argument(request, given.get("model"), given)
+        call = RecordCall.read(request, self, arguments)
+        given, exposure = call.given, call.exposure
         go_to(request, exposure, "changelist")
         count = flag_argument(given.get("count"), "count")
-        asked, with_urls = _without_urls(request, exposure, given)
-        query = read_query(request, exposure, asked)
-        payload = page_payload(query, count=count, notes=limit_hint(given.get("limit")))
+        with_urls = False
+        if "fields" in given and call.model.field_named(ADMIN_URL) is None:
+            names = names_argument(given["fields"], "fields", MAX_FIELDS)
+            others = [name for name in names if name != ADMIN_URL]
+            with_urls, call.given = len(others) < len(names), {**given, "fields": others or ["pk"]}
+        payload = page_payload(call.query(), count=count, notes=limit_hint(given.get("limit")))
         if with_urls:
-            _add_urls(request, exposure, payload)
+            pk, rows = exposure.opts.pk, payload["rows"]
+            keys = [pk.to_python(plain_key(row[0])) for row in rows if len(exposure.opts.pk_fields) == 1]
+            payload["columns"].append(ADMIN_URL)
+            urls = admin_urls(request, exposure, keys) if keys else [None] * len(rows)
+            for row, url in zip(rows, urls, strict=True):
+                row.append(url)
         return ToolResult(structured=payload)

@@ -18,7 +18,7 @@ from ..emulation.inlines import PageInlines
 from ..emulation.saving import version_of
 from ..exceptions import NotFound, ToolError
 from ..exposures.base import ModelExposure
-from ..orm.access import access_of, columns_of
+from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.arguments import (
     MAX_FIELDS,
     RECORD_NOT_FOUND,
@@ -60,22 +60,20 @@ class Record:
 
     def __init__(
         self,
-        request: MCPRequest,
-        exposure: ModelExposure,
+        access: ModelAccess,
         row: Model,
         labels: Mapping[str, str | None] = NO_LABELS,
         text_limit: int | None = None,
     ) -> None:
-        self.request, self.exposure, self.row = request, exposure, row
-        self.labels, self.text_limit = labels, text_limit
+        self.access, self.request, self.exposure = access, access.request, access.exposure
+        self.row, self.labels, self.text_limit = row, labels, text_limit
 
     def payload(self, fields: Sequence[str] | None = None) -> dict[str, Any]:
         """Return it as ``{model, pk, uri, label, permissions, admin_url?, hint?, fields}``.
 
         ``fields`` are names that the caller may read, None for all.
         """
-        request, exposure, row = self.request, self.exposure, self.row
-        access, off = access_of(request)[exposure], request.mcp.off
+        access, request, exposure, row, off = self.access, self.request, self.exposure, self.row, self.request.mcp.off
         names = access.fields_of(row) if fields is None else exposure.with_primary_key(fields)
         page = show_rows(request, exposure, [row], columns_of(exposure, names), self.text_limit, self.labels)
         values = dict(zip(page.names, page.rows[0], strict=True))
@@ -119,7 +117,7 @@ class Record:
         if value is None:
             return self.full()
         request, exposure, row = self.request, self.exposure, self.row
-        shown = access_of(request)[exposure].fields_of(row)
+        shown = self.access.fields_of(row)
         # The URL is there anyway.
         wanted = [name for name in names_argument(value, "fields", MAX_FIELDS) if name != ADMIN_URL or name in shown]
         inlines = {inline.name for inline in PageInlines(request, exposure, row).all}
@@ -201,9 +199,16 @@ class GetRecord(RecordTool):
         """Return the row."""
         given = check_names(arguments, (*self.input_schema["properties"], "uri"))
         if "model" not in given and is_text(uri := given.get("uri") or given.get("pk")):
-            return self._text(request, uri)
+            # The contents of a resource that is no record.
+            try:
+                text = text_of(request, uri)
+            except NotFound:
+                raise ToolError(RECORD_NOT_FOUND) from None
+            if isinstance(text.body, bytes):
+                return ToolResult(content=[text])
+            return ToolResult(content=[Text(clean_text(text.body, request.mcp.result_chars))])
         exposure, found = self._find(request, given)
-        record = Record(request, exposure, found.row, found.labels)
+        record = Record(access_of(request)[exposure], found.row, found.labels)
         payload = record.chosen(given.get("fields"))
         # A URL for each file, where there are such URLs.
         links = {
@@ -219,16 +224,6 @@ class GetRecord(RecordTool):
         if flag_argument(given.get("history"), "history"):
             payload["history"] = history_of(request, exposure, found.row)
         return ToolResult(structured=payload)
-
-    def _text(self, request: MCPRequest, uri: str) -> ToolResult:
-        """Return the contents of a resource that is no record."""
-        try:
-            found = text_of(request, uri)
-        except NotFound:
-            raise ToolError(RECORD_NOT_FOUND) from None
-        if isinstance(found.body, bytes):
-            return ToolResult(content=[found])
-        return ToolResult(content=[Text(clean_text(found.body, request.mcp.result_chars))])
 
     def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple[ModelExposure, FoundRow]:
         key = given.get("pk")

@@ -25,7 +25,6 @@ from ..emulation.history import Journal
 from ..emulation.page import as_page
 from ..emulation.saving import Saving, check_version, saving_of
 from ..exceptions import NotFound, NotPermitted, ToolError
-from ..exposures.base import ModelExposure
 from ..orm.access import ModelAccess, access_of
 from ..orm.arguments import RECORD_NOT_FOUND, check_names, exposure_argument
 from ..orm.columns import pk_text, render
@@ -73,11 +72,12 @@ class WriteTool(Tool):
             return True
         try:
             exposure = access_of(request).get_exposure(arguments["model"])
+            model = access_of(request)[exposure]
             if self.permission != "change" or arguments.get("pk") in (None, ""):
-                return self.allows(request, exposure)
+                return self.allows(model)
             go_to(request, exposure, "change", arguments["pk"])
             [row] = named_rows(request, exposure, [arguments["pk"]], RECORD_NOT_FOUND)
-            return self.allows(request, exposure, row)
+            return self.allows(model, row)
         except (NotFound, ToolError):
             return False
 
@@ -85,23 +85,21 @@ class WriteTool(Tool):
         """Return whether there is a model that the caller may write so."""
         return not settings.READ_ONLY and access_of(request).may_any(self.permission)
 
-    def allows(self, request: MCPRequest, exposure: ModelExposure, *obj: Model) -> bool:
+    def allows(self, model: ModelAccess, *obj: Model) -> bool:
         """Return whether the caller has the permission for the model, or for a row of it."""
-        stock = access_of(request)[exposure].stock_verdict(self.permission)
+        stock = model.stock_verdict(self.permission)
         if stock is not None:
             return stock
-        check: Callable[..., bool] = getattr(exposure, f"has_{self.permission}_permission")
-        return check(request, *obj)
+        check: Callable[..., bool] = getattr(model.exposure, f"has_{self.permission}_permission")
+        return check(model.request, *obj)
 
-    def check_allowed(self, request: MCPRequest, exposure: ModelExposure, *obj: Model) -> None:
+    def check_allowed(self, model: ModelAccess, *obj: Model) -> None:
         """Raise ``ToolError`` unless the caller has the permission."""
-        if not self.allows(request, exposure, *obj):
-            what = "this row" if obj else "rows"
-            raise NotPermitted(
-                f"You may view but not {self.permission} {what} of {exposure.label}. Nothing was changed."
-            )
+        if not self.allows(model, *obj):
+            what = f"{'this row' if obj else 'rows'} of {model.exposure.label}"
+            raise NotPermitted(f"You may view but not {self.permission} {what}. Nothing was changed.")
 
-    def bulk(self, request: MCPRequest, exposure: ModelExposure, given: Mapping[str, Any]) -> BulkWrite | None:
+    def bulk(self, model: ModelAccess, given: Mapping[str, Any]) -> BulkWrite | None:
         """Return the write of the rows that the arguments pick without ``pk``, None if they name one by it."""
         many = [name for name in QUERY if name in given]
         if many and "pk" in given:
@@ -110,11 +108,11 @@ class WriteTool(Tool):
             raise ToolError("Missing argument: pk for one row, or pks, or filters or search for all rows that match.")
         if many and "version" in given:
             raise ToolError("version is that of one row: give it with pk. Nothing was changed.")
-        return BulkWrite(request, exposure, given, self.name, self.permission) if many else None
+        return BulkWrite(model.request, model.exposure, given, self.name, self.permission) if many else None
 
-    def row_to_write(self, request: MCPRequest, exposure: ModelExposure, given: Mapping[str, Any]) -> Model:
+    def row_to_write(self, model: ModelAccess, given: Mapping[str, Any]) -> Model:
         """Return the row as it is now, and as it stays until the transaction ends; the request is on its page then."""
-        pk = given["pk"]
+        request, exposure, pk = model.request, model.exposure, given["pk"]
         go_to(request, exposure, self.permission, pk)
         try:
             row = whole_row(request, exposure, pk)
@@ -130,7 +128,7 @@ class WriteTool(Tool):
                 row = whole_row(request, exposure, pk)
             except NotFound:
                 raise ToolError(RECORD_NOT_FOUND) from None
-        self.check_allowed(request, exposure, row)
+        self.check_allowed(model, row)
         check_version(request, exposure, row, given.get("version"))
         return row
 
@@ -149,7 +147,7 @@ class WriteTool(Tool):
             head |= {"model": exposure.label, "pk": render(row.pk), "note": GONE}
             return ToolResult(structured=head)
         # Who wrote a long text knows it; any other is read by get_record.
-        record = Record(request, exposure, found.row, found.labels, text_limit=settings.TEXT_CHARS)
+        record = Record(access_of(request)[exposure], found.row, found.labels, text_limit=settings.TEXT_CHARS)
         shown = record.full(inlines=saving.values)
         return ToolResult(structured={**head, **shown})
 
@@ -173,7 +171,7 @@ class CreateRecord(WriteTool):
         given = taken(arguments, self.input_schema["properties"], required=["model", "values"])
         exposure = exposure_argument(request, given["model"])
         go_to(request, exposure, "add")
-        self.check_allowed(request, exposure)
+        self.check_allowed(access_of(request)[exposure])
         values = as_object(given["values"], "values")
         with refusals(partial(broken_constraint, request, exposure)), one_transaction(exposure.model, request):
             return self.saved(saving_of(request, exposure, None, values, self.name), "created")
@@ -206,11 +204,12 @@ class UpdateRecord(WriteTool):
         """See :meth:`Tool.call`."""
         given = taken(arguments, {**self.input_schema["properties"], **QUERY}, required=["model", "values"])
         exposure = exposure_argument(request, given["model"])
-        if many := self.bulk(request, exposure, given):
+        model = access_of(request)[exposure]
+        if many := self.bulk(model, given):
             return many.update()
         values = as_object(given["values"], "values")
         with refusals(partial(broken_constraint, request, exposure)), one_transaction(exposure.model, request):
-            row = self.row_to_write(request, exposure, given)
+            row = self.row_to_write(model, given)
             return self.saved(saving_of(request, exposure, row, values, self.name), "updated")
 
 
@@ -241,10 +240,11 @@ class DeleteRecord(WriteTool):
         """See :meth:`Tool.call`."""
         given = taken(arguments, {**self.input_schema["properties"], **QUERY}, required=["model"])
         exposure = exposure_argument(request, given["model"])
-        if many := self.bulk(request, exposure, given):
+        model = access_of(request)[exposure]
+        if many := self.bulk(model, given):
             return many.delete()
         with refusals(), one_transaction(exposure.model, request):
-            row = self.row_to_write(request, exposure, given)
+            row = self.row_to_write(model, given)
             deletion = plan_deletion(request, exposure, row)
             pk, label, total = pk_text(row.pk), label_of(exposure, row), len(deletion.objects)
             counts = dict(deletion.counts)
@@ -285,7 +285,12 @@ class CreateUpload(Tool):
         """Return whether there is a file that the caller may write."""
         if settings.READ_ONLY or upload_storage() is None or not can_link(request):
             return False
-        return any(_takes_files(model) for model in access_of(request).models)
+        for model in access_of(request).models:
+            owners = [model.exposure.model, *(inline.model for inline in model.exposure.model_admin.inlines)]
+            takes_files = any(isinstance(field, FileField) for owner in owners for field in owner._meta.concrete_fields)
+            if takes_files and (model.may("add") or model.may("change")):
+                return True
+        return False
 
     def call(self, request: MCPRequest, arguments: dict[str, Any]) -> ToolResult:
         """Return the URL and the handle."""
@@ -302,11 +307,3 @@ class CreateUpload(Tool):
             "next": SEND,
         }
         return ToolResult(structured=result)
-
-
-def _takes_files(model: ModelAccess) -> bool:
-    exposure = model.exposure
-    models = [exposure.model, *(inline.model for inline in exposure.model_admin.inlines)]
-    if not any(isinstance(field, FileField) for model in models for field in model._meta.concrete_fields):
-        return False
-    return model.may("add") or model.may("change")

@@ -1,27 +1,36 @@
-"""What every call goes through, over any transport: its caller's places, its beginning, its time, its work."""
+"""What every call goes through, over any transport: its caller's places, its beginning, its time, its work.
+
+Calls without HTTP and tokens, such as those of ``manage.py`` commands or over stdio, run as one :class:`LocalUser`.
+"""
 
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from asgiref.sync import async_to_sync
+from django.contrib.auth import get_user_model
+from django.contrib.auth.base_user import AbstractBaseUser
 
 from ..conf import settings
 from ..context.record import CallRecord
-from ..context.request import Client, MCPRequest
+from ..context.request import Client, MCPRequest, local_request
+from ..exceptions import AuthenticationFailed, InsufficientScope
+from ..oauth.scopes import expand
 from ..operating.calls import finish, outcome_of, refused
 from ..operating.telemetry import gauge
 from ..orm.permissions import load_permissions
-from ..protocol.eras import Call
+from ..protocol.eras import Call, Rejected, classify, client_meta
 from ..protocol.errors import InternalError
-from ..protocol.messages import encode, error_response
+from ..protocol.messages import decode, encode, error_response
 from ..runtime.cache import caller_of, hit_if_counted
 from ..runtime.threads import BUSY, Busy, LaneName, in_thread
 from ..server.dispatch import Kernel, Reply
 from ..server.methods.base import Asked, Later, Listen
+from ..signin import act_as
+from ..sites import MCPSite
 
 T = TypeVar("T")
 
@@ -175,3 +184,87 @@ async def in_time(request: MCPRequest, call: Call, seconds: float, work: Corouti
         return task.result()
     error = InternalError(f"The call took longer than {settings.CALL_TIMEOUT} s and was stopped")
     return Reply(encode(error_response(call.id, error, modern=call.era.modern)))
+
+
+# What commands call themselves.
+NAME: Final = "manage.py"
+
+
+class Refused(Exception):
+    """The call has no result. The text says why; ``data`` is what else the server says of it."""
+
+    def __init__(self, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.data = data
+
+
+class LocalUser:
+    """A user of this machine who calls ``site`` with ``scopes``; account and permissions are read for each call."""
+
+    def __init__(self, site: MCPSite, user: AbstractBaseUser, scopes: Iterable[str]) -> None:
+        self.site, self.user_pk, self.scopes = site, user.pk, expand(scopes)
+
+    def new_request(self) -> MCPRequest:
+        return local_request(self.site)
+
+    def authorize(self, request: MCPRequest) -> None:
+        """Give the request its user and what the user may do now; in a worker thread."""
+        user = get_user_model()._default_manager.filter(pk=self.user_pk).first()
+        if user is None or not user.is_active:
+            raise AuthenticationFailed(invalid=True)
+        act_as(request, user, self.scopes)
+
+
+class LocalClient:
+    """A client of ``site`` that acts as ``user`` with ``scopes``, in the calling thread.
+
+    ``facts`` is what a sign-in left, as :func:`~mcp_django.signin.keep` gives it. ``name`` is what the client calls
+    itself, ``capabilities`` what it can be asked: without any, what would ask gives a confirmation token instead.
+    ``is_signed_in`` says that the user is in front of a page, and not whoever calls from this machine.
+    """
+
+    def __init__(
+        self,
+        site: MCPSite,
+        user: AbstractBaseUser,
+        scopes: Iterable[str],
+        facts: Mapping[str, Any] | None = None,
+        *,
+        name: str = NAME,
+        capabilities: Mapping[str, Any] | None = None,
+        is_signed_in: bool = False,
+    ) -> None:
+        self._user = LocalUser(site, user, scopes)
+        self._facts = facts or {}
+        self._kind = "person" if is_signed_in else ""
+        self._meta = client_meta(name, capabilities=capabilities)
+
+    def new_request(self) -> MCPRequest:
+        """Return a request of the user, as hooks get it."""
+        request = self._user.new_request()
+        request.mcp.facts, request.mcp.record.kind = self._facts, self._kind
+        try:
+            self._user.authorize(request)
+        except AuthenticationFailed:
+            raise Refused("The user is not active.") from None
+        return request
+
+    def request(self, method: str, **params: Any) -> dict[str, Any]:
+        """Call a method of 2026-07-28 and return its result."""
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": self._meta}}
+        try:
+            call = classify(encode(message), None, session=None)
+            assert isinstance(call, Call)
+            request = self.new_request()
+            outcome = begin(request, call)
+            if not isinstance(outcome, Reply | Later):
+                raise Refused(f"{method} goes on after its answer, which is not possible here.")
+            answer = decode(conclude(request, call, outcome).body)
+        except Rejected as rejected:
+            raise Refused(rejected.error.message, rejected.error.data) from None
+        except InsufficientScope as error:
+            raise Refused(str(error)) from None
+        if "error" in answer:
+            raise Refused(answer["error"]["message"], answer["error"].get("data"))
+        result: dict[str, Any] = answer["result"]
+        return result

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connections, transaction
 
+from mcp_django.context.databases import is_busy
 from mcp_django.context.record import CallRecord
 from mcp_django.models import CallEntry
 from mcp_django.operating import log
-from mcp_django.runtime.transactions import is_busy
 from tests.sqlite_file import ALIAS, sqlite_file
 
 

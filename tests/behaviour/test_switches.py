@@ -14,7 +14,7 @@ from mcp_django.models import ServiceAccount
 from mcp_django.operating.switches import end_switch, find_switches, set_switch
 from mcp_django.protocol.versions import MODERN, SUPPORTED
 from mcp_django.testing import MCPClient, MCPError, ToolCall
-from mcp_django.transports.local import LocalClient
+from mcp_django.transports.calls import LocalClient
 from tests.factories import make_author, make_book, make_superuser, make_user
 
 pytestmark = pytest.mark.django_db

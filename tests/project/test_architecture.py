@@ -68,19 +68,21 @@ IMPURE_STDLIB = set(
 )
 
 MAX_ROOT_FILES = 15
+# What is read of a code object to find out what it does.
+BYTECODE = {"co_code", "co_consts", "co_freevars", "co_names", "co_varnames"}
 # How dense the package is. They only ever go down.
 MAX_DENSITY = {
-    "lines": 55_000,
-    "files": 250,
-    "functions for 1,000 lines": 72,
-    "functions used once for 1,000 lines": 12,
-    "functions at module level, percent": 51,
-    "functions whose first parameters are request, exposure": 120,
+    "lines": 53_500,
+    "files": 236,
+    "functions for 1,000 lines": 70,
+    "functions used once for 1,000 lines": 9.3,
+    "functions at module level, percent": 49,
+    "functions whose first parameters are request, exposure": 100,
     "members of an exposure": 90,
 }
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
-MAX_MEDIAN_LINES = 200
+MAX_MEDIAN_LINES = 190
 
 PUBLIC_API = set(
     "AdminExposure ModelExposure MCPSite action prompt register register_viewset resource site tool embed "
@@ -364,6 +366,17 @@ def test_functions_stay_within_their_budget() -> None:
         if (size := (node.end_lineno or node.lineno) - node.lineno + 1) > MAX_FUNCTION_LINES
     }
     assert not too_long
+
+
+def test_nothing_is_guessed_from_bytecode() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in MODULES
+        for node in ast.walk(parsed(path))
+        if (isinstance(node, ast.Import) and any(alias.name in ("dis", "opcode") for alias in node.names))
+        or (isinstance(node, ast.Attribute) and node.attr in BYTECODE)
+    ]
+    assert not found
 
 
 def density() -> dict[str, float]:

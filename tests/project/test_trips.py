@@ -43,16 +43,16 @@ class Trip(NamedTuple):
 
 
 BOUNDS = {
-    "a ping": Trip(27, 71, 12),
-    "a page by a plan": Trip(63, 206, 15),
-    "a page by instances": Trip(65, 257, 22),
-    "one row": Trip(57, 216, 17),
-    "the tools": Trip(49, 198, 37),
-    "a resource": Trip(61, 217, 20),
-    "an update": Trip(78, 415, 29),
-    "an action that asks": Trip(74, 345, 31),
-    "an action that was confirmed": Trip(78, 392, 32),
-    "a saved row": Trip(27, 87, 10),
+    "a ping": Trip(25, 70, 12),
+    "a page by a plan": Trip(58, 206, 15),
+    "a page by instances": Trip(60, 257, 22),
+    "one row": Trip(54, 204, 16),
+    "the tools": Trip(46, 182, 35),
+    "a resource": Trip(57, 217, 20),
+    "an update": Trip(71, 366, 22),
+    "an action that asks": Trip(68, 318, 26),
+    "an action that was confirmed": Trip(71, 370, 27),
+    "a saved row": Trip(24, 79, 10),
 }
 # Trips of which the shortest counts.
 ROUNDS = 4

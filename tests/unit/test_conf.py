@@ -4,18 +4,18 @@ from rest_framework.authentication import TokenAuthentication
 
 from mcp_django.conf import (
     DEFAULTS,
+    FLAG,
+    HOST_NAME,
     SETTINGS,
+    SO_MANY,
+    TEXT,
     choice,
     either,
-    flag,
-    host,
     items,
     nearest,
     number,
     own_host,
-    rate,
     settings,
-    text,
     times,
     whole,
 )
@@ -66,16 +66,16 @@ def test_no_setting_takes_anything(name):
 @pytest.mark.parametrize(
     ("kind", "value", "meant"),
     [
-        (flag(), "no", "False"),
-        (flag(), " Off ", "False"),
-        (flag(), 1, "True"),
+        (FLAG, "no", "False"),
+        (FLAG, " Off ", "False"),
+        (FLAG, 1, "True"),
         (whole(1), "1_000", "1000"),
         (whole(1), 20.0, "20"),
         (number(), "0.5", "0.5"),
-        (rate().or_none(), "600/minute", "'600/m'"),
-        (rate().or_none(), "30 per hour", "'30/h'"),
+        (SO_MANY.or_none(), "600/minute", "'600/m'"),
+        (SO_MANY.or_none(), "30 per hour", "'30/h'"),
         (choice("open", "off"), "Off", "'off'"),
-        (items("names", text()), "one", "['one']"),
+        (items("names", TEXT), "one", "['one']"),
         (times("tools"), "60", "60"),
     ],
 )
@@ -86,7 +86,7 @@ def test_a_near_miss_says_what_was_meant(kind, value, meant):
 
 @pytest.mark.parametrize(
     ("kind", "value"),
-    [(flag(), "perhaps"), (whole(1), "0"), (whole(1), "x"), (number(), "nan"), (number(), "inf"), (rate(), "600/w")],
+    [(FLAG, "perhaps"), (whole(1), "0"), (whole(1), "x"), (number(), "nan"), (number(), "inf"), (SO_MANY, "600/w")],
 )
 def test_nothing_is_guessed_that_would_be_refused_again(kind, value):
     assert "Did you mean" not in kind.hint(value)
@@ -105,14 +105,14 @@ def test_the_lists_that_clients_may_keep_are_those_of_the_protocol():
 
 @pytest.mark.parametrize("name", ["claude.ai", ".example.com", "localhost", "xn--80ak6aa92e.com", "a-b.c9"])
 def test_a_host_is_a_name_in_lower_case(name):
-    assert host().admits(name)
+    assert HOST_NAME.admits(name)
 
 
 @pytest.mark.parametrize(
     "name", ["", ".", "*", "*.example.com", "Claude.ai", "https://a.example", "a.example/", "a.example:443", "a..b", 7]
 )
 def test_what_is_more_or_less_than_a_host_is_none(name):
-    assert not host().admits(name)
+    assert not HOST_NAME.admits(name)
 
 
 @pytest.mark.parametrize("name", ["localhost:8443", "login.intranet", "a.b:1"])
@@ -128,7 +128,7 @@ def test_a_port_is_a_number(name):
 
 
 def test_a_setting_can_be_of_one_of_two_kinds():
-    kind = either(choice("all", "off"), items("hosts", host()))
+    kind = either(choice("all", "off"), items("hosts", HOST_NAME))
     assert [kind.admits(value) for value in ("all", ["claude.ai"], [])] == [True] * 3
     assert [kind.admits(value) for value in ("claude.ai", ["all.example/"], None)] == [False] * 3
     assert "Did you mean ['claude.ai']?" in kind.hint("claude.ai")

@@ -14,14 +14,12 @@ class Command(BaseCommand):
     help = "Delete calls from the log that are older than CALL_LOG_DAYS."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare what is deleted, and the dry run."""
         chosen = parser.add_mutually_exclusive_group()
         chosen.add_argument("--days", type=int, default=None, help="keep so many days instead")
         chosen.add_argument("--all", action="store_true", help="delete all calls")
         parser.add_argument("--dry-run", action="store_true", help="count, and delete nothing")
 
     def handle(self, *args: Any, dry_run: bool, **options: Any) -> None:
-        """Print how many were deleted."""
         days = settings.CALL_LOG_DAYS if options["days"] is None else options["days"]
         if days < 1:
             raise CommandError("--days must be 1 or more. To delete the whole log, use --all.")

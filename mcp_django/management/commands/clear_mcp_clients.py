@@ -23,14 +23,12 @@ class Command(BaseCommand):
     help = "Deletes clients that came by themselves and hold no live code or token. Run it daily, after cleartokens."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the age and the dry run."""
         parser.add_argument(
             "--days", type=int, default=7, help="spare those registered within so many days (default 7)"
         )
         parser.add_argument("--dry-run", action="store_true", help="count, and delete nothing")
 
     def handle(self, *args: Any, days: int, dry_run: bool, **options: Any) -> None:
-        """Delete what is unused, and say how many."""
         if days < 0:
             raise CommandError("--days must not be negative.")
         unused = _unused(days)

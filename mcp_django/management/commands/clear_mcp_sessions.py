@@ -16,7 +16,6 @@ class Command(BaseCommand):
     help = "Delete MCP sessions unused for SESSION_IDLE seconds, and streams, calls and uploads of no more use."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print how many were deleted."""
         streams, sessions, calls = clear_streams(), clear_sessions(), clear_keyed_calls()
         uploads = clear_uploads()
         self.stdout.write(f"Deleted {sessions} sessions, {streams} streams, {calls} calls and {uploads} uploads.")

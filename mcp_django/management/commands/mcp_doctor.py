@@ -29,7 +29,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the endpoint and the user."""
         parser.add_argument("url", nargs="?", help="URL of the endpoint (default: the one that urls.py mounts)")
         parser.add_argument("--user", help="go on past the login page, as this user and with the right to read alone")
         parser.add_argument(
@@ -39,7 +38,6 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, url: str | None, user: str | None, password: bool, **options: Any) -> None:
-        """Go the way."""
         person = find_user(user) if user else None
         doctor = Doctor((url or endpoint_url()).strip(), add_client=add_client, origins=settings.ALLOWED_ORIGINS)
         if not doctor.url.lower().startswith(("http://", "https://")):
@@ -48,8 +46,16 @@ class Command(BaseCommand):
         if password:
             if person is None:
                 raise CommandError("Name the user whose password it is: --user.")
-            doctor.person = person.get_username(), read_password(person)
-        wrong = self.show_project()
+            # From a terminal without showing it.
+            is_asked = sys.stdin.isatty()
+            asking = f"Password of {person.get_username()}: "
+            doctor.person = person.get_username(), getpass(asking) if is_asked else sys.stdin.readline().rstrip("\n")
+        # Of this project, whichever server is tried.
+        self.stdout.write("This project\n")
+        found = [*of_parts(), *of_settings(deployed=not django_settings.DEBUG)]
+        for item in found:
+            self.say(item.verdict, item.title, item.seen if item.verdict == "ok" else f"{item.seen} {item.remedy}")
+        wrong = [item.remedy or item.seen for item in found if item.verdict == "error"]
         self.stdout.write(f"\nThe way of a client to {doctor.url}\n")
         with signed_in(None if password else person) as cookies, cleaning(doctor):
             if cookies is not None:
@@ -66,15 +72,6 @@ class Command(BaseCommand):
             self.stdout.write("\nSo far all is well. --user NAME goes on: consent, token, a call and a stream.")
         else:
             self.stdout.write("\nAll is well.")
-
-    def show_project(self) -> list[str]:
-        """Print what is found of this project, whichever server is tried; return what mends what is wrong."""
-        self.stdout.write("This project\n")
-        found = [*of_parts(), *of_settings(deployed=not django_settings.DEBUG)]
-        for item in found:
-            remedy = "" if item.verdict == "ok" else f" {item.remedy}"
-            self.say(item.verdict, item.title, f"{item.seen}{remedy}")
-        return [item.remedy or item.seen for item in found if item.verdict == "error"]
 
     def say(self, verdict: str, title: str, text: str) -> None:
         """Print one line."""
@@ -102,13 +99,6 @@ def shut_out(person: Any) -> str:
     if person is None or admin_site is None or person.is_staff:
         return ""
     return f"it is the login page of the admin, and {person.get_username()} is not of the staff."
-
-
-def read_password(person: Any) -> str:
-    """Return the password of the person, from a terminal without showing it."""
-    if sys.stdin.isatty():
-        return getpass(f"Password of {person.get_username()}: ")
-    return sys.stdin.readline().rstrip("\n")
 
 
 @contextmanager

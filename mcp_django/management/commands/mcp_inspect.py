@@ -3,35 +3,26 @@
 import json
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
-from oauth2_provider.settings import oauth2_settings
+from django.core.management.base import CommandError, CommandParser
 
-from ...console.seen import Missing, SeenModel, View, look
-from ...oauth.scopes import HIERARCHY
+from ...console.seen import Missing, View, look
 from ...operating.budgets import WORDS
-from ...transports.local import Refused
-from ..accounts import find_model, find_scopes, find_site, find_superuser, find_user
+from ...transports.calls import Refused
+from ..accounts import CallerCommand, find_model
 
 
-class Command(BaseCommand):
+class Command(CallerCommand):
     """Print tools, resources, prompts, models, fields and actions of a user, each with what is left out and why."""
 
     help = "Shows what a model that acts as USER would see, what it costs in tokens, and why something is not there."
-    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare whom to look at."""
-        parser.add_argument("--user", default=None, help="the name with which the user signs in; default: a superuser")
-        parser.add_argument("--scope", nargs="+", default=None, help="default: what clients are asked to request")
-        parser.add_argument("--site", default=None, help="name of an MCPSite that urls.py mounts")
+        super().add_arguments(parser)
         parser.add_argument("--model", default=None, help="only this model, such as shop.order")
         parser.add_argument("--json", action="store_true", dest="as_json", help="print it all as JSON")
 
-    def handle(self, *args: Any, user: str | None, model: str | None, **options: Any) -> None:
-        """Print the view."""
-        site = find_site(options["site"])
-        scopes = find_scopes(options["scope"], {*oauth2_settings.SCOPES, *HIERARCHY})
-        person = find_superuser() if user is None else find_user(user)
+    def handle(self, *args: Any, model: str | None, **options: Any) -> None:
+        site, person, scopes = self.find_caller(options)
         only = None if model is None else find_model(model)
         try:
             view = look(site, person, scopes, model=only)
@@ -67,21 +58,17 @@ class Command(BaseCommand):
         """Print each visible model with its fields and actions, then those that are not there."""
         self.heading(f"Models: {len(view.models)}")
         for model in view.models:
-            self.show_model(model)
+            words = ", ".join(model.allowed) if len(model.allowed) > 1 else "view only"
+            self.stdout.write(f"  {model.label} ({words}): {', '.join(model.fields)}")
+            self.left_out(*model.missing, indent=4)
+            if model.filters:
+                self.stdout.write(f"    filters: {', '.join(model.filters)}")
+            if model.actions:
+                self.stdout.write(f"    actions: {', '.join(model.actions)}")
+            self.left_out(*(Missing(f"action {item.name}", item.reason) for item in model.missing_actions), indent=4)
         if view.missing_models:
             self.heading(f"Not there: {len(view.missing_models)}")
         self.left_out(*view.missing_models)
-
-    def show_model(self, model: SeenModel) -> None:
-        """Print one model."""
-        words = ", ".join(model.allowed) if len(model.allowed) > 1 else "view only"
-        self.stdout.write(f"  {model.label} ({words}): {', '.join(model.fields)}")
-        self.left_out(*model.missing, indent=4)
-        if model.filters:
-            self.stdout.write(f"    filters: {', '.join(model.filters)}")
-        if model.actions:
-            self.stdout.write(f"    actions: {', '.join(model.actions)}")
-        self.left_out(*(Missing(f"action {item.name}", item.reason) for item in model.missing_actions), indent=4)
 
     def heading(self, text: str) -> None:
         """Print the head of a part."""

@@ -24,7 +24,6 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the client and how it is to connect."""
         parser.add_argument("client", choices=sorted(CLIENTS), help="the client to set up")
         parser.add_argument("--name", help='what the client calls the server (default: MCP_DJANGO["SERVER_NAME"])')
         parser.add_argument("--url", help="URL of the endpoint (default: the one that urls.py mounts)")
@@ -35,7 +34,6 @@ class Command(BaseCommand):
         parser.add_argument("--write", action="store_true", help="add it to the client's file, and keep all else there")
 
     def handle(self, *args: Any, client: str, token: str | None, write: bool, **options: Any) -> None:
-        """Print the set-up."""
         name = options["name"] or str(settings.SERVER_NAME)
         if NAME.fullmatch(name) is None:
             raise CommandError("A server's name has 1 to 40 letters, digits, - and _: choose one with --name.")

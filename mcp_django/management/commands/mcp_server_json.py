@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...oauth.fetching import is_public
 from ...routing import mounted_endpoints
-from ...server.card import registry_entry
+from ...server.methods.lifecycle import registry_entry
 
 NAME: Final = re.compile(r"[A-Za-z0-9.-]+/[A-Za-z0-9._-]+")
 
@@ -22,12 +22,10 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the name and the endpoint."""
         parser.add_argument("--name", default="", help="name in the registry, such as com.example/shop")
         parser.add_argument("--path", help="path of the endpoint, where urls.py mounts several")
 
     def handle(self, *args: Any, name: str, path: str | None, **options: Any) -> None:
-        """Print it."""
         if name and not NAME.fullmatch(name):
             raise CommandError(f"{name!r} is no name of the registry: write a domain backwards, a slash and a name.")
         known = [known.removesuffix("/") for known in mounted_endpoints()]

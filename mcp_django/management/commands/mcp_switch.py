@@ -3,7 +3,6 @@
 import getpass
 import json
 import re
-from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -16,9 +15,8 @@ from django.utils import timezone
 
 from ...conf import HOST, nearest
 from ...models import Switch
-from ...operating.switches import active, end_switch, find_switches, set_switch
+from ...operating.switches import active, end_switch, find_switches, known_names, set_switch
 from ...routing import mounted_sites
-from ...sites import MCPSite
 from ...sites import site as default_site
 from ..accounts import find_user, no_tables
 
@@ -34,7 +32,6 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare what is switched, which way, why, for how long and by whom."""
         parser.add_argument("state", choices=["off", "on"], nargs="?", help="whether it is to be off or on")
         parser.add_argument("kind", choices=Switch.Kind.values, nargs="?", help="the kind of what is switched")
         parser.add_argument(
@@ -51,7 +48,6 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", dest="as_json", help="print the list as JSON")
 
     def handle(self, *args: Any, state: str | None, kind: str | None, target: str, **options: Any) -> None:
-        """Do what is asked."""
         if not options["lists"] and (state is None or kind is None):
             raise CommandError('Say what to switch, such as "mcp_switch off tool delete_record", or use --list.')
         try:
@@ -122,42 +118,24 @@ def _period(text: str | None) -> timedelta | None:
 def _known(kind: str, target: str) -> str:
     """Return what the target is stored as, where it is the name of something that there is."""
     if kind == "client":
-        return _find_client(target)
+        if not apps.is_installed("oauth2_provider"):
+            return target
+        from oauth2_provider.models import get_application_model
+
+        clients = get_application_model()._default_manager
+        if clients.filter(client_id=target).exists():
+            return target
+        found = list(clients.filter(name=target).values_list("client_id", flat=True)[:2])
+        if len(found) == 1:
+            return str(found[0])
+        if found:
+            raise ValueError(f"Several clients are called {target!r}: name the client id.")
+        if "." in target and HOST.fullmatch(target):
+            return target
+        raise ValueError(f"There is no client {target!r}: name its client id, its name or its host.")
     if kind not in ("tool", "action"):
         return target
-    sites = {id(site): site for site in (default_site, *mounted_sites())}.values()
-    known = set(_tools(sites) if kind == "tool" else _actions(sites))
+    known = known_names({id(site): site for site in (default_site, *mounted_sites())}.values())[kind]
     if target not in known:
         raise ValueError(f"There is no {kind} {target!r}.{nearest(target, known)}")
     return target
-
-
-def _tools(sites: Iterable[MCPSite]) -> Iterable[str]:
-    for site in sites:
-        yield from site.all_tool_names()
-        yield from site._extra_tools
-
-
-def _actions(sites: Iterable[MCPSite]) -> Iterable[str]:
-    for site in sites:
-        for label, exposure in site.exposures_by_label.items():
-            for name in exposure.all_action_names():
-                yield from (name, f"{label}.{name}")
-
-
-def _find_client(target: str) -> str:
-    if not apps.is_installed("oauth2_provider"):
-        return target
-    from oauth2_provider.models import get_application_model
-
-    clients = get_application_model()._default_manager
-    if clients.filter(client_id=target).exists():
-        return target
-    found = list(clients.filter(name=target).values_list("client_id", flat=True)[:2])
-    if len(found) == 1:
-        return str(found[0])
-    if found:
-        raise ValueError(f"Several clients are called {target!r}: name the client id.")
-    if "." in target and HOST.fullmatch(target):
-        return target
-    raise ValueError(f"There is no client {target!r}: name its client id, its name or its host.")

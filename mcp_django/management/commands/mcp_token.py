@@ -23,7 +23,6 @@ class Command(BaseCommand):
     help = "Prints a bearer token with which a client acts as USER. --list shows those made before, --revoke ends one."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare user, scopes, days, resource, and how calls are confirmed."""
         parser.add_argument("user", metavar="USER", nargs="?", help="the name with which the user signs in")
         parser.add_argument("--name", default="", help="what the token is for, as --list shows it")
         parser.add_argument(
@@ -41,7 +40,6 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, user: str | None, **options: Any) -> None:
-        """Create a token, list them, or revoke one."""
         if options["revoke"] is not None:
             self.revoke(options["revoke"])
         elif options["lists"]:
@@ -91,28 +89,20 @@ class Command(BaseCommand):
         if days < 1:
             raise CommandError("--days must be at least 1.")
         person, scopes = find_user(user), find_scopes(options["scope"], oauth2_settings.SCOPES)
-        bound = _resources(resource)
+        try:
+            base = issuer(None)
+        except ImproperlyConfigured:
+            raise CommandError('Set MCP_DJANGO["BASE_URL"]: a token is bound to the URL of the endpoint.') from None
+        mounted = [resource_url(None, path) for path in endpoints()]
+        bound = mounted
+        if resource is not None:
+            known = canonical(None, base + mounted_path(resource) if resource.startswith("/") else resource)
+            bound = [] if known is None else [known]
+        if not bound:
+            raise CommandError(f"No such endpoint. Mounted are: {' '.join(mounted) or 'none'}.")
         facts = ({CONFIRM_BY_TOKEN: True} if options["confirm_by_token"] else {}) | ({NAME: name} if name else {})
         token, raw = create_token(person, scopes=scopes, resources=bound, days=days, facts=facts)
         until = f"{token.expires:%Y-%m-%d %H:%M %Z}".rstrip()
         self.stderr.write(f"{person} may use {' '.join(bound)} with {' '.join(scopes)} until {until}.")
         self.stderr.write(f"The token is not shown again. It is token {token.pk}: --revoke {token.pk} ends it.")
         self.stdout.write(raw)
-
-
-def _resources(asked: str | None) -> list[str]:
-    """Return the endpoints that the token is for, by URL."""
-    try:
-        base = issuer(None)
-    except ImproperlyConfigured:
-        raise CommandError('Set MCP_DJANGO["BASE_URL"]: a token is bound to the URL of the endpoint.') from None
-    mounted = [resource_url(None, path) for path in endpoints()]
-    if asked is None:
-        found = mounted
-    else:
-        url = base + mounted_path(asked) if asked.startswith("/") else asked
-        known = canonical(None, url)
-        found = [] if known is None else [known]
-    if not found:
-        raise CommandError(f"No such endpoint. Mounted are: {' '.join(mounted) or 'none'}.")
-    return found

@@ -26,12 +26,10 @@ class Command(BaseCommand):
     help = "Writes a first mcp.py into the app's directory: an exposure for each of its models."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Declare the app."""
         parser.add_argument("app", help="label of an installed app, such as shop")
         parser.add_argument("--print", action="store_true", dest="only_print", help="print the file, and write none")
 
     def handle(self, *args: Any, app: str, only_print: bool, **options: Any) -> None:
-        """Write ``mcp.py``."""
         try:
             config = apps.get_app_config(app)
         except LookupError as error:
@@ -71,10 +69,12 @@ def _exposure(model: type[models.Model]) -> str:
     lines = [f"@mcp.register({model.__name__})", f"class {model.__name__}Exposure(mcp.{base}):"]
     lines += _listed("fields", [field.name for field in shown])
     if not known:
-        lines += _listed("search_fields", [field.name for field in shown if _is_searchable(field)])
+        texts = [field for field in shown if isinstance(field, models.CharField) and not field.choices]
+        lines += _listed("search_fields", [field.name for field in texts])
         lines += _filters(shown)
         if not model._meta.ordering:
-            lines.append(f'    ordering = ["-{model._meta.pk.name}"]' if _is_simple(model) else "    ordering = []")
+            is_simple = len(model._meta.pk_fields) == 1
+            lines.append(f'    ordering = ["-{model._meta.pk.name}"]' if is_simple else "    ordering = []")
     left_out = [field.name for field in _fields(model) if field not in shown]
     if left_out:
         lines.append(f"    # Left out, as their names say that they are secrets: {', '.join(left_out)}")
@@ -84,14 +84,6 @@ def _exposure(model: type[models.Model]) -> str:
 def _fields(model: type[models.Model]) -> list[Any]:
     opts = model._meta
     return [field for field in (*opts.concrete_fields, *opts.many_to_many) if not getattr(field, "parent_link", False)]
-
-
-def _is_simple(model: type[models.Model]) -> bool:
-    return len(model._meta.pk_fields) == 1
-
-
-def _is_searchable(field: Any) -> bool:
-    return isinstance(field, models.CharField) and not field.choices
 
 
 def _filters(fields: Iterable[Any]) -> list[str]:

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from .base import Handler
-from .lifecycle import discover, initialize, ping
+from .lifecycle import discover, initialize, listen, ping, set_log_level, subscribe, unsubscribe
 from .resources import complete, get_prompt, list_prompts, list_resources, list_templates, read_resource
-from .sessions import listen, set_log_level, subscribe, unsubscribe
 from .tools import call_tool, list_tools
 
 __all__ = ["METHODS"]

@@ -1,11 +1,28 @@
-"""``initialize``, ``ping`` and ``server/discover``: who this is, what it can do, how long its results may be kept."""
+"""Who this is and what a session of it remembers: the first methods of a client, a server's card, and subscriptions.
 
+The card and the entry in a registry are for anyone, before they connect: they tell names and addresses, as
+``initialize`` and ``server/discover`` do, and name no tool and no model. The card is experimental in MCP (SEP-2127).
+Changes of subscriptions are put off, as a stream that has to know of them is waited for. Without a session there is
+nothing that could remember them (2025-11-25 and older); ``subscriptions/listen`` is of 2026-07-28.
+"""
+
+import re
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
+
+from django.http import HttpRequest
 
 from ...conf import settings
-from ...context.request import MCPRequest
+from ...context.request import MCPRequest, SessionState
+from ...oauth.resource import origin, resource_url
+from ...protocol.errors import InvalidParams, ResourceNotFound
+from ...protocol.subscriptions import read_filter
 from ...protocol.versions import SUPPORTED, negotiate
+from ...scopes import READ
+from ...subscriptions.audience import check_uris
+from ...subscriptions.watches import find_watches
+from .base import Later, Listen, require_scopes, require_scopes_of
 
 # The extensions of MCP by the setting that turns them on.
 EXTENSIONS: Final = {
@@ -51,8 +68,10 @@ def identity() -> dict[str, Any]:
         found["description"] = str(settings.SERVER_DESCRIPTION)
     if settings.SERVER_WEBSITE:
         found["websiteUrl"] = settings.SERVER_WEBSITE
-    if settings.SERVER_ICON:
-        found["icons"] = [{"src": _icon(settings.SERVER_ICON)}]
+    if icon := settings.SERVER_ICON:
+        # A path is one below BASE_URL, which a check requires then.
+        base = str(settings.BASE_URL or "").rstrip("/") if icon.startswith("/") else ""
+        found["icons"] = [{"src": f"{base}{icon}"}]
     return found
 
 
@@ -66,11 +85,6 @@ def cache_ttl(method: str) -> int:
         configured = configured.get(CACHEABLE.get(method, ""), 0)
     ttl: int = configured
     return ttl
-
-
-def _icon(url: str) -> str:
-    """Return the URL of the icon; a path is one below ``BASE_URL``, which a check requires then."""
-    return f"{str(settings.BASE_URL or '').rstrip('/')}{url}" if url.startswith("/") else url
 
 
 def initialize(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,3 +109,99 @@ def discover(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
         "capabilities": capabilities(request),
         "instructions": request.mcp.site.get_instructions(request),
     }
+
+
+def _session(request: MCPRequest) -> SessionState:
+    if request.mcp.session is None:
+        raise InvalidParams("Invalid params: subscribing needs a session (Mcp-Session-Id)")
+    return request.mcp.session
+
+
+def set_log_level(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Send log messages of this level and above from now on; without a session there is nothing to send them for."""
+    if request.mcp.session is not None:
+        request.mcp.session.set_log_level(params["level"])
+    return {}
+
+
+def subscribe(request: MCPRequest, params: Mapping[str, Any]) -> Later:
+    """Tell the session when a resource changes. One that the caller may not read is answered as one not there."""
+    require_scopes(request, [READ])
+    session, uri = _session(request), str(params["uri"])
+    check_uris([uri])
+    require_scopes_of(request, [uri])
+    if not find_watches(request, [uri]):
+        raise ResourceNotFound(uri)
+
+    def work() -> dict[str, Any]:
+        session.subscribe(uri)
+        return {}
+
+    return Later(work)
+
+
+def unsubscribe(request: MCPRequest, params: Mapping[str, Any]) -> Later:
+    """Tell the session no longer of a resource, whether it was told before or not."""
+    session = _session(request)
+
+    def work() -> dict[str, Any]:
+        session.unsubscribe(str(params["uri"]))
+        return {}
+
+    return Later(work)
+
+
+def listen(request: MCPRequest, params: Mapping[str, Any]) -> Listen:
+    """Have the transport open the stream; what of the filter the caller may see is found out there.
+
+    A resource that is named and takes a scope which the token lacks is asked for as ``resources/read`` would.
+    """
+    require_scopes(request, [READ])
+    lists, uris = read_filter(params)
+    if not settings.EVENTS:
+        return Listen(frozenset(), ())
+    check_uris(uris)
+    require_scopes_of(request, uris)
+    return Listen(lists, uris)
+
+
+SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
+REGISTRY_SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_ADDRESS: Final = re.compile(r"[0-9.]+|.*:.*")
+MAX_TITLE: Final = 100
+
+
+def card(request: HttpRequest | None, path: str) -> dict[str, Any]:
+    """Return the card of the endpoint at ``path``."""
+    remote = {
+        "type": "streamable-http",
+        "url": resource_url(request, path),
+        "supportedProtocolVersions": list(SUPPORTED),
+    }
+    return {"$schema": SCHEMA, **_described(request), "remotes": [remote]}
+
+
+def registry_entry(path: str, name: str = "") -> dict[str, Any]:
+    """Return the ``server.json`` of the endpoint at ``path`` for the registry of MCP servers.
+
+    ``name`` is the name there, such as "com.example/shop"; without one it is made of the host and ``SERVER_NAME``.
+    """
+    described = _described(None)
+    remote = {"type": "streamable-http", "url": resource_url(None, path)}
+    return {"$schema": REGISTRY_SCHEMA, **described, **({"name": name} if name else {}), "remotes": [remote]}
+
+
+def _described(request: HttpRequest | None) -> dict[str, Any]:
+    known = identity()
+    title = str(known.get("title") or known["name"])[:MAX_TITLE]
+    host = urlsplit(origin(request)).hostname or "localhost"
+    is_address = _ADDRESS.fullmatch(host)
+    reversed_host = _UNUSUAL.sub("-", host).strip("-") if is_address else ".".join(reversed(host.split(".")))
+    found = {
+        "name": f"{reversed_host}/{_UNUSUAL.sub('-', known['name']).strip('-') or 'server'}",
+        "title": title,
+        "description": known.get("description") or title,
+        "version": str(known["version"]),
+    }
+    return found | {key: known[key] for key in ("websiteUrl", "icons") if key in known}

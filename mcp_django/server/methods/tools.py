@@ -41,9 +41,8 @@ def list_tools(request: MCPRequest, params: Mapping[str, Any]) -> dict[str, Any]
     """Answer with every tool that the caller may use, in one page: half of the clients read no second one."""
     if params.get("cursor"):
         raise InvalidParams("Invalid params: cursor")
-    tools = [tool.for_caller(request) for tool in request.mcp.site.get_tools(request)]
-    structured = request.mcp.version in STRUCTURED
-    return {"tools": [tool.encoded(structured=structured) for tool in tools]}
+    tools, structured = request.mcp.site.get_tools(request), request.mcp.version in STRUCTURED
+    return {"tools": [tool.for_caller(request).encoded(structured=structured) for tool in tools]}
 
 
 def call_tool(request: MCPRequest, params: Mapping[str, Any]) -> Mapping[str, Any] | Later:

@@ -19,9 +19,7 @@ from ...context.request import MCPRequest
 from ...exceptions import Cancelled, InsufficientScope
 from ...protocol.eras import VERSION_HEADER, Batch, Call, Rejected, classify
 from ...protocol.errors import InvalidRequest
-from ...protocol.http import Response
-from ...protocol.messages import ClientResponse, encode, error_response
-from ...protocol.sse import KEEP_ALIVE, event
+from ...protocol.messages import KEEP_ALIVE, ClientResponse, Response, encode, error_response, event
 from ...protocol.versions import PRIMED
 from ...runtime.threads import Busy, in_thread
 from ...server import sessions, streams

@@ -12,9 +12,7 @@ from ...conf import settings
 from ...exceptions import InsufficientScope
 from ...protocol.eras import LEGACY_ERA, Batch, Call, Rejected, classify
 from ...protocol.errors import InvalidRequest, ProtocolError
-from ...protocol.http import EVENTS, LAST_EVENT_HEADER, SESSION_HEADER, Response
-from ...protocol.messages import ClientResponse
-from ...protocol.sse import parse_event_id
+from ...protocol.messages import EVENTS, LAST_EVENT_HEADER, SESSION_HEADER, ClientResponse, Response, parse_event_id
 from ...protocol.versions import SESSIONLESS
 from ...runtime.threads import Handover
 from ...server.dispatch import Reply

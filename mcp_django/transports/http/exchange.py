@@ -21,12 +21,11 @@ from django.template.loader import render_to_string
 from django.utils.functional import cached_property
 
 from ...conf import settings
-from ...context.asgi_request import read_scope
 from ...context.narrowing import UnreadableAddress, narrowed_by
 from ...context.page import page_language
 from ...context.record import CallRecord
 from ...context.refusals import report
-from ...context.request import MCPRequest
+from ...context.request import MCPRequest, read_scope
 from ...context.text import plain
 from ...emulation.files import upload_storage
 from ...exceptions import AuthenticationFailed, InsufficientScope, NotFound
@@ -38,8 +37,20 @@ from ...operating.calls import outcome_of, refused
 from ...problems import IS_IT_RIGHT, NOT_SAID, TWO_TOKENS
 from ...protocol.eras import VERSION_HEADER, Call, Rejected
 from ...protocol.errors import InternalError, InvalidRequest, ProtocolError
-from ...protocol.http import EVENTS, JSON, Response, accepts, allowed_methods, body_length, is_json, origin_allowed
-from ...protocol.messages import decode, encode, error_response, readable_id
+from ...protocol.messages import (
+    EVENTS,
+    JSON,
+    Response,
+    accepts,
+    allowed_methods,
+    body_length,
+    decode,
+    encode,
+    error_response,
+    is_json,
+    origin_allowed,
+    readable_id,
+)
 from ...runtime.cache import caller_of
 from ...runtime.threads import BUSY, Busy, renew_connections
 from ...server.dispatch import Reply, rejection
@@ -243,12 +254,6 @@ class Exchange:
         if self._is_admitted:
             return
         self._is_admitted = True
-        self._authenticate()
-        count_call(self.caller)
-        note_use(self.request.auth, self.request.META.get("REMOTE_ADDR", ""))  # type: ignore[attr-defined]
-        self._hold(concurrent(self.caller))
-
-    def _authenticate(self) -> None:
         request, context = self.request, self.request.mcp
         if settings.AUTHENTICATION_CLASSES and len(self.headers.get("authorization", [])) > 1:
             raise AuthenticationFailed(invalid=True, reason=TWO_TOKENS)
@@ -268,6 +273,9 @@ class Exchange:
         if self.query:
             context.facts = narrowed_by(context.facts, self.query)
         restore(request)
+        count_call(self.caller)
+        note_use(self.request.auth, self.request.META.get("REMOTE_ADDR", ""))  # type: ignore[attr-defined]
+        self._hold(concurrent(self.caller))
 
     # Messages of either transport
 

@@ -23,9 +23,8 @@ from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 
 from ...conf import settings
-from ...context.asgi_request import build_request, headers_of, middleware_attributes, scope_from_wsgi
 from ...context.refusals import report
-from ...context.request import MCPRequest
+from ...context.request import MCPRequest, build_request, headers_of, middleware_attributes, scope_from_wsgi
 from ...context.signing import MAX_AGE, TICKET, read_ticket
 from ...emulation.files import remember_sent, upload_storage, was_sent
 from ...exceptions import CallRefused, NotFound, ToolError
@@ -38,7 +37,7 @@ from ...operating.calls import describe_caller, refuse_if_off
 from ...orm.query_limits import read_limits
 from ...orm.uris import DOWNLOADS, Address
 from ...problems import Problem
-from ...protocol.http import body_length
+from ...protocol.messages import body_length
 from ...resources.files import RowFile
 from ...runtime.cache import caller_of, hit
 from ...scopes import READ, WRITE
@@ -94,7 +93,21 @@ def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -
                 raise Refused(405, text, WRONG_METHOD, {"Allow": method}, seen=f"{request.method}: {text}")
             response = answer(request, *_as_caller(request, site, use, ticket, scope))
         except (NotFound, LimitExceeded, Refused, ToolError, CallRefused) as error:
-            refusal = _as_refused(error)
+            match error:
+                case Refused():
+                    refusal = error
+                case LimitExceeded():
+                    headers = {"Retry-After": str(error.retry_after)}
+                    remedy = f"Raise {error.setting} if clients have to send more."
+                    refusal = Refused(429, "Too many calls.", remedy, headers)
+                case CallRefused():
+                    refusal = Refused(403, error.message, SWITCHED_OFF)
+                case ToolError():
+                    # The database took too long, or was asked to do too much.
+                    remedy = "STATEMENT_TIMEOUT and MAX_QUERY_COST bound what a read costs."
+                    refusal = Refused(503, error.message, remedy)
+                case _:
+                    refusal = _gone(TAKEN_AWAY)
             # The ticket itself would let whoever reads the log in.
             report(refusal.status, f"a link to {use}: {refusal.seen}", refusal.remedy)
             response = said(refusal.status, refusal.text, **refusal.headers)
@@ -103,21 +116,6 @@ def ticketed(site: MCPSite, use: str, method: str, scope: str, answer: Answer) -
         return response
 
     return view
-
-
-def _as_refused(error: Exception) -> Refused:
-    match error:
-        case Refused():
-            return error
-        case LimitExceeded():
-            headers = {"Retry-After": str(error.retry_after)}
-            return Refused(429, "Too many calls.", f"Raise {error.setting} if clients have to send more.", headers)
-        case CallRefused():
-            return Refused(403, error.message, SWITCHED_OFF)
-        case ToolError():
-            # The database took too long, or was asked to do too much.
-            return Refused(503, error.message, "STATEMENT_TIMEOUT and MAX_QUERY_COST bound what a read costs.")
-    return _gone(TAKEN_AWAY)
 
 
 def _gone(reason: Problem) -> Refused:
@@ -187,7 +185,16 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
     storage, (name,) = upload_storage(), about
     if storage is None or not CreateUpload().has_permission(request):
         raise NotFound
-    announced = _announced(original)
+    try:
+        announced = body_length(original.META.get("CONTENT_LENGTH") or None)
+    except ValueError:
+        raise Refused(400, "Content-Length is not a number.", BREAKS_HTTP) from None
+    if announced is None and not isinstance(original, ASGIRequest):
+        # WSGI has no end of a body but its length.
+        remedy = "Under WSGI a client must announce the length; an ASGI server needs none."
+        raise Refused(411, "Content-Length is missing.", remedy)
+    if announced is not None and announced > settings.MAX_UPLOAD_BYTES:
+        raise _too_large()
     if was_sent(name) or storage.exists(name):
         raise Refused(409, TAKEN, ASK_ANEW)
     try:
@@ -217,20 +224,6 @@ def _take(original: HttpRequest, request: MCPRequest, about: tuple[str, ...]) ->
         raise Refused(409, TAKEN, ASK_ANEW)
     remember_sent(name)
     return said(201, f"Received {size} bytes.")
-
-
-def _announced(original: HttpRequest) -> int | None:
-    try:
-        length = body_length(original.META.get("CONTENT_LENGTH") or None)
-    except ValueError:
-        raise Refused(400, "Content-Length is not a number.", BREAKS_HTTP) from None
-    if length is None and not isinstance(original, ASGIRequest):
-        # WSGI has no end of a body but its length.
-        remedy = "Under WSGI a client must announce the length; an ASGI server needs none."
-        raise Refused(411, "Content-Length is missing.", remedy)
-    if length is not None and length > settings.MAX_UPLOAD_BYTES:
-        raise _too_large()
-    return length
 
 
 def _too_large() -> Refused:

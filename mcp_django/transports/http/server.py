@@ -20,8 +20,7 @@ from channels.consumer import AsyncConsumer
 
 from ...conf import settings
 from ...exceptions import Cancelled
-from ...protocol.http import BASE_HEADERS, Response
-from ...protocol.sse import KEEP_ALIVE
+from ...protocol.messages import BASE_HEADERS, KEEP_ALIVE, Response
 from ...runtime.threads import in_thread
 from .exchange import SHORT_BODY, Exchange, Refused
 from .registry import registry
@@ -60,7 +59,12 @@ class Connection:
 
     def __init__(self, receive: Any, send: Any, client: Sequence[Any] | None = None) -> None:
         self._receive, self._send, self._client = receive, send, client
-        _send_at_once(send)
+        # The workers of ``uvicorn --workers`` share a socket for which asyncio leaves Nagle's algorithm on. Head and
+        # body of an answer are two writes there, and the second would wait 40 ms for the first to be acknowledged.
+        if (transport := _transport(send)) is not None:
+            connected = transport.get_extra_info("socket")
+            if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.is_streaming = False
         # Whose large answers are counted together.
         self.owner = ""
@@ -114,7 +118,13 @@ class Connection:
         for message in messages:
             large += len(message.get("body", b""))
         if large > LARGE:
-            self._hold(large)
+            # Over the bound of one caller, whoever has not read theirs for longest is cut off.
+            held = _held[self.owner]
+            held[self] = large
+            while len(held) > 1 and sum(held.values()) > MAX_HELD:
+                oldest, _ = held.popitem(last=False)
+                if oldest._limit is not None and not oldest._limit.expired():
+                    oldest._limit.reschedule(0)
         # What is short goes out as one, and each piece of the rest has its own time.
         parts = [messages] if large <= PIECE else [[piece] for message in messages for piece in _pieces(message)]
         try:
@@ -125,7 +135,12 @@ class Connection:
                     if self._twisted is not False and message.get("body"):
                         await self._until_read()
         except TimeoutError:
-            self._abort()
+            if self._twisted:
+                self._twisted.abortConnection()
+            elif (transport := _transport(self._send)) is not None:
+                transport.abort()
+            else:
+                cut_off(self._client)
             raise ClientGone from None
         finally:
             if large > LARGE:
@@ -133,28 +148,11 @@ class Connection:
                 if not _held[self.owner]:
                     del _held[self.owner]
 
-    def _hold(self, size: int) -> None:
-        """Count a large answer for its caller; over the bound, cut off whoever has not read theirs for longest."""
-        held = _held[self.owner]
-        held[self] = size
-        while len(held) > 1 and sum(held.values()) > MAX_HELD:
-            oldest, _ = held.popitem(last=False)
-            if oldest._limit is not None and not oldest._limit.expired():
-                oldest._limit.reschedule(0)
-
     async def _until_read(self) -> None:
         if self._twisted is None:
             self._twisted = _twisted_transport(self._client) or False
         while self._twisted and self._twisted.producerPaused and self._twisted.connected:
             await asyncio.sleep(LOOK_EVERY)
-
-    def _abort(self) -> None:
-        if self._twisted:
-            self._twisted.abortConnection()
-        elif (transport := _transport(self._send)) is not None:
-            transport.abort()
-        else:
-            cut_off(self._client)
 
 
 # By caller, the connections that large answers are being sent on, and the bytes of each.
@@ -279,21 +277,16 @@ def cut_off(client: Sequence[Any] | None) -> bool:
     is_cut = False
     with contextlib.suppress(OSError):
         for name in os.listdir(DESCRIPTORS) if client and client[1] else ():
+            # Of anything but a socket a copy of the descriptor would be left open.
             with contextlib.suppress(OSError):
-                is_cut = _cut_if_to(client, int(name)) or is_cut
+                if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                    continue
+                with socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM) as found:
+                    if tuple(found.getpeername()[:2]) == tuple(client[:2]):  # type: ignore[index]
+                        found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                        found.shutdown(socket.SHUT_RDWR)
+                        is_cut = True
     return is_cut
-
-
-def _cut_if_to(client: Any, descriptor: int) -> bool:
-    # Anything else would leave a copy of the descriptor open.
-    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-        return False
-    with socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as found:
-        is_it = tuple(found.getpeername()[:2]) == tuple(client[:2])
-        if is_it:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            found.shutdown(socket.SHUT_RDWR)
-    return is_it
 
 
 def _twisted_transport(client: Sequence[Any] | None) -> Any:
@@ -309,19 +302,6 @@ def _twisted_transport(client: Sequence[Any] | None) -> Any:
         if address is not None and hasattr(found, "producerPaused") and tuple(address[:2]) == tuple(client[:2]):
             return found
     return None
-
-
-def _send_at_once(send: Any) -> None:
-    """Switch Nagle's algorithm off where the server lets us.
-
-    The workers of ``uvicorn --workers`` share a socket for which asyncio leaves it on. The head and the body of an
-    answer are two writes there, and the second one would wait 40 ms for the client to acknowledge the first.
-    """
-    transport = _transport(send)
-    if transport is not None:
-        connected = transport.get_extra_info("socket")
-        if connected is not None and connected.family in (socket.AF_INET, socket.AF_INET6):
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _head(status: int, headers: list[tuple[str, str]]) -> dict[str, Any]:

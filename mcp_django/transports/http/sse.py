@@ -13,8 +13,7 @@ from urllib.parse import parse_qs, quote
 
 from ...context.narrowing import kept_query
 from ...protocol.eras import Call, Rejected, classify
-from ...protocol.http import Response
-from ...protocol.messages import encode, notification
+from ...protocol.messages import Response, encode, notification
 from ...runtime.threads import Handover, in_thread
 from ...server import sessions, streams
 from ...server.sessions import ClientSession

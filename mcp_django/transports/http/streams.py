@@ -24,8 +24,7 @@ from ...conf import settings
 from ...protocol import subscriptions
 from ...protocol.eras import Call
 from ...protocol.errors import ProtocolError
-from ...protocol.messages import encode, error_response, notification
-from ...protocol.sse import event, event_id, priming, retry
+from ...protocol.messages import encode, error_response, event, event_id, notification, priming, retry
 from ...protocol.versions import PRIMED
 from ...runtime.cache import cache
 from ...runtime.threads import in_thread

@@ -19,12 +19,12 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import conditional_page
 
 from ...conf import settings
-from ...context.asgi_request import middleware_attributes, scope_from_wsgi
+from ...context.request import middleware_attributes, scope_from_wsgi
 from ...oauth.decorators import cors
 from ...oauth.metadata import CARD, MAX_AGE
-from ...protocol.http import Response
+from ...protocol.messages import Response
 from ...runtime.threads import run_through
-from ...server.card import card
+from ...server.methods.lifecycle import card
 from ...sites import MCPSite
 from . import sse
 from .dispatch import StreamableExchange, as_application

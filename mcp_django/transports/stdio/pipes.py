@@ -157,19 +157,16 @@ class Output:
         # The loop may end before the output does.
         with contextlib.suppress(RuntimeError):
             while (line := self._waiting.get()) is not None:
-                self._write_line(line)
+                view = memoryview(line)
+                try:
+                    while view and not self._is_broken:
+                        view = view[os.write(self.descriptor, view) :]
+                except OSError:
+                    self._is_broken = True
+                    self._loop.call_soon_threadsafe(self.broken)
                 self._loop.call_soon_threadsafe(self._written, len(line))
             self._loop.call_soon_threadsafe(self._done.set)
         os.close(self.descriptor)
-
-    def _write_line(self, line: bytes) -> None:
-        view = memoryview(line)
-        try:
-            while view and not self._is_broken:
-                view = view[os.write(self.descriptor, view) :]
-        except OSError:
-            self._is_broken = True
-            self._loop.call_soon_threadsafe(self.broken)
 
     def _written(self, size: int) -> None:
         self._size -= size

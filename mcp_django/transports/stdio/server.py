@@ -34,8 +34,7 @@ from ...server.methods.lifecycle import identity
 from ...server.sessions import add_uri
 from ...sites import MCPSite
 from ...subscriptions.audience import Subscription
-from ..calls import LANES, LimitExceeded, begin, concurrent, count_call, in_time, perform, streaming
-from ..local import LocalUser
+from ..calls import LANES, LimitExceeded, LocalUser, begin, concurrent, count_call, in_time, perform, streaming
 from ..notifications import LISTS, Mailbox, relay
 from .pipes import Input, LineTooLong, Output
 

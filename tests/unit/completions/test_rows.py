@@ -8,6 +8,7 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import site as default_site
 from mcp_django.completions.values import ModelValues
+from mcp_django.orm.access import access_of
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import reader, site_with
 from tests.testapp.models import AudioBook, Author, Book, Profile, Section, Shelf, Tag
@@ -21,7 +22,7 @@ def root():
 
 
 def keys(request, model, text, *conditions):
-    found = ModelValues(request, request.mcp.site.exposures[model]).keys(text, conditions)
+    found = ModelValues(access_of(request)[request.mcp.site.exposures[model]]).keys(text, conditions)
     return list(found.values)
 
 
@@ -107,14 +108,14 @@ def test_135_only_rows_that_the_caller_may_view_are_given():
     request = reader(user, default_site)
     assert sorted(keys(request, Book, "Mine")) == sorted(pks(own, free))
     assert keys(request, Book, str(hidden.pk)) == []
-    found = ModelValues(request, default_site.exposures[Book]).keys("")
+    found = ModelValues(access_of(request)[default_site.exposures[Book]]).keys("")
     assert found.to_wire()["total"] == 2
 
 
 def test_135_no_more_than_100_and_no_count_of_the_others(root):
     Author.objects.bulk_create(Author(name=f"Author {index:03}") for index in range(150))
     with CaptureQueriesContext(connection) as queries:
-        found = ModelValues(root, default_site.exposures[Author]).keys("Author").to_wire()
+        found = ModelValues(access_of(root)[default_site.exposures[Author]]).keys("Author").to_wire()
     assert len(found["values"]) == 100
     assert found["hasMore"] is True
     assert "total" not in found
@@ -126,9 +127,9 @@ def test_135_no_more_than_100_and_no_count_of_the_others(root):
 @pytest.mark.parametrize(("text", "most"), [("", 1), ("1", 3), ("Author", 3)])
 def test_135_the_number_of_queries_does_not_depend_on_that_of_rows(root, number, text, most):
     Author.objects.bulk_create(Author(name=f"Author {index:03}") for index in range(number))
-    ModelValues(root, default_site.exposures[Author]).keys("")
+    ModelValues(access_of(root)[default_site.exposures[Author]]).keys("")
     with CaptureQueriesContext(connection) as queries:
-        ModelValues(root, default_site.exposures[Author]).keys(text)
+        ModelValues(access_of(root)[default_site.exposures[Author]]).keys(text)
     assert len(queries) <= most
 
 

@@ -10,7 +10,7 @@ from mcp_django.models import CallEntry, Switch
 from mcp_django.operating.switches import Off, board, set_switch
 from mcp_django.scopes import READ, WRITE
 from mcp_django.signin import SERVICE_ACCOUNT
-from mcp_django.transports.local import LocalClient, Refused
+from mcp_django.transports.calls import LocalClient, Refused
 from tests.factories import make_superuser, make_user
 from tests.testapp.models import Book
 

@@ -5,7 +5,7 @@ from django.http import HttpRequest
 from django.test import RequestFactory
 
 from mcp_django import site
-from mcp_django.context.asgi_request import build_request, headers_of, scope_from_wsgi
+from mcp_django.context.request import build_request, headers_of, scope_from_wsgi
 
 
 def scope(*headers, **options):

@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from mcp_django.emulation.errors import error_lines
 from mcp_django.emulation.forms import FilledForm
 from mcp_django.emulation.formsets import deeper_formsets
-from mcp_django.emulation.html import as_query
+from mcp_django.emulation.page import as_query
 from tests.factories import make_book, make_superuser
 from tests.oddapp.admin import DetailFormSet
 from tests.oddapp.models import Detail, Part

@@ -5,7 +5,8 @@ from django import forms
 from django.contrib.admin import site as admin_site
 from django.contrib.admin import widgets
 
-from mcp_django.emulation.html import Button, as_query, posted, read_forms
+from mcp_django.emulation.html import Button, posted, read_forms
+from mcp_django.emulation.page import as_query
 from tests.testapp.models import Book
 
 

@@ -13,6 +13,7 @@ from rest_framework import serializers
 
 from mcp_django.emulation.saving import CHANGED
 from mcp_django.exceptions import ToolError
+from mcp_django.orm.access import access_of
 from mcp_django.orm.arguments import RECORD_NOT_FOUND
 from mcp_django.orm.columns import pk_text
 from mcp_django.orm.pages import find_row
@@ -209,7 +210,7 @@ def test_a_record_makes_no_query_for_its_version_where_it_has_no_inlines(
         shown = call(GET, request, model="testapp.book", pk=book.pk)
     with django_assert_num_queries(len(queries)):
         row = find_row(request, request.mcp.site.exposures[Book], book.pk)
-        Record(request, request.mcp.site.exposures[Book], row.row, row.labels).payload()
+        Record(access_of(request)[request.mcp.site.exposures[Book]], row.row, row.labels).payload()
     only_title = call(GET, request, model="testapp.book", pk=book.pk, fields=["title"])
     assert only_title["version"] == shown["version"]
 

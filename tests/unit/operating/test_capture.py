@@ -6,8 +6,8 @@ import pytest
 from django.test import override_settings
 
 from mcp_django.models import CallEntry
-from mcp_django.operating import capture
-from mcp_django.operating.capture import Blanking
+from mcp_django.operating import calls
+from mcp_django.operating.calls import Blanking
 from mcp_django.schema.values import HIDDEN
 from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_superuser
@@ -195,8 +195,8 @@ def test_a_secret_that_only_its_model_tells_is_blanked():
 
 
 def test_nothing_that_is_no_json_is_kept():
-    assert capture._result_of(b"{]") is None
-    assert capture._result_of(b"[1]") == [1]
+    assert calls._result_of(b"{]") is None
+    assert calls._result_of(b"[1]") == [1]
 
 
 def test_only_those_with_a_permission_of_its_own_see_bodies():

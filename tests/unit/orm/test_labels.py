@@ -1,11 +1,13 @@
 """Labels of rows, from a column where ``__str__`` is proven to be just that."""
 
+from functools import wraps
 from typing import Any
 
 import pytest
+from django.utils.translation import get_language
 
 from mcp_django import MCPSite, ModelExposure
-from mcp_django.orm.relations import label_of, labels_of, plain_label, with_labels_of
+from mcp_django.orm.relations import label_of, labels_of, plain_label, returned_attribute, with_labels_of
 from tests.factories import make_author
 from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf, Tag
 
@@ -28,6 +30,57 @@ SITE = MCPSite()
 )
 def test_a_label_is_a_column_only_where_str_is_proven_to_be_it(model: Any, label: str | None) -> None:
     assert plain_label(ModelExposure(model, SITE)) == label
+
+
+def shouting(method: Any) -> Any:
+    @wraps(method)
+    def shout(self: Any) -> str:
+        return str(method(self)).upper()
+
+    return shout
+
+
+class Plain:
+    name = "Ada"
+
+    def __str__(self) -> str:
+        """The name."""
+        return self.name
+
+
+class Spoken(Plain):
+    def __str__(self) -> str:
+        return self.name if get_language() == "en" else "Frau " + self.name
+
+
+class Stripped(Plain):
+    def __str__(self) -> str:
+        return self.name.strip()
+
+
+class Written(Plain):
+    def __str__(self) -> str:
+        return f"{self.name}"
+
+
+class Chosen(Plain):
+    def __str__(self) -> str:
+        return self.name or "nobody"
+
+
+class Wrapped(Plain):
+    __str__ = shouting(Plain.__str__)
+
+
+class Inner(Plain):
+    def __str__(self) -> str:
+        return super().__str__()
+
+
+@pytest.mark.parametrize("model", [Spoken, Stripped, Written, Chosen, Wrapped, Inner])
+def test_whatever_else_str_does_its_label_takes_the_row(model: Any) -> None:
+    assert returned_attribute(Plain) == "name"
+    assert returned_attribute(model) is None
 
 
 def test_a_declared_label_field_is_the_label() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_django.protocol.http import Response, accepts, allowed_methods, body_length, is_json, origin_allowed
+from mcp_django.protocol.messages import Response, accepts, allowed_methods, body_length, is_json, origin_allowed
 from tests.protocol_messages import LEGACY, MODERN
 
 JSON, EVENTS = "application/json", "text/event-stream"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connections, transaction
 
-from mcp_django.runtime.transactions import is_busy, writing
+from mcp_django.context.databases import is_busy, writing
 from tests.sqlite_file import ALIAS, sqlite_file
 
 

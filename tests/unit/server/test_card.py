@@ -7,7 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from mcp_django.protocol.versions import SUPPORTED
-from mcp_django.server.card import card, registry_entry
+from mcp_django.server.methods.lifecycle import card, registry_entry
 
 NAME = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
 SETTINGS = {

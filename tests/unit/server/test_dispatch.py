@@ -6,7 +6,7 @@ import pytest
 from django.db import IntegrityError
 
 from mcp_django import ToolError, site
-from mcp_django.context.asgi_request import build_request
+from mcp_django.context.request import build_request
 from mcp_django.exceptions import InsufficientScope, NotFound
 from mcp_django.protocol.eras import LEGACY_ERA, MODERN_ERA, Call
 from mcp_django.server.dispatch import METHODS, Kernel, Reply

@@ -12,6 +12,7 @@ from django.http import HttpResponse
 from mcp_django import Ask, MCPSite, ModelExposure, Param, action, site
 from mcp_django.emulation.bulk import PICKING
 from mcp_django.exposures.actions import FunctionAction
+from mcp_django.orm.access import access_of
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.tools.actions import ActionTool, RunAction, action_tool_name
 from mcp_django.tools.models import DescribeModel, Description
@@ -331,11 +332,11 @@ def test_what_an_action_asks_for_stands_in_its_description_and_that_of_its_model
     # A definition is everybody's: no row is read for it.
     with django_assert_num_queries(0):
         assert "secret" not in str(tool_of(root, Book, "refund").definition())
-    payload = Overview(root, made.exposures[Book]).in_short()
+    payload = Overview(access_of(root)[made.exposures[Book]]).in_short()
     assert (
         payload["actions"] == "refund(shelf*, note) asks for reason and to, wipe(shelf*, note) asks for reason and to"
     )
-    refund, *_ = Description(root, made.exposures[Book]).in_full()["actions"]
+    refund, *_ = Description(access_of(root)[made.exposures[Book]]).in_full()["actions"]
     assert (refund["required"], refund["asks_for"]) == (["shelf"], ["reason", "to"])
 
 

@@ -10,6 +10,7 @@ from django.test import override_settings
 from django.test.utils import isolate_apps
 
 from mcp_django import MCPSite, ModelExposure
+from mcp_django.orm.access import access_of
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.overviews import Overview, may_words
 from mcp_django.tools.query import QueryRecords
@@ -105,7 +106,9 @@ def test_choices_that_do_not_speak_have_their_labels() -> None:
         many = models.CharField(max_length=9, choices=[(f"choice{number}", "x") for number in range(20)])
 
     site = site_with(Scale)
-    found = Overview(reader(make_superuser(), site), site.exposures[Scale]).in_short()["fields"].replace("*", "")
+    found = (
+        Overview(access_of(reader(make_superuser(), site))[site.exposures[Scale]]).in_short()["fields"].replace("*", "")
+    )
     assert "level 1=Low|2=High," in found
     assert "code d=Draft|published|X," in found
     assert found.endswith("choice10|choice11|…")
@@ -115,14 +118,17 @@ def test_what_may_be_done_follows_permissions_token_and_site() -> None:
     site = site_with(Book, Loan, Note)
     user = make_user("u", "testapp.view_book", "testapp.change_book")
     exposure = site.exposures[Book]
-    assert may_words(reader(user, site), exposure) == "view change"
-    assert Overview(reader(user, site), exposure).uses["title"].required is True
-    assert Overview(reader(user, site), exposure).uses["rating"].required is False
-    assert Overview(reader(user, site), site.exposures[Loan]).uses == {}
+    assert may_words(access_of(reader(user, site))[exposure]) == "view change"
+    assert Overview(access_of(reader(user, site))[exposure]).uses["title"].required is True
+    assert Overview(access_of(reader(user, site))[exposure]).uses["rating"].required is False
+    assert Overview(access_of(reader(user, site))[site.exposures[Loan]]).uses == {}
     token = request_of(user, site, scopes=frozenset({"mcp:read"}))
-    assert (may_words(token, exposure), Overview(token, exposure).uses) == ("view", {})
+    assert (may_words(access_of(token)[exposure]), Overview(access_of(token)[exposure]).uses) == ("view", {})
     with override_settings(MCP_DJANGO={"READ_ONLY": True}):
-        assert (may_words(reader(user, site), exposure), Overview(reader(user, site), exposure).uses) == ("view", {})
+        assert (
+            may_words(access_of(reader(user, site))[exposure]),
+            Overview(access_of(reader(user, site))[exposure]).uses,
+        ) == ("view", {})
 
 
 class TestRelatedRows:

@@ -9,6 +9,7 @@ from django.test import override_settings
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
+from mcp_django.orm.access import access_of
 from mcp_django.orm.arguments import RECORD_NOT_FOUND
 from mcp_django.tools.record import GetRecord, Record
 from tests.factories import make_author, make_book, make_superuser, make_user
@@ -82,12 +83,12 @@ def test_permissions_are_those_of_the_row_the_token_and_the_site() -> None:
     mine, nobodys = make_book(owner=user, status="published"), make_book()
     request = reader(user, site)
     exposure = site.exposures[Book]
-    assert Record(request, exposure, mine).payload()["permissions"] == {"change": True, "delete": False}
-    assert Record(request, exposure, nobodys).payload()["permissions"] == {"change": False, "delete": True}
+    assert Record(access_of(request)[exposure], mine).payload()["permissions"] == {"change": True, "delete": False}
+    assert Record(access_of(request)[exposure], nobodys).payload()["permissions"] == {"change": False, "delete": True}
     only_read = request_of(user, site, scopes=frozenset({"mcp:read"}))
-    assert Record(only_read, exposure, mine).payload()["permissions"] == {"change": False, "delete": False}
+    assert Record(access_of(only_read)[exposure], mine).payload()["permissions"] == {"change": False, "delete": False}
     with override_settings(MCP_DJANGO={"READ_ONLY": True}):
-        assert Record(request, exposure, mine).payload()["permissions"] == {"change": False, "delete": False}
+        assert Record(access_of(request)[exposure], mine).payload()["permissions"] == {"change": False, "delete": False}
 
 
 def test_row_83_a_record_beyond_the_bound_is_cut_with_a_hint(request_: Any) -> None:

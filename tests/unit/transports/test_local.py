@@ -3,7 +3,7 @@ from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied
 
 from mcp_django import site
-from mcp_django.transports.local import LocalClient, Refused
+from mcp_django.transports.calls import LocalClient, Refused
 from tests.factories import make_author, make_superuser, make_user
 
 pytestmark = pytest.mark.django_db

@@ -13,6 +13,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from mcp_django import MCPSite
+from mcp_django.management.accounts import find_site
 from mcp_django.management.commands import mcp_stdio
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -208,4 +209,4 @@ def test_a_site_that_needs_middleware_is_refused(monkeypatch):
     tenants = MCPSite("tenants", needs_middleware=True)
     monkeypatch.setattr("mcp_django.management.accounts.mounted_sites", lambda: [tenants])
     with pytest.raises(CommandError, match="needs middleware"):
-        mcp_stdio.find_site("tenants")
+        find_site("tenants")

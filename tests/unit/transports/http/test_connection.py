@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 from django.test import override_settings
 
-from mcp_django.protocol.http import Response
+from mcp_django.protocol.messages import Response
 from mcp_django.transports.http import server as connection
 from mcp_django.transports.http.server import ClientGone, Connection, cut_off
 from tests.unit.transports.http.test_consumer import MCP, PING, exchange

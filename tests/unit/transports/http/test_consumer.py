@@ -7,7 +7,7 @@ from asgiref.sync import sync_to_async
 from django.test import override_settings
 
 from mcp_django import site
-from mcp_django.protocol.http import Response
+from mcp_django.protocol.messages import Response
 from mcp_django.testing import MCPClient
 from mcp_django.transports import calls
 from mcp_django.transports.http import dispatch, server

@@ -11,7 +11,7 @@ from django.test import override_settings
 
 from mcp_django import site
 from mcp_django.models import Session
-from mcp_django.protocol.sse import KEEP_ALIVE
+from mcp_django.protocol.messages import KEEP_ALIVE
 from mcp_django.server import sessions
 from mcp_django.subscriptions.hub import hub
 from mcp_django.subscriptions.subscriptions import Subscription
