@@ -18,20 +18,8 @@ from django.utils.translation import gettext_lazy as _
 
 from .conf import HOST
 from .console.calls import CallEntryAdmin
+from .console.pages import ReadOnlyAdmin
 from .models import CallEntry, ClientHost, ConnectedApplication, LinkedIdentity, ServiceAccount, Switch
-
-
-class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Rows that nobody adds, changes or deletes in the admin."""
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
 
 @admin.register(ConnectedApplication)

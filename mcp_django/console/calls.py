@@ -28,7 +28,7 @@ from django.utils.translation import gettext_lazy
 
 from ..context.text import plain
 from ..models import CallEntry
-from .pages import Home, with_policy
+from .pages import Home, ReadOnlyAdmin, with_policy
 
 # Rows whose values are offered, and values of each field.
 NEWEST: Final = 2_000
@@ -210,7 +210,7 @@ def estimated() -> int:
     return 0 if keys["last"] is None else int(keys["last"] - keys["first"] + 1)
 
 
-class CallEntryAdmin(Home):
+class CallEntryAdmin(ReadOnlyAdmin, Home):
     """The calls of clients, which nobody can add, change or delete. Who may view them sees the console."""
 
     # What a laptop has no room for stands last.
@@ -296,17 +296,6 @@ class CallEntryAdmin(Home):
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
         """Say no to what was captured: a list of matches would tell it."""
         return lookup.partition("__")[0] not in BODIES and super().lookup_allowed(lookup, value, request)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Say no: calls are logged."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Say no: old calls go by ``clear_mcp_calls``, and none by itself."""
-        return False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list below the tabs of the console."""

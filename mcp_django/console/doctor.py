@@ -145,7 +145,11 @@ class Agent:
                 for line in response.headers.get_all("Set-Cookie", ()):
                     self.keep(url, SimpleCookie(line))
                 is_stream = more.get("event") and response.status == 200
-                found = _first_event(response) if is_stream else response.read(MOST_BYTES)
+                if is_stream:
+                    data = (line.removeprefix(b"data:").strip() for line in response if line.startswith(b"data:"))
+                    found = next(filter(None, data), b"")
+                else:
+                    found = response.read(MOST_BYTES)
                 return Answer(url, response.status, response.headers, found)
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
@@ -176,14 +180,6 @@ class Agent:
             remedy = SEE_LOG if answer.status >= 500 else "Check LOGIN_URL, and open it in a browser."
             raise Failed(f"{what}: {answer.url} answers {answer.status} with {answer.kind}.", remedy)
         return answer
-
-
-def _first_event(response: Any) -> bytes:
-    for line in response:
-        if line.startswith(b"data:") and line.strip() != b"data:":
-            data: bytes = line.removeprefix(b"data:").strip()
-            return data
-    return b""
 
 
 @dataclass

@@ -191,6 +191,19 @@ class Health(Page):
 PAGES: Final[tuple[type[Page], ...]] = (Overview, Connections, Switches, Health, AsUser, TryIt, Connect)
 
 
+class ReadOnlyAdmin(ModelAdmin):  # type: ignore[type-arg]
+    """Rows that nobody adds, changes or deletes in the admin."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
 class Home(ModelAdmin):  # type: ignore[type-arg]
     """The ModelAdmin that the pages lie below. ``pages`` are their classes, in the order of the tabs."""
 

@@ -182,15 +182,6 @@ class AdminExposure(ModelExposure):
         fields: Sequence[Any] = found[1]
         return fields
 
-    def _is_read(self, name: str) -> bool:
-        """Whether a name of the change page is more than a field of its form."""
-        owners = self.model, self.model_admin
-        return name in self._field_names or any(getattr_static(owner, name, None) is not None for owner in owners)
-
-    @cached_property
-    def _field_names(self) -> frozenset[str]:
-        return frozenset(field.name for field in self.opts.get_fields())
-
     @cached_property
     def has_allow_list(self) -> bool:
         """See :meth:`ModelExposure.has_allow_list`; without ``fields`` the pages of the admin decide."""

@@ -4,6 +4,7 @@ A value never fails a page: not a number becomes null, text is made valid Unicod
 text. Integers beyond what every client reads exactly (RFC 8259, section 6) are sent as text.
 """
 
+import inspect
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,13 +13,16 @@ from datetime import date, datetime, time, timedelta
 from decimal import Context, Decimal
 from functools import lru_cache, partial
 from html import unescape
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 from uuid import UUID
 
 import orjson
 from django.core.exceptions import FieldDoesNotExist
 from django.db import models
+from django.db.models import ManyToManyField, Model, QuerySet
 from django.db.models.fields.files import FieldFile
+from django.db.models.query_utils import DeferredAttribute
+from django.forms import MultiValueField
 from django.utils.html import strip_tags
 from django.utils.safestring import SafeString
 
@@ -31,14 +35,6 @@ from .lookups import resolve_path
 from .prefetch import each_row
 from .rendering import iso_text
 from .unreadable import LOST
-
-if TYPE_CHECKING:
-    from ..exposures.base import ModelExposure
-import inspect
-
-from django.db.models import ManyToManyField, Model, QuerySet
-from django.db.models.query_utils import DeferredAttribute
-from django.forms import MultiValueField
 
 logger = logging.getLogger("mcp_django")
 
@@ -94,7 +90,7 @@ class Column:
 
 
 @lru_cache(maxsize=8192)
-def resolve_column(exposure: "ModelExposure", name: str) -> Column | None:
+def resolve_column(exposure: ModelExposure, name: str) -> Column | None:
     """Return the column of a name, or None: a path that is no column of one value."""
     plain = _model_column(exposure, name)
     if exposure.serializer_class is not None and name != exposure.opts.pk.name:
@@ -133,20 +129,20 @@ def _attribute(name: str, row: Any) -> Any:
 
 
 @lru_cache(maxsize=8192)
-def is_file(exposure: "ModelExposure", name: str) -> bool:
+def is_file(exposure: ModelExposure, name: str) -> bool:
     """Return whether the column is a field of the model's own that holds files."""
     column = resolve_column(exposure, name) if "__" not in name else None
     return column is not None and column.kind == "field" and kind_of(column.field).word in ("file", "image")
 
 
-def _is_relation(exposure: "ModelExposure", name: str) -> bool:
+def _is_relation(exposure: ModelExposure, name: str) -> bool:
     try:
         return bool(exposure.opts.get_field(name).is_relation)
     except FieldDoesNotExist:
         return "__" in name
 
 
-def _model_column(exposure: "ModelExposure", name: str) -> Column | None:
+def _model_column(exposure: ModelExposure, name: str) -> Column | None:
     pk = exposure.opts.pk
     if name == pk.name:
         # The key of a row is its own where the relation shows another column of what it points to.
@@ -173,7 +169,7 @@ def _many_column(name: str, field: Any) -> Column:
     return Column(name, "computed", field=field, compute=reader)
 
 
-def _relation_column(exposure: "ModelExposure", name: str) -> Column | None:
+def _relation_column(exposure: ModelExposure, name: str) -> Column | None:
     """Return the column of a relation that the table itself has no column for, by its name or its accessor's."""
     opts = exposure.opts
     for rel in opts.related_objects:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from django.db import models
 from django.db.models import F, QuerySet, Window
@@ -30,9 +30,6 @@ from .path import link_table
 from .prefetch import each_row, learn, learned
 from .unreadable import LOST, VALUE_ERRORS, is_unreadable, salvaged_by_key
 
-if TYPE_CHECKING:
-    from ..exposures.base import ModelExposure
-
 logger = logging.getLogger("mcp_django")
 
 MAX_LABEL: Final = 200
@@ -45,7 +42,7 @@ MAX_DEPTH: Final = 3
 
 
 @lru_cache(maxsize=1024)
-def plain_label(exposure: "ModelExposure") -> str | None:
+def plain_label(exposure: ModelExposure) -> str | None:
     """Return the name of the text field that is the label of a row, or None where a label takes the instance."""
     name = exposure.label_field or returned_attribute(exposure.model)
     if name in _secrets(exposure):
@@ -113,7 +110,7 @@ def with_labels_of(exposure: ModelExposure, rows: QuerySet[Any]) -> QuerySet[Any
     return rows.select_related(*sorted(followed)) if followed else rows
 
 
-def label_of(exposure: "ModelExposure", row: models.Model) -> str | None:
+def label_of(exposure: ModelExposure, row: models.Model) -> str | None:
     """Return the label of a row, or None where the project's code fails to make one.
 
     Secrets of the row are hidden in it, but for those that the exposure names.
@@ -138,7 +135,7 @@ def _loaded_secrets(row: models.Model, names: Iterable[str], depth: int) -> Iter
 
 
 @lru_cache(maxsize=1024)
-def _secrets(exposure: "ModelExposure") -> frozenset[str]:
+def _secrets(exposure: ModelExposure) -> frozenset[str]:
     return frozenset(secret_columns(exposure.model)) - {exposure.label_field, *exposure.default_fields}
 
 
