@@ -1,7 +1,36 @@
-"""The scopes of the endpoint. What each implies is :mod:`mcp_django.oauth.scopes`'s to say."""
+"""The OAuth scopes of the endpoint, and the weaker scopes that each of them implies."""
 
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 READ: Final = "mcp:read"
 WRITE: Final = "mcp:write"
 ADMIN: Final = "mcp:admin"
+# Weakest first: each implies those before it.
+HIERARCHY: Final = (READ, WRITE, ADMIN)
+
+
+def expand(scopes: Iterable[str]) -> frozenset[str]:
+    """Return the scopes with all that they imply (specification, basic/authorization, Scope Challenge Handling)."""
+    return _expanded(frozenset(scopes))
+
+
+# Most tokens have the same few.
+@lru_cache(maxsize=256)
+def _expanded(scopes: frozenset[str]) -> frozenset[str]:
+    implied = (HIERARCHY[:rank] for rank, scope in enumerate(HIERARCHY) if scope in scopes)
+    return scopes.union(*implied)
+
+
+def default_scopes() -> tuple[str, ...]:
+    """Return the scopes that an ordinary user of the site needs, so that clients that cannot step up are not stuck."""
+    from .conf import settings  # the project's settings module imports this one
+
+    return (READ,) if settings.READ_ONLY else (READ, WRITE)
+
+
+def join(scopes: Iterable[str]) -> str:
+    """Return the scopes as one parameter, without repeats and in a stable order."""
+    ranks = {scope: rank for rank, scope in enumerate(HIERARCHY)}
+    return " ".join(sorted(set(scopes), key=lambda scope: (ranks.get(scope, len(ranks)), scope)))

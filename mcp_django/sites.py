@@ -459,7 +459,7 @@ class MCPSite:
             NotFound: there is none; its text tells the keys of rows that may be meant.
         """
         from .orm.access import access_of
-        from .orm.keys import key_meant
+        from .orm.keys import RowFinder
 
         exposure = self.exposures.get(model)
         if exposure is None:
@@ -470,7 +470,7 @@ class MCPSite:
             if not access_of(request)[exposure].is_there:
                 raise
         try:
-            key = key_meant(request, exposure, pk, "")
+            key = RowFinder(access_of(request)[exposure]).key(pk, "")
         except ToolError as error:
             raise NotFound(error.message) from None
         return access_of(request)[exposure].get_row(key)
@@ -499,7 +499,7 @@ class MCPSite:
     @property
     def filterset_filter(self) -> Any:
         """What makes the filters of the ``filterset_class`` of an exposure."""
-        from .orm.filtersets import FilterSetFilter
+        from .orm.named_filters import FilterSetFilter
 
         return FilterSetFilter
 

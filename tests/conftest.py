@@ -157,20 +157,20 @@ def news_end_with_the_test(request: pytest.FixtureRequest) -> Iterator[None]:
     """News of one test are not told in the next; and the threads that tell them read the database, and stop first."""
     if "transactional_db" in request.fixturenames:
         request.getfixturevalue("transactional_db")
-    from mcp_django.subscriptions import subscriptions
-    from mcp_django.subscriptions.hub import hub
+    from mcp_django.subscriptions import notifier
+    from mcp_django.subscriptions.bus import bus
     from mcp_django.transports.http import streams
 
     yield
-    hub.close()
-    subscriptions._processes[0].stop()
+    bus.close()
+    notifier._notifiers[0].stop()
     streams._alive.stop()
     if "transactional_db" in request.fixturenames:
         # Where tests on a loop ask the database; a database that is connected to cannot be dropped.
         SyncToAsync.single_thread_executor.submit(connections.close_all).result(10)
-    subscriptions._processes[:] = [subscriptions._Process()]
+    notifier._notifiers[:] = [notifier.Notifier()]
     # Streams that are over listen to nothing.
-    left, hub._subscribers = set(hub._subscribers), {}
+    left, bus._subscribers = set(bus._subscribers), {}
     assert not left
 
 

@@ -1,4 +1,4 @@
-"""Subscribers below the transport, and a hub that tells at once and in the thread of the test."""
+"""Subscribers below the transport, and a bus that tells at once and in the thread of the test."""
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -11,9 +11,9 @@ from django.db import transaction
 from mcp_django import MCPSite
 from mcp_django import site as default_site
 from mcp_django.context.request import MCPRequest
-from mcp_django.subscriptions import hub, subscriptions
+from mcp_django.subscriptions import bus, notifier
 from mcp_django.subscriptions.changes import CHANGES, LISTS, Changes
-from mcp_django.subscriptions.subscriptions import open_subscription
+from mcp_django.subscriptions.notifier import open_subscription
 from tests.writing import request_of
 
 SCOPES = frozenset({"mcp:read", "mcp:write"})
@@ -98,9 +98,9 @@ def page_of(model: Any) -> str:
 
 
 class Recorder:
-    """In the place of the hub: whoever publishes is heard, in the same thread and at once."""
+    """In the place of the bus: whoever publishes is heard, in the same thread and at once."""
 
-    RESYNC = hub.RESYNC
+    RESYNC = bus.RESYNC
 
     def __init__(self) -> None:
         self.messages: list[tuple[str, Any]] = []
@@ -147,11 +147,11 @@ class Recorder:
 def tell_at_once(monkeypatch: Any) -> Recorder:
     """Have this process's changes told in the thread of the test, by `run()` of its two workers."""
     recorder = Recorder()
-    monkeypatch.setattr("mcp_django.subscriptions.hub.hub.put", recorder.put)
-    monkeypatch.setattr("mcp_django.subscriptions.subscriptions.hub", recorder)
-    process = subscriptions._Process()
-    for worker in (process.fanout.worker, process.sweep.worker):
+    monkeypatch.setattr("mcp_django.subscriptions.bus.bus.put", recorder.put)
+    monkeypatch.setattr("mcp_django.subscriptions.notifier.bus", recorder)
+    process = notifier.Notifier()
+    for worker in (process.teller, process.checker):
         monkeypatch.setattr(worker, "wake", lambda: None)
-    monkeypatch.setattr(subscriptions, "_processes", [process])
+    monkeypatch.setattr(notifier, "_notifiers", [process])
     recorder.process = process
     return recorder

@@ -4,15 +4,18 @@
 Django 6 with SQLite. `make test-all` is the product: everything on both. `make test-quick` is what to run while
 working: one Django, no servers.
 
-The tests of real servers wait for most of their time, and small parts use one processor: beside others they cost next
-to nothing. A part's output is printed when it is over; last comes that of the run that leaves nothing out.
+Which module belongs to which part is marked in the module. The tests of real servers wait for most of their time, and
+small parts use one processor: beside others they cost next to nothing. A part's output is printed when it is over; last
+comes that of the run that leaves nothing out.
 """
 
 import os
 import re
+import resource
 import shlex
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -37,31 +40,36 @@ PACKAGES = f"{postgresql.PACKAGES} tests/behaviour/test_packages_signin.py"
 # And a project with several databases.
 DATABASES = postgresql.DATABASES
 ELSEWHERE = re.findall(r"\S+\.py", f"{EXAMPLE} {PARITY} {PACKAGES} {DATABASES}")
-OTHER = f"{PYTEST} {' '.join(f'--ignore={path}' for path in ELSEWHERE)}"
-# What touches no Django, and what is about the files of the repository: the run that leaves nothing out has it, on one
-# Python, and no other run needs it.
-WITHOUT_DJANGO = {
-    "unit/protocol": "client_requests content elicitation eras errors headers http inbound legacy legacy_results "
-    "messages modern sse subscriptions uri_templates versions wire",
-    "fuzz": "core",
-    "project": "architecture lock parts reach requirements",
-}
-ONCE = [f"tests/{room}/test_{name}.py" for room, names in WITHOUT_DJANGO.items() for name in names.split()]
-OTHER_DJANGO6 = f"{OTHER} -m 'not e2e' {' '.join(f'--ignore={path}' for path in ONCE)}"
-WITHOUT_DATA = f"{OTHER_DJANGO6} {' '.join(f'--ignore={path}' for path in postgresql.FILES)}"
+ONE_DJANGO = postgresql.marked("one_django")
+
+
+def without(paths: Iterable[str]) -> str:
+    return " ".join(f"--ignore={path}" for path in paths)
+
+
+OTHER = f"{PYTEST} {without(ELSEWHERE)}"
+OTHER_DJANGO6 = f"{OTHER} -m 'not e2e'"
+WITHOUT_DATA = f"{OTHER_DJANGO6} {without(ONE_DJANGO)} {without(postgresql.FILES)}"
 # While working: without servers, packages and what walks over every model or case.
-QUICK = f"{PYTEST} -m 'not e2e' tests/unit tests/behaviour tests/requirements tests/project/test_architecture.py"
-# The dots of pytest, which tell nothing once a run is over.
+QUICK = (
+    f"{PYTEST} {without(ELSEWHERE)} {without(postgresql.marked('walk'))} -m 'not e2e' "
+    "tests/unit tests/behaviour tests/requirements tests/project/test_architecture.py"
+)
+# The dots of pytest, which tell nothing once a run is over, and how far it is.
 PROGRESS = re.compile(r"^[.sxX]*\s*(\[ *\d+%\])?$")
+PERCENT = re.compile(r"\[ *(\d+)%\]$")
+# Seconds from one line about the progress to the next one.
+SPOKEN_EVERY = 30
 
 
 @dataclass(frozen=True)
 class Part:
-    """A command of its own, with what it adds to the environment."""
+    """A command of its own, with what it adds to the environment, and the processor minutes that it takes."""
 
     name: str
     command: list[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    minutes: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -72,39 +80,60 @@ class Outcome:
     seconds: float
 
 
-def pytest(name: str, python: str, options: str, **environment: str) -> Part:
-    return Part(name, [python, "-m", "pytest", *shlex.split(options)], environment)
+def pytest(name: str, python: str, options: str, minutes: float, **environment: str) -> Part:
+    return Part(name, [python, "-m", "pytest", *shlex.split(options)], environment, minutes)
 
 
 def parts(with_django6: bool, everything: bool = False) -> Iterator[Part]:
     """Give the run that leaves nothing out, and then the others, long ones first."""
     newest = PYTHON_DJANGO6 if with_django6 else PYTHON
     pythons = {"Django 5.2": PYTHON, "Django 6": newest} if with_django6 else {"Django 5.2": PYTHON}
-    yield pytest("Django 5.2", PYTHON, OTHER)
+    yield pytest("Django 5.2", PYTHON, OTHER, 11)
     if with_django6:
-        yield pytest("Django 6", newest, OTHER_DJANGO6 if everything else WITHOUT_DATA)
-    for name in postgresql.PARTS:
+        yield pytest("Django 6", newest, *((OTHER_DJANGO6, 8) if everything else (WITHOUT_DATA, 2.5)))
+    for name, minutes in (("data", 6), ("packages", 0.7), ("databases", 0.2)):
         for django, python in pythons.items():
             if python == newest or everything:
-                yield Part(f"PostgreSQL, {name}, {django}", [python, "-m", "tests.postgresql", name])
+                command = [python, "-m", "tests.postgresql", name]
+                yield Part(f"PostgreSQL, {name}, {django}", command, minutes=minutes)
     for django, python in pythons.items():
-        cases = CASES if python == PYTHON else CASES_DJANGO6
-        yield pytest(f"Parity, {django}", python, PARITY, PARITY_CASES=cases)
-        yield pytest(f"Example project, {django}", python, EXAMPLE)
+        cases, minutes = (CASES, 1.5) if python == PYTHON else (CASES_DJANGO6, 0.5)
+        yield pytest(f"Parity, {django}", python, PARITY, minutes, PARITY_CASES=cases)
+        yield pytest(f"Example project, {django}", python, EXAMPLE, 0.5)
         if python == PYTHON or everything:
-            yield pytest(f"Packages, {django}", python, PACKAGES)
-            yield pytest(f"Several databases, {django}", python, DATABASES)
+            yield pytest(f"Packages, {django}", python, PACKAGES, 0.7)
+            yield pytest(f"Several databases, {django}", python, DATABASES, 0.2)
 
 
 def quick() -> Iterator[Part]:
     """Give what runs in a few minutes."""
-    ignored = " ".join(f"--ignore={path}" for path in ELSEWHERE)
-    yield pytest("Django 5.2, no servers", PYTHON, f"{QUICK} {ignored}")
+    yield pytest("Django 5.2, no servers", PYTHON, QUICK, 5)
 
 
-def run(part: Part) -> Outcome:
+class Progress:
+    """The parts that run, with how far each is."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done = total, 0
+        self.percent: dict[str, str] = {}
+        self.started = time.monotonic()
+        self.over = threading.Event()
+
+    def line(self) -> str:
+        minutes, seconds = divmod(int(time.monotonic() - self.started), 60)
+        running = ", ".join(f"{name} {percent} %" for name, percent in self.percent.items())
+        return f"   {minutes}:{seconds:02}  {self.done} of {self.total} done; {running}"
+
+    def speak(self) -> None:
+        """Print how far the parts are, until all are over."""
+        while not self.over.wait(SPOKEN_EVERY):
+            print(self.line(), flush=True)
+
+
+def run(part: Part, progress: Progress) -> Outcome:
     """Run a part to its end, or until it has taken too long."""
-    started = time.monotonic()
+    started, output, in_time = time.monotonic(), "", True
+    progress.percent[part.name] = "0"
     # Hundreds of processes import the same modules: what one of them compiles the others read.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with subprocess.Popen(
@@ -116,12 +145,24 @@ def run(part: Part) -> Outcome:
         text=True,
         errors="replace",
     ) as process:
-        try:
-            output, _ = process.communicate(timeout=postgresql.TIMEOUT)
-        except subprocess.TimeoutExpired:
+
+        def end() -> None:
+            nonlocal in_time
+            in_time = False
             process.kill()
-            output, _ = process.communicate()
-            output += f"\n== Not done after {postgresql.TIMEOUT} s\n"
+
+        late = threading.Timer(postgresql.TIMEOUT, end)
+        late.start()
+        assert process.stdout
+        for line in process.stdout:
+            output += line
+            if far := PERCENT.search(line.rstrip()):
+                progress.percent[part.name] = far[1]
+        late.cancel()
+    if not in_time:
+        output += f"\n== Not done after {postgresql.TIMEOUT} s\n"
+    del progress.percent[part.name]
+    progress.done += 1
     return Outcome(part, process.returncode == 0, output, time.monotonic() - started)
 
 
@@ -131,22 +172,33 @@ def show(outcome: Outcome) -> None:
     print(f"\n== {outcome.part.name}: {verdict} in {outcome.seconds:.0f} s", *lines, sep="\n", flush=True)
 
 
+def announce(chosen: list[Part]) -> None:
+    """Print what is going to run, and about how long that takes."""
+    minutes = sum(part.minutes for part in chosen)
+    print(f"== {len(chosen)} parts, {AT_ONCE} at a time; the output of each is shown when it is over:")
+    print(*(f"   {part.name} ({part.minutes:g} min)" for part in chosen), sep="\n")
+    print(f"   About {minutes:.0f} processor minutes: {minutes / AT_ONCE:.0f} minutes on two processors.", flush=True)
+
+
 def main(chosen: Iterable[Part]) -> int:
     """Run these parts, whatever becomes of the others, and return the exit status."""
     last, *others = chosen
-    print(f"== {len(others) + 1} parts, {AT_ONCE} at a time; the output of each is shown when it is over:", flush=True)
-    print(*(f"   {part.name}" for part in (last, *others)), sep="\n", flush=True)
-    outcomes = []
+    announce([last, *others])
+    outcomes, progress = [], Progress(len(others) + 1)
+    threading.Thread(target=progress.speak, daemon=True).start()
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        closing = pool.submit(run, last)
+        closing = pool.submit(run, last, progress)
         try:
-            for done in as_completed([pool.submit(run, part) for part in others]):
+            for done in as_completed([pool.submit(run, part, progress) for part in others]):
                 outcomes.append(done.result())
                 show(outcomes[-1])
             outcomes.append(closing.result())
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    progress.over.set()
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"\n== {(used.ru_utime + used.ru_stime) / 60:.1f} processor minutes", flush=True)
     failed = [outcome.part.name for outcome in outcomes if not outcome.passed]
     if failed:
         print(f"\n== Failed: {'; '.join(failed)}", flush=True)

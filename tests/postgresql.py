@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -13,38 +14,9 @@ from urllib.parse import urlsplit
 
 import psycopg
 
-ROOT = Path(__file__).resolve().parent.parent
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
 POSTGRES_URL = os.environ.get("TEST_POSTGRES_URL", "postgres://postgres@127.0.0.1:5432/postgres")
-MODULES = {
-    "behaviour": "aggregate_forms aggregates_against_python bad_input client_documents composite_keys costs_of_forms "
-    "drawn_questions errors_are_short every_field every_postgres_field every_relation hidden hidden_fields_in_forms "
-    "many_sites oracles oracles_drawn packages_wrinkles plans_of_forms "
-    "read_only_database related_filters signing_clients step_up switches tenants unmanaged",
-    "unit": "sites",
-    "unit/completions": "arguments fields rows templates",
-    "unit/console": "as_user call_filters calls connections figures overview try_it",
-    "unit/context": "languages narrowing",
-    "unit/exposures": "base derived managers",
-    "unit/emulation": "actions admin bulk calls errors files forms formsets history history_rows inline_forms "
-    "inline_reading inlines list_filters page page_inlines redirects requests saving selection serializers "
-    "uploads versions",
-    "unit/oauth": "access_filters account_admin accounts admin assertions bearer described hosts identities linking "
-    "revoking tokenlist tokenplan unused validator",
-    "unit/operating": "calls comments log metrics retention spans switches",
-    "unit/orm": "access aggregates arguments arithmetic columns comparisons computed conditions deletion "
-    "filters inputs kinds "
-    "filtersets labels lookups meanings "
-    "named_filters narrowing ordering pages pagination parsing patterns permissions plans plans_of_querysets "
-    "prefetch queries query_limits relations relative_dates rendering replaced rows serialized similar sqlite_values "
-    "unreadable uris ways",
-    "unit/resources": "base files models",
-    "unit/rest": "parameters requests resources tools",
-    "unit/runtime": "threads",
-    "unit/server": "idempotency",
-    "unit/server/methods": "completions",
-    "unit/tools": "actions aggregate chatgpt examples finding measures models overviews proposals query record writes",
-    "unit/transports/http": "files",
-}
 PACKAGES = (
     "--ds=tests.packages_project.settings --nomigrations "
     "tests/behaviour/test_packages.py tests/behaviour/test_packages_databases.py"
@@ -53,7 +25,16 @@ DATABASES = (
     "--ds=tests.databases_project.settings --nomigrations "
     "tests/behaviour/test_many_databases.py tests/behaviour/test_replicas.py"
 )
-FILES = [f"tests/{room}/test_{name}.py" for room, names in MODULES.items() for name in names.split()]
+
+
+def marked(name: str) -> list[str]:
+    """Return the files of tests that have this mark, without importing them."""
+    mark = re.compile(rf"^pytestmark = (\[[^]]*|.*)\bpytest\.mark\.{name}\b", re.MULTILINE)
+    found = (path for path in TESTS.rglob("test_*.py") if "node_modules" not in path.parts)
+    return sorted(str(path.relative_to(ROOT)) for path in found if mark.search(path.read_text(encoding="utf-8")))
+
+
+FILES = marked("postgresql")
 PARTS = {
     "data": ["-n", "2", "--dist", "loadfile", *FILES],
     "packages": PACKAGES.split(),

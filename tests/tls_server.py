@@ -207,6 +207,8 @@ def proxying(server: TLSServer, status: str = "200 Connection established") -> I
 class Redirected(Fetcher):
     """Names lead to a public address, which is the server of the test; ``looks`` are the addresses by turn."""
 
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
     def __init__(self, server: TLSServer, authority: Authority, looks: list[list[str]] | None = None) -> None:
         super().__init__(authorities=str(authority.path))
         self.server = server

@@ -21,6 +21,7 @@ def request_of(user: Any, site: MCPSite = default_site, **options: Any) -> MCPRe
     request.user = user
     options.setdefault("client", Client("Claude", "1"))
     options.setdefault("client_id", "client-1")
+    options["given_answers"] = options.pop("answers", None)
     request.mcp = MCPContext(site=site, **options)
     return request
 

@@ -20,7 +20,8 @@ from ..emulation.actions import AdminAction
 from ..emulation.admin import AdminExposure, action_parts
 from ..emulation.history_rows import decides_by_row
 from ..exposures.base import ModelExposure, is_djangos
-from ..orm.lookups import declared_lookups, resolve_path, usual_lookups
+from ..orm.kinds import resolve_path
+from ..orm.lookups import declared_lookups, usual_lookups
 from ..orm.paging import declared_ordering, is_served
 from ..routing import mounted_sites
 from ..schema.values import is_drawn, is_long, is_sensitive
@@ -243,7 +244,7 @@ def _missing(exposure: ModelExposure, option: str, name: str) -> CheckMessage:
 
 def _check_fields(exposure: ModelExposure) -> Iterator[CheckMessage]:
     where = type(exposure)
-    if exposure.has_allow_list and exposure.fields is None:
+    if exposure.options.has_allow_list and exposure.fields is None:
         text = f"{where.__name__} declares no fields: {exposure.label} shows its primary key alone."
         yield problem("W011", text, 'List the fields, or write fields = "__all__".', where)
     if exposure.fields == "__all__":
@@ -316,7 +317,7 @@ def check_random() -> Iterator[CheckMessage]:
             continue
         for field in exposure.opts.concrete_fields:
             column = exposure.label, field.name
-            if column in told or not _looks_random(field) or exposure.leaves_out(field.name):
+            if column in told or not _looks_random(field) or exposure.options.leaves_out(field.name):
                 continue
             told.add(column)
             yield problem(
@@ -356,7 +357,7 @@ def _undeclared(exposure: ModelExposure) -> Iterator[tuple[Any, str, str]]:
         if decides_by_row(owner):
             text = f"{owner.__name__} may decide row by row who sees {exposure.label}, so {HISTORY} leaves it out."
             yield owner, text, f"If it looks at no row, set mcp_history = True on {owner.__name__}."
-    for inline in exposure.declared_inlines:
+    for inline in exposure.options.inlines:
         if getattr(inline, "mcp_readable", None) is None and not is_djangos(inline.get_queryset):
             text = f"The rows of {inline.__name__} are no model to read, as its get_queryset may ask for the page."
             yield inline, text, "Set mcp_readable on it: True if it does not, False if it does."

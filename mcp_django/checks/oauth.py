@@ -37,7 +37,7 @@ from ..routing import known_urlconfs
 from ..scopes import ADMIN, READ, WRITE
 from ..signin import CREDENTIAL, OTPDevice, SignInFact, restore
 from .declarations import mounted
-from .problems import Check, Rule, broken, check, problem
+from .problems import Check, check, problem
 
 METADATA: Final = "mcp_django.oauth.metadata"
 FACTS_HINT: Final = 'The default is ["mcp_django.signin.OTPDevice"].'
@@ -91,50 +91,14 @@ def check_base_url() -> Iterator[CheckMessage]:
 def check_proxy() -> Iterator[CheckMessage]:
     is_https = str(settings.BASE_URL or "").startswith("https://")
     is_developers = django_settings.DEBUG and not django_settings.SECURE_SSL_REDIRECT
-    if not is_https or is_developers or django_settings.SECURE_PROXY_SSL_HEADER:
-        return
-    text = "BASE_URL is https and SECURE_PROXY_SSL_HEADER is not set: behind a proxy requests look like http, and the "
-    text += "consent page refuses its own form (CSRF)."
-    if django_settings.SECURE_SSL_REDIRECT:
-        text += " SECURE_SSL_REDIRECT then redirects every request to itself for ever."
-    hint = 'If a proxy ends TLS, set it, such as to ("HTTP_X_FORWARDED_PROTO", "https"). If the server itself does, or '
-    hint += "takes it from the proxy (uvicorn --proxy-headers), silence this check."
-    yield problem("W128", text, hint)
-
-
-@check(CHECKS, uses_oauth)
-def check_installed() -> Iterator[CheckMessage]:
-    if not apps.is_installed("oauth2_provider"):
-        yield problem("104", "oauth2_provider is not installed.", 'Add "oauth2_provider" to INSTALLED_APPS.')
-    elif not hasattr(django_settings, "OAUTH2_PROVIDER"):
-        text = "OAUTH2_PROVIDER is not set: the defaults of django-oauth-toolkit are not safe for MCP."
-        yield problem("129", text, "Set OAUTH2_PROVIDER = mcp_django.oauth.provider_settings(base_url=BASE_URL).")
-
-
-@check(CHECKS, has_toolkit)
-def check_toolkits_rules() -> Iterator[CheckMessage]:
-    from oauth2_provider.settings import oauth2_settings as toolkit
-
-    from ..oauth.validator import MCPValidator
-
-    if not hasattr(django_settings, "OAUTH2_PROVIDER"):
-        return
-    hint = "Build OAUTH2_PROVIDER with mcp_django.oauth.provider_settings()."
-    if not issubclass(toolkit.OAUTH2_VALIDATOR_CLASS, MCPValidator):
-        text = "OAUTH2_VALIDATOR_CLASS is not MCPValidator: tokens for unknown resources and inactive users are issued."
-        yield problem("105", text, "Use mcp_django.oauth.validator.MCPValidator or a subclass of it.")
-    if READ not in toolkit.SCOPES:
-        yield problem("106", f"SCOPES of OAUTH2_PROVIDER lacks {READ!r}: clients cannot sign in.", hint)
-    issuer = toolkit.OIDC_ISS_ENDPOINT
-    if issuer and settings.BASE_URL and issuer != settings.BASE_URL.rstrip("/"):
-        text = f"OIDC_ISS_ENDPOINT {issuer!r} is not BASE_URL {settings.BASE_URL!r}: clients compare the two."
-        yield problem("107", text, "Give provider_settings() the same base_url, without a trailing slash.")
-    if toolkit.CIMD_ENABLED and toolkit.CIMD_METADATA_FETCHER.__module__.startswith("oauth2_provider."):
-        text = "CIMD_ENABLED with the toolkit's own fetcher: a slow document holds a worker without limit."
-        yield problem("108", text, "Set it to False: CLIENT_DOCUMENTS of MCP_DJANGO has a fetcher of its own.")
-    if not toolkit.ALLOW_LOCALHOST_LOOPBACK:
-        text = "ALLOW_LOCALHOST_LOOPBACK is off: command-line clients, which use any port of localhost, cannot sign in."
-        yield problem("W109", text, hint)
+    if is_https and not is_developers and not django_settings.SECURE_PROXY_SSL_HEADER:
+        text = "BASE_URL is https and SECURE_PROXY_SSL_HEADER is not set: behind a proxy requests look like http, and "
+        text += "the consent page refuses its own form (CSRF)."
+        if django_settings.SECURE_SSL_REDIRECT:
+            text += " SECURE_SSL_REDIRECT then redirects every request to itself for ever."
+        hint = 'If a proxy ends TLS, set it, such as to ("HTTP_X_FORWARDED_PROTO", "https"). If the server itself '
+        hint += "does, or takes it from the proxy (uvicorn --proxy-headers), silence this check."
+        yield problem("W128", text, hint)
 
 
 # Number, setting of the toolkit, what makes it unsafe, what then happens, the value to set.
@@ -180,31 +144,44 @@ TOOLKIT_RULES: Final[tuple[Unsafe, ...]] = (
 )
 
 
-@check(CHECKS, has_toolkit)
-def check_toolkit_settings() -> Iterator[CheckMessage]:
-    from oauth2_provider.settings import oauth2_settings as toolkit
-
-    for number, name, is_unsafe, consequence, value in TOOLKIT_RULES:
-        if hasattr(django_settings, "OAUTH2_PROVIDER") and is_unsafe(getattr(toolkit, name)):
-            text = f"{name} of OAUTH2_PROVIDER is unsafe: {consequence}."
-            hint = f"Set it to {value}, or build OAUTH2_PROVIDER with mcp_django.oauth.provider_settings()."
-            yield problem(str(number), text, hint)
-
-
-@check(CHECKS, has_toolkit)
-def check_schemes() -> Iterator[CheckMessage]:
+@check(CHECKS, uses_oauth)
+def check_toolkit() -> Iterator[CheckMessage]:
+    if not apps.is_installed("oauth2_provider"):
+        yield problem("104", "oauth2_provider is not installed.", 'Add "oauth2_provider" to INSTALLED_APPS.')
+        return
     from oauth2_provider.settings import oauth2_settings as toolkit
 
     from ..oauth.client_metadata import NEVER
+    from ..oauth.validator import MCPValidator
 
-    unsafe = sorted(NEVER.intersection(map(str.lower, toolkit.ALLOWED_REDIRECT_URI_SCHEMES)))
-    if unsafe:
-        text = (
-            f"ALLOWED_REDIRECT_URI_SCHEMES of OAUTH2_PROVIDER has {', '.join(unsafe)}: a code, or a script, runs there."
-        )
-        yield problem(
-            "148", text, "Leave it out: registration refuses it, and the admin's form for applications does not."
-        )
+    hint = "Build OAUTH2_PROVIDER with mcp_django.oauth.provider_settings()."
+    if unsafe := sorted(NEVER.intersection(map(str.lower, toolkit.ALLOWED_REDIRECT_URI_SCHEMES))):
+        text = f"ALLOWED_REDIRECT_URI_SCHEMES of OAUTH2_PROVIDER has {', '.join(unsafe)}: "
+        remedy = "Leave it out: registration refuses it, and the admin's form for applications does not."
+        yield problem("148", f"{text}a code, or a script, runs there.", remedy)
+    if not hasattr(django_settings, "OAUTH2_PROVIDER"):
+        text = "OAUTH2_PROVIDER is not set: the defaults of django-oauth-toolkit are not safe for MCP."
+        yield problem("129", text, "Set OAUTH2_PROVIDER = mcp_django.oauth.provider_settings(base_url=BASE_URL).")
+        return
+    if not issubclass(toolkit.OAUTH2_VALIDATOR_CLASS, MCPValidator):
+        text = "OAUTH2_VALIDATOR_CLASS is not MCPValidator: tokens for unknown resources and inactive users are issued."
+        yield problem("105", text, "Use mcp_django.oauth.validator.MCPValidator or a subclass of it.")
+    if READ not in toolkit.SCOPES:
+        yield problem("106", f"SCOPES of OAUTH2_PROVIDER lacks {READ!r}: clients cannot sign in.", hint)
+    issuer = toolkit.OIDC_ISS_ENDPOINT
+    if issuer and settings.BASE_URL and issuer != settings.BASE_URL.rstrip("/"):
+        text = f"OIDC_ISS_ENDPOINT {issuer!r} is not BASE_URL {settings.BASE_URL!r}: clients compare the two."
+        yield problem("107", text, "Give provider_settings() the same base_url, without a trailing slash.")
+    if toolkit.CIMD_ENABLED and toolkit.CIMD_METADATA_FETCHER.__module__.startswith("oauth2_provider."):
+        text = "CIMD_ENABLED with the toolkit's own fetcher: a slow document holds a worker without limit."
+        yield problem("108", text, "Set it to False: CLIENT_DOCUMENTS of MCP_DJANGO has a fetcher of its own.")
+    if not toolkit.ALLOW_LOCALHOST_LOOPBACK:
+        text = "ALLOW_LOCALHOST_LOOPBACK is off: command-line clients, which use any port of localhost, cannot sign in."
+        yield problem("W109", text, hint)
+    for number, name, is_unsafe, consequence, value in TOOLKIT_RULES:
+        if is_unsafe(getattr(toolkit, name)):
+            text = f"{name} of OAUTH2_PROVIDER is unsafe: {consequence}."
+            yield problem(str(number), text, f"Set it to {value}, or b{hint[1:]}")
 
 
 @check(CHECKS, has_toolkit)
@@ -224,54 +201,39 @@ def check_scopes() -> Iterator[CheckMessage]:
                 yield problem("134", f"{text}have.", f"{nearest(scope, known)} There are {', '.join(known)}.".strip())
 
 
+def _takes_documents() -> bool:
+    if not has_toolkit():
+        return False
+    from ..oauth.client_documents import takes_documents
+
+    return takes_documents()
+
+
 def _registers() -> bool:
     return settings.REGISTRATION != "off"
 
 
-# What strangers may ask for has limits.
-RATES: Final = (
-    Rule(
-        "147",
-        lambda: settings.TOKEN_REFUSAL_RATE is None,
-        "TOKEN_REFUSAL_RATE is None: anyone can try secrets, codes and tokens as fast as the server answers.",
-        "The default is {DEFAULTS[TOKEN_REFUSAL_RATE]!r}.",
-    ),
-    Rule(
-        "131",
-        lambda: _registers() and settings.REGISTRATION_RATE is None,
-        "REGISTRATION_RATE is None: anyone can fill the table of clients.",
-        "The default is {DEFAULTS[REGISTRATION_RATE]!r}.",
-    ),
-    Rule(
-        "131",
-        lambda: _registers() and settings.REGISTRATION_TOTAL_RATE is None,
-        "REGISTRATION_TOTAL_RATE is None: anyone can fill the table of clients.",
-        "The default is {DEFAULTS[REGISTRATION_TOTAL_RATE]!r}.",
-    ),
-)
+# Rates whose None lets strangers do something without limit: the check's number, whether they matter, what happens.
+RATES: Final[dict[str, tuple[str, Callable[[], bool], str]]] = {
+    "TOKEN_REFUSAL_RATE": ("147", uses_oauth, "anyone can try secrets, codes and tokens as fast as the server answers"),
+    "REGISTRATION_RATE": ("131", _registers, "anyone can fill the table of clients"),
+    "REGISTRATION_TOTAL_RATE": ("131", _registers, "anyone can fill the table of clients"),
+    "CLIENT_DOCUMENT_RATE": ("152", _takes_documents, "any user can make this server send requests as fast as it can"),
+}
 
 
 @check(CHECKS, uses_oauth)
-def check_rates() -> Iterator[CheckMessage]:
-    yield from broken(RATES)
-
-
-@check(CHECKS, has_toolkit)
-def check_documents() -> Iterator[CheckMessage]:
-
-    from ..oauth.client_documents import takes_documents
-
-    if takes_documents() and settings.CLIENT_DOCUMENT_RATE is None:
-        text = "CLIENT_DOCUMENT_RATE is None: any user can make this server send requests as fast as it can."
-        yield problem("152", text, f"The default is {DEFAULTS['CLIENT_DOCUMENT_RATE']!r}.")
+def check_limits() -> Iterator[CheckMessage]:
+    for name, (number, matters, consequence) in RATES.items():
+        if getattr(settings, name) is None and matters():
+            yield problem(number, f"{name} is None: {consequence}.", f"The default is {DEFAULTS[name]!r}.")
     path = settings.CLIENT_DOCUMENT_CA
-    if path is None or not (takes_documents() or settings.IDENTITY_PROVIDERS or settings.SERVICE_ACCOUNTS):
-        return
-    try:
-        ssl.create_default_context().load_verify_locations(str(path))
-    except OSError as error:
-        text = f"CLIENT_DOCUMENT_CA {str(path)!r} cannot be read ({type(error).__name__}): nothing is fetched."
-        yield problem("153", text, "It has to be a file of certificates in PEM.")
+    if path is not None and (_takes_documents() or settings.IDENTITY_PROVIDERS or settings.SERVICE_ACCOUNTS):
+        try:
+            ssl.create_default_context().load_verify_locations(str(path))
+        except OSError as error:
+            text = f"CLIENT_DOCUMENT_CA {str(path)!r} cannot be read ({type(error).__name__}): nothing is fetched."
+            yield problem("153", text, "It has to be a file of certificates in PEM.")
 
 
 @check(CHECKS, uses_oauth)
@@ -381,10 +343,9 @@ def check_sign_in() -> Iterator[CheckMessage]:
     for fact in wrong:
         text = f"SIGN_IN_FACTS has {fact!r}, which is no subclass of mcp_django.signin.SignInFact with a name."
         yield problem("E143", text, FACTS_HINT)
-    if wrong or not uses_oauth():
-        return
-    for admin_site in {site.admin_site for site in mounted() if site.admin_site is not None}:
-        yield from _check_admin_site(admin_site)
+    if not wrong and uses_oauth():
+        for admin_site in {site.admin_site for site in mounted() if site.admin_site is not None}:
+            yield from _check_admin_site(admin_site)
 
 
 def _is_fact(fact: Any) -> bool:

@@ -15,9 +15,10 @@ from ..exceptions import NotFound
 from ..functions.signatures import ProjectFunction, resolved, speaking_plainly
 from ..orm.access import ModelAccess, access_of
 from ..orm.columns import is_file, pk_text
+from ..orm.conditions import Condition
 from ..orm.filters import find_filter
 from ..orm.kinds import key_field
-from ..orm.lookups import Condition, parse_condition
+from ..orm.lookups import parse_condition
 from ..orm.uris import MAX_URI, PAGE_TEMPLATE, SCHEMA, SCHEME
 from ..protocol.uri_templates import UriTemplate, percent_decode
 from ..schema.containers import AnyOf, Nullable, Row
@@ -112,7 +113,7 @@ class Completer:
         for name, value in context.items():
             kind = self.types.get(name)
             kind = kind.inner if isinstance(kind, Nullable) else kind
-            target = find_filter(model.request, model.exposure, name) if isinstance(kind, Row) and value else None
+            target = find_filter(model, name) if isinstance(kind, Row) and value else None
             if target is None or "exact" not in target[1]:
                 continue
             field = target[0].field

@@ -18,9 +18,9 @@ from ..exceptions import NotFound, ToolError
 from ..orm.access import ModelAccess, access_of, parse_pk
 from ..orm.arguments import search_argument
 from ..orm.columns import is_replaced, pk_text
+from ..orm.conditions import Condition
 from ..orm.filters import find_filter
-from ..orm.kinds import choices_of, is_json_field, key_field, kind_of, parse_value, stored_field
-from ..orm.lookups import Condition, Path
+from ..orm.kinds import FieldPath, choices_of, is_json_field, key_field, kind_of, parse_value, stored_field
 from ..orm.paging import client_order_key, default_ordering
 from ..orm.plans import prepare
 from ..orm.queries import narrowed
@@ -206,7 +206,7 @@ class ModelValues:
         They are keys of related rows, the field's choices, true and false, or the values that the caller's rows have.
         """
         # A path through a relation could show values of related rows that the caller may not view.
-        found = find_filter(self.request, self.exposure, name) if "__" not in name else None
+        found = find_filter(access_of(self.request)[self.exposure], name) if "__" not in name else None
         if found is None or is_json_field(found[0].field) or not _is_searchable(text):
             return NOTHING
         field = found[0].field
@@ -225,7 +225,7 @@ class ModelValues:
             return ranked(BOOLEANS, text.strip())
         return capped(self._column(found[0], text.strip()))
 
-    def _column(self, of: Path, text: str) -> Iterator[str]:
+    def _column(self, of: FieldPath, text: str) -> Iterator[str]:
         rows, path, field = narrowed(self.request, self.exposure, (), ""), of.column, of.field
         if of.expression is not None:
             # The name is that of a column of the admin, which the database has under another one or computes.

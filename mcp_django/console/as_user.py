@@ -11,9 +11,9 @@ from oauth2_provider.models import get_access_token_model
 from oauth2_provider.settings import oauth2_settings
 
 from ..oauth.pages import describe
-from ..oauth.scopes import HIERARCHY, default_scopes, join
 from ..oauth.tokens import live
 from ..routing import mounted_sites
+from ..scopes import HIERARCHY, default_scopes, join
 from ..sites import MCPSite
 from ..sites import site as default_site
 from ..transports.calls import Refused

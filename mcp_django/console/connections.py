@@ -25,7 +25,7 @@ from ..models import CallEntry, Session, Stream
 from ..oauth.tokens import live
 from ..server.sessions import end_session
 from ..server.streams import DEAD_AFTER
-from ..subscriptions.hub import shared_layer
+from ..subscriptions.bus import shared_layer
 from ..transports.http.registry import registry
 from .pages import Page
 

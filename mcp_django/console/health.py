@@ -29,7 +29,7 @@ from ..oauth.resource import resource_url, uses_oauth
 from ..routing import mounted_endpoints
 from ..runtime.cache import cache
 from ..schema.values import without_secrets
-from ..subscriptions.hub import shared_layer
+from ..subscriptions.bus import shared_layer
 from .doctor import Doctor, Failed
 from .pages import Page
 

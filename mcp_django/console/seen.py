@@ -282,12 +282,12 @@ def _model(request: MCPRequest, exposure: ModelExposure) -> SeenModel:
         name=str(exposure.opts.verbose_name_plural),
         allowed=tuple(may_words(access_of(request)[exposure]).split()),
         fields=fields,
-        filters={name: lookups for name, _path, lookups in filters_of(request, exposure)},
+        filters={name: lookups for name, _path, lookups in filters_of(access_of(request)[exposure])},
         actions=tuple(actions),
         missing=tuple(hidden_fields(request, exposure, fields)),
         missing_actions=tuple(
             Missing(name, action_reason(request, exposure, name))
-            for name in sorted(set(exposure.all_action_names()) - set(actions))
+            for name in sorted(set(exposure.options.action_names()) - set(actions))
         ),
     )
 

@@ -27,11 +27,8 @@ MODELS: Final = "models"
 # All that the query of an endpoint's address can say.
 NARROWING: Final = frozenset({READ_ONLY, MODELS})
 SWITCHES: Final = {"1": True, "true": True, "0": False, "false": False}
-# What a user answers by: whether they have one permission, any of an app, and which they have.
-ASKED_ONE: Final = ("has_perm", "ahas_perm")
-ASKED_APP: Final = ("has_module_perms", "ahas_module_perms")
+# By these a user says which permissions they have.
 LISTED: Final = ("get_user_permissions", "get_group_permissions", "get_all_permissions")
-LISTED_ASYNC: Final = tuple(f"a{name}" for name in LISTED)
 
 
 class UnreadableAddress(ValueError):
@@ -109,35 +106,32 @@ def narrow(request: Any) -> None:
 def _narrowed_user(user: Any, narrowing: Narrowing) -> Any:
     """Return a copy of the user that has no permission for what is left out; no field of it is another one."""
     found = copy(user)
-    for names, narrowed in (
-        (ASKED_ONE, partial(_asked, narrowing.admits_permission)),
-        (ASKED_APP, partial(_asked, narrowing.admits_app)),
-        (LISTED, partial(_listed, narrowing)),
-        (LISTED_ASYNC, partial(_listed_async, narrowing)),
-    ):
-        for name in names:
-            own = getattr(type(user), name, None)
+    asked = {"has_perm": narrowing.admits_permission, "has_module_perms": narrowing.admits_app}
+    for name in (*asked, *LISTED):
+        for spelling in (name, f"a{name}"):
+            own = getattr(type(user), spelling, None)
             if own is not None:
-                setattr(found, name, partial(narrowed, name.startswith("ahas_"), partial(own, found)))
+                is_async = spelling != name
+                setattr(found, spelling, _narrowed(partial(own, found), asked.get(name), narrowing, is_async=is_async))
     return found
 
 
-def _asked(admits: Callable[[str], bool], is_async: bool, own: Callable[..., Any], what: Any, *more: Any) -> Any:
-    if not isinstance(what, str) or admits(what):
-        return own(what, *more)
-    return _no() if is_async else False
+def _narrowed(
+    own: Callable[..., Any], admits: Callable[[str], bool] | None, narrowing: Narrowing, *, is_async: bool
+) -> Callable[..., Any]:
+    """Return a method of a user that says no to what is left out, or leaves it out where it lists (no ``admits``)."""
 
+    def ask(*given: Any) -> Any:
+        if admits is None:
+            return {name for name in own(*given) if narrowing.admits_permission(name)}
+        return own(*given) if not isinstance(given[0], str) or admits(given[0]) else False
 
-async def _no() -> bool:
-    return False
+    async def ask_async(*given: Any) -> Any:
+        if admits is None:
+            return {name for name in await own(*given) if narrowing.admits_permission(name)}
+        return await own(*given) if not isinstance(given[0], str) or admits(given[0]) else False
 
-
-def _listed(narrowing: Narrowing, _: bool, own: Callable[..., Any], *more: Any) -> set[str]:
-    return {name for name in own(*more) if narrowing.admits_permission(name)}
-
-
-async def _listed_async(narrowing: Narrowing, _: bool, own: Callable[..., Any], *more: Any) -> set[str]:
-    return {name for name in await own(*more) if narrowing.admits_permission(name)}
+    return ask_async if is_async else ask
 
 
 # Facts

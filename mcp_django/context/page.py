@@ -50,7 +50,7 @@ def go_to(request: MCPRequest, exposure: Any, page: PageName, pk: Any = None) ->
 
     What the URL of the endpoint names, such as a tenant, stays in ``resolver_match.kwargs``.
     """
-    if exposure.asks_where:
+    if exposure.options.asks_where:
         move_to(request, exposure, page, pk)
 
 

@@ -5,28 +5,25 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import orjson
-from django.http import HttpRequest
+from django.conf import settings as django_settings
+from django.http import HttpRequest, QueryDict
+from django.utils.datastructures import MultiValueDict
 
 from ..conf import settings
 from ..exceptions import Cancelled
 from ..protocol.client_requests import ELICITATION, KNOWN, ROOTS, SAMPLING, method_known, supports
+from ..protocol.headers import PARAM_PREFIX
 from .record import CallRecord
 
 if TYPE_CHECKING:
     from ..schema.sampling import Root, Sampled
     from .narrowing import Narrowing
     from .questions import Answers
-from functools import cached_property, lru_cache
-
-from django.conf import settings as django_settings
-from django.http import QueryDict
-from django.utils.datastructures import MultiValueDict
-
-from ..protocol.headers import PARAM_PREFIX
 
 # Seconds between two progress reports of one call.
 PROGRESS_INTERVAL: Final = 0.02
@@ -58,13 +55,6 @@ class Client:
 
     name: str = ""
     version: str = ""
-
-
-def _no_answers() -> "Answers":
-    # Few of the processes that load this module answer calls.
-    from .questions import Answers
-
-    return Answers()
 
 
 class SessionState(Protocol):
@@ -120,11 +110,25 @@ class MCPContext:
     trace: Mapping[str, str] = field(default_factory=dict)
     session: SessionState | None = None
     live: bool = False
-    answers: "Answers" = field(default_factory=_no_answers)
+    given_answers: "Answers | None" = None
     logged: Iterator[int] = field(default_factory=itertools.count)
     can_stream: bool = True
     param_headers: Mapping[str, list[str]] | None = None
     close_stream: Callable[[], None] = lambda: None
+
+    @property
+    def answers(self) -> "Answers":
+        """The answers that this run of the call has."""
+        if self.given_answers is None:
+            # Few calls ask, and few of the processes that load this module answer calls.
+            from .questions import Answers
+
+            self.given_answers = Answers()
+        return self.given_answers
+
+    @answers.setter
+    def answers(self, answers: "Answers") -> None:
+        self.given_answers = answers
 
     @property
     def result_chars(self) -> int:

@@ -6,7 +6,7 @@ which the names of the characters tell, and none that pass for another's. Nothin
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -95,7 +95,11 @@ def doubts_about(name: str, hosts: Sequence[str] = ()) -> list[str]:
         found.append(_("Its name has a check mark or a similar sign, which proves nothing."))
     if len(name) >= LONGEST:
         found.append(_("Its name is very long. Only the beginning is shown."))
-    strangers = [] if product is None else [host for host in hosts if not _belongs(host, product[1])]
+    strangers = (
+        []
+        if product is None
+        else [host for host in hosts if not any(f".{host}".endswith(f".{domain}") for domain in product[1])]
+    )
     if product is not None and strangers:
         told = {"product": product[0], "hosts": ", ".join(strangers[:3])}
         found.append(
@@ -138,7 +142,12 @@ def _words(text: str) -> Iterator[str]:
 
 def _claimed(name: str, *, strokes: bool = True) -> tuple[str, tuple[str, ...]] | None:
     """Return the product that a name is read as, and whose it is, None for any other name."""
-    words = list(_words(_skeleton(name, strokes)))
+    # What it looks like: without marks, twins and digits as the letters that they pass for.
+    plain = "".join(map(_plain, unicodedata.normalize("NFKD", name)))
+    bare = (char for char in plain if unicodedata.category(char) not in ("Mn", "Cf"))
+    text = "".join(bare).replace(REPLACEMENT, "").translate(TWINS)
+    text = text.translate(STROKES) if strokes else text
+    words = list(_words(text.casefold().translate(TWINS).translate(DIGITS)))
     pairs = ["".join(pair) for pair in pairwise(words)]
     spelt_out = "".join(words)
     for product, hosts in DISTINCT.items():
@@ -156,20 +165,7 @@ def _look(product: str) -> re.Pattern[str]:
     return re.compile(re.sub("[il]", lambda found: f"[{found[0]}{STROKE}]", product))
 
 
-def _skeleton(name: str, strokes: bool) -> str:
-    """Return what a name looks like: without marks, twins and digits as the letters that they pass for."""
-    plain = "".join(map(_plain, unicodedata.normalize("NFKD", name)))
-    bare = (char for char in plain if unicodedata.category(char) not in ("Mn", "Cf"))
-    text = "".join(bare).replace(REPLACEMENT, "").translate(TWINS)
-    text = text.translate(STROKES) if strokes else text
-    return text.casefold().translate(TWINS).translate(DIGITS)
-
-
 def _plain(char: str) -> str:
     """Return the letter of which the character is the small capital, any other as it is."""
     found = _SMALL_CAPITAL.fullmatch(unicodedata.name(char, ""))
     return found[1].lower() if found is not None else char
-
-
-def _belongs(host: str, domains: Collection[str]) -> bool:
-    return any(host == domain or host.endswith(f".{domain}") for domain in domains)

@@ -15,7 +15,7 @@ from django.db.models import Model, QuerySet
 from django.forms import ModelForm
 
 from ..context.page import PAGE_FIELDS, asks_where, at_page, is_placed
-from ..exposures.base import ModelExposure
+from ..exposures.base import ExposureOptions, Listing, ModelExposure
 from ..exposures.managers import filterable, gives_every_row
 from ..runtime.hooks import asked
 from ..schema.values import is_sensitive
@@ -23,7 +23,7 @@ from ..schema.values import is_sensitive
 if TYPE_CHECKING:
     from ..context.request import MCPRequest
     from ..exposures.actions import Action
-    from ..orm.lookups import NamedFilter
+    from ..orm.named_filters import NamedFilter
     from .list_filters import Sidebar
 
 
@@ -54,6 +54,147 @@ NOT_ADMITTED: Final = (
 )
 
 
+class AdminOptions(ExposureOptions):
+    """What a ``ModelAdmin`` and its exposure declare for every caller."""
+
+    exposure: AdminExposure
+    # In the admin, inlines do not ask the list of their model.
+    narrows_inlines = False
+
+    def __init__(self, exposure: AdminExposure) -> None:
+        super().__init__(exposure)
+        self._closed: dict[ModelAdmin[Any], AdminExposure] = {}
+
+    @cached_property
+    def admin_site(self) -> AdminSite:
+        return self.exposure.model_admin.admin_site
+
+    @cached_property
+    def has_allow_list(self) -> bool:
+        """Without ``fields`` the pages of the admin decide."""
+        return self.exposure.fields is not None
+
+    def declares_field(self, name: str) -> bool:
+        """The admin can name the field too."""
+        admin = self.exposure.model_admin
+        named = bool(admin.fields or admin.fieldsets or name in admin.list_display)
+        return named or super().declares_field(name)
+
+    @cached_property
+    def has_own_columns(self) -> bool:
+        """Whether the ``ModelAdmin`` works out the columns for each caller."""
+        exposure, admin = self.exposure, self.exposure.model_admin
+        return (
+            exposure.overrides(*COLUMN_HOOKS)
+            or (not (admin.fields or admin.fieldsets) and exposure.overrides(*FORM_HOOKS))
+            or any(isinstance(getattr(type(admin), name, None), property) for name in COLUMN_OPTIONS)
+        )
+
+    @cached_property
+    def has_own_pages(self) -> bool:
+        hooks = ("get_fields", "get_readonly_fields", "get_form", "has_change_permission")
+        return self.has_own_columns or not self._is_stock(*hooks, owner=AdminExposure)
+
+    @cached_property
+    def has_stable_queryset(self) -> bool:
+        exposure = self.exposure
+        if exposure.stable_queryset is not None:
+            return exposure.stable_queryset
+        own = self._is_stock("get_queryset", owner=AdminExposure) and not exposure.overrides("get_queryset")
+        return own and gives_every_row(exposure.model)
+
+    @cached_property
+    def asks_where(self) -> bool:
+        return asks_where(self.exposure.model_admin, self.admin_site, *self.inlines)
+
+    @cached_property
+    def permits_by_place(self) -> bool:
+        return asks_where(self.exposure.model_admin, self.admin_site, permissions=True)
+
+    @cached_property
+    def permissions(self) -> Mapping[str, tuple[str, ...]]:
+        """The hooks of the ``ModelAdmin`` have to be Django's own."""
+        found = self._permissions(AdminExposure)
+        return {deed: names for deed, names in found.items() if not self.exposure.overrides(f"has_{deed}_permission")}
+
+    @cached_property
+    def has_code_filters(self) -> bool:
+        """Whether the sidebar has filters that are more than conditions on a field."""
+        from .list_filters import has_code
+
+        return self.exposure.overrides("get_list_filter") or any(map(has_code, self.exposure.model_admin.list_filter))
+
+    def search_fields(self, request: MCPRequest) -> Sequence[str]:
+        return self.exposure.search_fields or self.exposure.ask("get_search_fields", request, ())
+
+    def has_search(self, request: MCPRequest) -> bool:
+        """A search that the admin wrote itself needs no fields."""
+        return self.exposure.overrides("get_search_results") or super().has_search(request)
+
+    def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
+        site, known = self.exposure.site, self.admin_site._registry.get(model)
+        if known is None or model in site.exposures or not site.is_candidate(model, known, closed=True):
+            return None
+        return self._closed.get(known) or self._closed.setdefault(known, AdminExposure(model, site, known))
+
+    @cached_property
+    def has_admin_actions(self) -> bool:
+        """Whether the admin has an action for this model beside its own way to delete."""
+        everywhere = (name for name, _ in self.admin_site.actions if name != "delete_selected")
+        return bool(self.exposure.model_admin.actions) or self.exposure.overrides("get_actions") or any(everywhere)
+
+    def action_names(self) -> list[str]:
+        """Return the names of the exposure's own actions and of those that the admin declares."""
+        base: Any = self.exposure.model_admin
+        declared = (action_parts(action)[1] for action in base._get_base_actions())
+        own = (name for name in declared if name != "delete_selected")
+        return list(dict.fromkeys([*super().action_names(), *own]))
+
+
+class AdminListing(Listing):
+    """The admin's list of one request, where its ``ModelAdmin`` makes more of it than options say."""
+
+    exposure: AdminExposure
+
+    def functions(self) -> Mapping[str, Callable[[Any], Any]]:
+        """Return the functions that ``get_list_display`` makes for the request, by the names of their columns."""
+        if not self.exposure.overrides("get_list_display"):
+            return {}
+        declared = self.exposure.model_admin.list_display
+        shown = self.exposure.ask("get_list_display", self.request, ())
+        return {item.__name__: item for item in shown if callable(item) and item not in declared}
+
+    def prepared(self, rows: Sequence[Model]) -> Sequence[Model]:
+        """Return the rows as the admin's list has them, where the ``ModelAdmin`` makes the list by code of its own."""
+        if not self.exposure.overrides("get_changelist", "get_changelist_instance"):
+            return rows
+        sidebar = self.exposure.sidebar(self.request)
+        return asked(self.exposure.label, "get_changelist_instance", sidebar.listed, rows, default=rows)
+
+    def shows_nothing(self, name: str, row: Any, error: Exception) -> bool:
+        """Return whether the admin's page shows nothing: a read-only field finds no attribute, or makes no value."""
+        return isinstance(error, (AttributeError, ValueError)) and name in asked(
+            self.exposure.label, "get_readonly_fields", self.exposure.get_readonly_fields, self.request, row, default=()
+        )
+
+    def opening_filters(self) -> Sequence[NamedFilter]:
+        """Return the filters of the sidebar that narrow the admin's list when it is opened."""
+        if not self.exposure.options.has_code_filters:
+            return ()
+        return [item for item in self.exposure.sidebar(self.request).filters() if item.narrows_by_itself()]
+
+    def narrows_without_search(self) -> bool:
+        """Return whether the ``ModelAdmin``'s own search leaves rows out of its list while nothing is searched for."""
+        exposure = self.exposure
+        if not exposure.searches_itself(self.request):
+            return False
+        rows = exposure.get_queryset(self.request)
+        hook = exposure.model_admin.get_search_results
+        found, _ = asked(exposure.label, "get_search_results", hook, self.request, rows, "", default=(rows, False))
+        query: Any = found.query
+        return query.where != rows.query.where or bool(query.combinator) or query.is_sliced
+
+
 class AdminExposure(ModelExposure):
     """The exposure that a ``ModelAdmin`` describes. Attributes set on a subclass refine it.
 
@@ -62,8 +203,8 @@ class AdminExposure(ModelExposure):
     """
 
     model_admin: ModelAdmin[Any]
-    # In the admin, inlines do not ask the list of their model.
-    narrows_inlines = False
+    options: AdminOptions
+    _options_class = AdminOptions
 
     def __init__(self, model: type[Model], site: Any, model_admin: ModelAdmin[Any]) -> None:
         super().__init__(model, site)
@@ -72,12 +213,6 @@ class AdminExposure(ModelExposure):
         self.admin_site_name = model_admin.admin_site.name
         self.search_terms = self.search_terms or getattr(model_admin, "mcp_search_terms", ())
         self._fixed_fields: dict[Any, Any] = {}
-        self._closed: dict[ModelAdmin[Any], AdminExposure] = {}
-
-    @cached_property
-    def members_of(self) -> AdminSite:
-        """See :attr:`ModelExposure.members_of`."""
-        return self.model_admin.admin_site
 
     def overrides(self, *hooks: str) -> bool:
         """Return whether the ``ModelAdmin`` replaces one of these methods of Django's class."""
@@ -91,33 +226,13 @@ class AdminExposure(ModelExposure):
         """Return what the hook of the ``ModelAdmin`` gives for the request, ``default`` where it fails."""
         return asked(self.label, hook, getattr(self.model_admin, hook), request, default=default)
 
-    @cached_property
-    def has_own_columns(self) -> bool:
-        """Whether the ``ModelAdmin`` works out the columns for each caller."""
-        admin = self.model_admin
-        return (
-            self.overrides(*COLUMN_HOOKS)
-            or (not (admin.fields or admin.fieldsets) and self.overrides(*FORM_HOOKS))
-            or any(isinstance(getattr(type(admin), name, None), property) for name in COLUMN_OPTIONS)
-        )
-
-    @cached_property
-    def has_own_pages(self) -> bool:
-        hooks = ("get_fields", "get_readonly_fields", "get_form", "has_change_permission")
-        own = any(getattr(type(self), hook) is not getattr(AdminExposure, hook) for hook in hooks)
-        return own or self.has_own_columns
-
-    @cached_property
-    def asks_where(self) -> bool:
-        return asks_where(self.model_admin, self.model_admin.admin_site, *self.declared_inlines)
-
-    @cached_property
-    def permits_by_place(self) -> bool:
-        return asks_where(self.model_admin, self.model_admin.admin_site, permissions=True)
-
     def _placed(self, request: MCPRequest) -> AbstractContextManager[None]:
         """Put a request that is nowhere in the admin on the list of the model."""
-        return at_page(request, self, "changelist") if self.asks_where and not is_placed(request) else nullcontext()
+        return (
+            at_page(request, self, "changelist")
+            if self.options.asks_where and not is_placed(request)
+            else nullcontext()
+        )
 
     # Columns
 
@@ -127,8 +242,8 @@ class AdminExposure(ModelExposure):
         Without a row, they are what the page of an empty one shows: rows that are read are never those of the add page.
         """
         if self.fields is not None:
-            return self.default_fields
-        if not self.has_own_columns:
+            return self.options.fields
+        if not self.options.has_own_columns:
             if "_columns" not in self.__dict__:
                 page = asked(self.label, PAGE, self._read_names, request, None, default=None)
                 if page is None:
@@ -142,7 +257,7 @@ class AdminExposure(ModelExposure):
 
     def _shown(self, request: MCPRequest, page: Iterable[str]) -> tuple[str, ...]:
         names = (name for name in (*self._list_names(request), *page) if name not in self.exclude)
-        return self.with_primary_key(name for name in names if not is_sensitive(name, self.model))
+        return self.options.with_primary_key(name for name in names if not is_sensitive(name, self.model))
 
     def _names_of_any_row(self, request: MCPRequest) -> list[str]:
         """Return what the page of an empty row shows; where its hooks take more, what pages of some rows all show."""
@@ -161,19 +276,20 @@ class AdminExposure(ModelExposure):
     def _read_names(self, request: MCPRequest, obj: Model | None) -> list[str]:
         """Return what the page of a row shows to read: not what is a field of its form alone."""
         owners = self.model, self.model_admin
-        shown = (name for name in self._page_fields(request, obj) if isinstance(name, str))
+        shown = (name for name in self.page_fields(request, obj) if isinstance(name, str))
         names = [
             name
             for name in shown
-            if name in self.fields_by_name or any(getattr_static(owner, name, None) is not None for owner in owners)
+            if name in self.options.model_fields
+            or any(getattr_static(owner, name, None) is not None for owner in owners)
         ]
         return [*names, *(name for name in self.model_admin.get_readonly_fields(request, obj) if isinstance(name, str))]
 
-    def _page_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[Any]:
+    def page_fields(self, request: MCPRequest, obj: Model | None) -> Sequence[Any]:
         """Return what the fieldsets of the page hold; while the page is shown, what they held at first."""
         # A row is known by its identity, which is its own as long as the row is kept here too.
-        key, row = (id(obj), obj) if self.has_own_columns else (obj is None, None)
-        kept: Any = request.__dict__.get(PAGE_FIELDS) if self.has_own_columns else self._fixed_fields
+        key, row = (id(obj), obj) if self.options.has_own_columns else (obj is None, None)
+        kept: Any = request.__dict__.get(PAGE_FIELDS) if self.options.has_own_columns else self._fixed_fields
         found: Any = kept.get((self, key)) if kept is not None else None
         if found is None:
             found = row, flatten_fieldsets(self.model_admin.get_fieldsets(request, obj))
@@ -181,31 +297,6 @@ class AdminExposure(ModelExposure):
                 kept[self, key] = found
         fields: Sequence[Any] = found[1]
         return fields
-
-    @cached_property
-    def has_allow_list(self) -> bool:
-        """See :meth:`ModelExposure.has_allow_list`; without ``fields`` the pages of the admin decide."""
-        return self.fields is not None
-
-    def declares_field(self, name: str) -> bool:
-        """See :meth:`ModelExposure.declares_field`; the admin can name it too."""
-        admin = self.model_admin
-        named = bool(admin.fields or admin.fieldsets or name in admin.list_display)
-        return named or super().declares_field(name)
-
-    def is_display_error(self, request: MCPRequest, name: str, row: Any, error: Exception) -> bool:
-        """Return whether the admin's page shows nothing: a read-only field finds no attribute, or makes no value."""
-        return isinstance(error, (AttributeError, ValueError)) and name in asked(
-            self.label, "get_readonly_fields", self.get_readonly_fields, request, row, default=()
-        )
-
-    def get_form_only_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
-        """Return the fields of the admin's form that no page shows to read; the add page alone may have some."""
-        if self.fields is not None or self.form is not None:
-            return ()
-        closed = {*self.exclude, *self.get_readonly_fields(request, obj), *self.get_fields(request, obj)}
-        names = (name for name in self._page_fields(request, obj) if isinstance(name, str) and name not in closed)
-        return [name for name in names if not is_sensitive(name, self.model)]
 
     def _list_names(self, request: MCPRequest) -> list[str]:
         shown = self.ask("get_list_display", request, ())
@@ -218,23 +309,13 @@ class AdminExposure(ModelExposure):
         names = self.list_display or self._list_names(request)
         if not names:
             return super().get_list_display(request)
-        return self.with_primary_key(name for name in names if name in allowed)
+        return self.options.with_primary_key(name for name in names if name in allowed)
 
-    def get_list_functions(self, request: MCPRequest) -> Mapping[str, Callable[[Any], Any]]:
-        """Return the functions that ``get_list_display`` makes for the request, by the names of their columns."""
-        if not self.overrides("get_list_display"):
-            return {}
-        declared = self.model_admin.list_display
-        made = (item for item in self.ask("get_list_display", request, ()) if callable(item) and item not in declared)
-        return {item.__name__: item for item in made}
+    def get_listing(self, request: MCPRequest) -> Listing:
+        """Return what the admin's list does with its rows for this caller."""
+        return AdminListing(request, self)
 
-    def get_listed_rows(self, request: MCPRequest, rows: Sequence[Model]) -> Sequence[Model]:
-        """Return the rows as the admin's list has them, where the ``ModelAdmin`` makes the list by code of its own."""
-        if not self.overrides("get_changelist", "get_changelist_instance"):
-            return rows
-        return asked(self.label, "get_changelist_instance", self._sidebar(request).listed, rows, default=rows)
-
-    def _sidebar(self, request: MCPRequest) -> Sidebar:
+    def sidebar(self, request: MCPRequest) -> Sidebar:
         from .list_filters import Sidebar
 
         return Sidebar(request, self)
@@ -264,20 +345,9 @@ class AdminExposure(ModelExposure):
         with self._placed(request):
             return filterable(self.model_admin.get_queryset(request))
 
-    @cached_property
-    def has_stable_queryset(self) -> bool:
-        if self.stable_queryset is not None:
-            return self.stable_queryset
-        own = type(self).get_queryset is AdminExposure.get_queryset and not self.overrides("get_queryset")
-        return own and gives_every_row(self.model)
-
     def get_ordering(self, request: MCPRequest) -> Sequence[Any]:
         """Return the order of the admin's list."""
         return self.ordering or self.ask("get_ordering", request, ()) or super().get_ordering(request)
-
-    def has_search(self, request: MCPRequest) -> bool:
-        """Return whether there is a text search; one that the admin wrote itself needs no fields."""
-        return self.overrides("get_search_results") or super().has_search(request)
 
     def get_list_filter(self, request: MCPRequest) -> Sequence[Any]:
         """Return what the sidebar filters by, and the field of its dates."""
@@ -297,66 +367,38 @@ class AdminExposure(ModelExposure):
         """Return the admin's verdict where it has rules of its own and the exposure does not say what is allowed."""
         if not self.overrides("lookup_allowed") or self.get_filter_fields(request) is not None:
             return True
-        return self._sidebar(request).allows(lookup, value)
+        return self.sidebar(request).allows(lookup, value)
 
     def get_named_filters(self, request: MCPRequest) -> Sequence[NamedFilter]:
         """Return the filters of the admin's sidebar that are code, and those of ``filterset_class``."""
-        return [*super().get_named_filters(request), *self._sidebar(request).filters()]
-
-    @cached_property
-    def _has_code_filters(self) -> bool:
-        from .list_filters import has_code
-
-        return self.overrides("get_list_filter") or any(map(has_code, self.model_admin.list_filter))
-
-    def get_opening_filters(self, request: MCPRequest) -> Sequence[NamedFilter]:
-        """Return the filters of the sidebar that narrow the admin's list when it is opened."""
-        if not self._has_code_filters:
-            return ()
-        return [item for item in self._sidebar(request).filters() if item.narrows_by_itself()]
+        return [*super().get_named_filters(request), *self.sidebar(request).filters()]
 
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
         """Return the admin's ``search_fields`` without those whose values the caller could guess letter by letter."""
+        from ..orm.access import access_of
         from ..orm.filters import is_searched
 
-        names = self.declared_search(request)
-        return names if self.search_fields else [name for name in names if is_searched(request, self, name)]
+        names = self.options.search_fields(request)
+        return names if self.search_fields else [name for name in names if is_searched(access_of(request)[self], name)]
 
-    def declared_search(self, request: MCPRequest) -> Sequence[str]:
-        return self.search_fields or self.ask("get_search_fields", request, ())
-
-    def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
-        known = self.model_admin.admin_site._registry.get(model)
-        if known is None or model in self.site.exposures or not self.site.is_candidate(model, known, closed=True):
-            return None
-        return self._closed.get(known) or self._closed.setdefault(known, AdminExposure(model, self.site, known))
-
-    def _searches_itself(self, request: MCPRequest) -> bool:
+    def searches_itself(self, request: MCPRequest) -> bool:
         from ..orm.filters import is_hidden_path
 
-        return self._has_own_search and not any(is_hidden_path(self, name) for name in self.declared_search(request))
+        return self._has_own_search and not any(
+            is_hidden_path(self, name) for name in self.options.search_fields(request)
+        )
 
     def get_search_results(
         self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         """Search as the admin does, its own override included, but not in what the caller could not read."""
-        if self._searches_itself(request):
+        if self.searches_itself(request):
             return self.model_admin.get_search_results(request, queryset, search_term)
         return super().get_search_results(request, queryset, search_term)
 
     @cached_property
     def _has_own_search(self) -> bool:
         return self.overrides("get_search_results") and not self.search_fields
-
-    def narrows_without_search(self, request: MCPRequest) -> bool:
-        """Return whether the ``ModelAdmin``'s own search leaves rows out of its list while nothing is searched for."""
-        if not self._searches_itself(request):
-            return False
-        rows = self.get_queryset(request)
-        hook = self.model_admin.get_search_results
-        found, _ = asked(self.label, "get_search_results", hook, request, rows, "", default=(rows, False))
-        query: Any = found.query
-        return query.where != rows.query.where or bool(query.combinator) or query.is_sliced
 
     # Permissions
 
@@ -372,15 +414,9 @@ class AdminExposure(ModelExposure):
             return verdict
         hook = f"has_{action}_permission"
         about = (request,) if action == "add" else (request, obj)
-        is_there = not self.permits_by_place or is_placed(request)
+        is_there = not self.options.permits_by_place or is_placed(request)
         with nullcontext() if is_there else at_page(request, self, "changelist"):
             return bool(asked(self.label, hook, getattr(self.model_admin, hook), *about, default=False))
-
-    @cached_property
-    def stock_permissions(self) -> Mapping[str, tuple[str, ...]]:
-        """See :attr:`ModelExposure.stock_permissions`; the hooks of the ``ModelAdmin`` have to be Django's own."""
-        found = self._stock_permissions(AdminExposure)
-        return {deed: names for deed, names in found.items() if not self.overrides(f"has_{deed}_permission")}
 
     def get_refusal(self, request: MCPRequest) -> str:
         """Return what to tell a member of the staff whom the admin site does not let in, as they have signed in."""
@@ -403,7 +439,7 @@ class AdminExposure(ModelExposure):
         """Return the form of the admin's add or change page."""
         if self.form is not None or self.fields is not None:
             return super().get_form(request, obj, change)
-        return self.model_admin.get_form(request, obj, change=change, fields=self._page_fields(request, obj))
+        return self.model_admin.get_form(request, obj, change=change, fields=self.page_fields(request, obj))
 
     def save_model(self, request: MCPRequest, obj: Model, form: Any, change: bool) -> None:
         """Save as the admin does."""
@@ -418,7 +454,7 @@ class AdminExposure(ModelExposure):
     def get_actions(self, request: MCPRequest) -> Mapping[str, Action]:
         """Return the admin's actions that it would offer to this caller, and those of a subclass."""
         found = dict(super().get_actions(request)) if self.actions else {}
-        if not self.has_admin_actions:
+        if not self.options.has_admin_actions:
             return found
         from ..orm.access import access_of
         from .actions import AdminAction, takes_selection
@@ -428,13 +464,16 @@ class AdminExposure(ModelExposure):
         if not model.is_admitted:
             return found
 
-        verdicts = {deed: model.stock_verdict(deed) for deed in self.stock_permissions}
+        verdicts = {deed: model.stock_verdict(deed) for deed in self.options.permissions}
 
         def grants(permission: str) -> bool:
             verdict = verdicts.get(permission)
             return bool(getattr(admin, f"has_{permission}_permission")(request)) if verdict is None else verdict
 
-        if self._has_own_actions or model.access.known is None:
+        if (
+            self.overrides("get_actions", "_get_base_actions", "_filter_actions_by_permissions")
+            or model.access.known is None
+        ):
             offered = [action_parts(action) for action in admin.get_actions(request).values()]
         else:
             # What ModelAdmin.get_actions gives, without Django's way to permissions that are known.
@@ -446,23 +485,6 @@ class AdminExposure(ModelExposure):
             if name != "delete_selected" and takes_selection(function):
                 found.setdefault(name, AdminAction(self, name, function, str(description)))
         return {name: action for name, action in found.items() if action.has_permission(request)}
-
-    @cached_property
-    def _has_own_actions(self) -> bool:
-        return self.overrides("get_actions", "_get_base_actions", "_filter_actions_by_permissions")
-
-    @cached_property
-    def has_admin_actions(self) -> bool:
-        """Whether the admin has an action for this model beside its own way to delete."""
-        everywhere = (name for name, _ in self.model_admin.admin_site.actions if name != "delete_selected")
-        return bool(self.model_admin.actions) or self.overrides("get_actions") or any(everywhere)
-
-    def all_action_names(self) -> list[str]:
-        """Return the names of its own actions and of those that the admin declares."""
-        base: Any = self.model_admin
-        declared = (action_parts(action)[1] for action in base._get_base_actions())
-        own = (name for name in declared if name != "delete_selected")
-        return list(dict.fromkeys([*super().all_action_names(), *own]))
 
 
 def action_parts(action: Any) -> tuple[Callable[..., Any], str, str]:

@@ -7,9 +7,8 @@ saves it, by its own form and with its own entry in the history. Deleting goes t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from django.db import connections, router, transaction
 from django.db.models import Model, QuerySet
@@ -25,15 +24,15 @@ from ..orm.access import access_of
 from ..orm.arguments import RECORD_NOT_FOUND, flag_argument, search_argument
 from ..orm.deletion import plan_deletion
 from ..orm.inputs import as_object, as_pks, one_transaction, pick_rows, refusals, rows_by_key
-from ..orm.keys import named_rows
+from ..orm.keys import RowFinder
 from ..orm.parsing import filters_argument
 from ..orm.queries import COUNT_CAP, chunks, narrowed
 from ..orm.relations import label_of
 from ..schema.types import FREE_OBJECT, KEY
-from .errors import broken_constraint
+from .errors import write_refusals
 from .history import Journal
-from .page import as_page, changelist_entries
-from .saving import NOT_SAVED, saving_of
+from .page import as_page, changelist_entries, recording
+from .saving import NOT_SAVED, Saving
 
 SEARCH: Final[Mapping[str, Any]] = {"type": "string", "description": "Free text"}
 # What a tool that takes rows declares; what it takes; and what one that takes all of them does, too.
@@ -50,50 +49,56 @@ MAX_VALUE: Final = 200
 NEXT: Final = "Nothing has been changed yet. If it is right, call again with the same arguments and confirm_token."
 
 
-class Selection(NamedTuple):
-    """The picked rows, in a fixed order. ``by_query``: the caller has not named each of them."""
+class Selection:
+    """The rows that ``pks``, or ``filters``, ``search`` and ``all`` pick, of those that the caller may see, in order.
 
-    rows: Sequence[Model]
-    by_query: bool
+    ``by_query``: the caller has not named each of them.
+    """
 
+    def __init__(self, request: MCPRequest, exposure: ModelExposure, arguments: Mapping[str, Any]) -> None:
+        self.request, self.exposure, self.by_query = request, exposure, arguments.get("pks") is None
+        self.rows = self._picked(arguments)
 
-def select_rows(request: MCPRequest, exposure: ModelExposure, arguments: Mapping[str, Any]) -> Selection:
-    """Return the rows that ``pks``, or ``filters``, ``search`` and ``all`` pick, of those that the caller may see."""
-    pks = arguments.get("pks")
-    every = flag_argument(arguments.get("all"), "all")
-    narrowing = [name for name in ("filters", "search") if arguments.get(name) not in (None, "", "{}", {}, [])]
-    if pks is not None and (every or narrowing):
-        raise ToolError("Give either pks or a query, not both. Nothing was changed.")
-    if pks is not None:
-        keys = as_pks(pks)
-        try:
-            return Selection(pick_rows(request, exposure, keys)[1], by_query=False)
-        except NotFound:
-            return Selection(named_rows(request, exposure, keys, RECORD_NOT_FOUND), by_query=False)
-    if not every and not narrowing:
-        raise ToolError("Say which rows: give pks, or filters or search for all rows that match. Nothing was changed.")
-    conditions = filters_argument(request, exposure, arguments.get("filters"))
-    search = search_argument(request, exposure, arguments.get("search"))
-    queryset = narrowed(request, exposure, conditions, search)
-    most = settings.MAX_BULK_ROWS
-    keys = list(dict.fromkeys(queryset.order_by("pk").values_list("pk", flat=True)[: most + 1]))
-    if len(keys) > most:
-        count = queryset.values("pk")[: COUNT_CAP + 1].count()
-        raise ToolError(
-            f"{f'More than {COUNT_CAP}' if count > COUNT_CAP else count} rows of {exposure.label} match, and {most} is "
-            "the most for one call. Nothing was changed. Narrow filters, such as to a range of dates or keys, and go "
-            "through the rows in parts."
-        )
-    found = rows_by_key(request, exposure, keys).values()
-    rows = [row for row in found if access_of(request)[exposure].may_row("view", row)]
-    if not rows:
-        raise ToolError(f"No rows of {exposure.label} match. Nothing was changed. query_records shows what there is.")
-    return Selection(rows, by_query=True)
+    def _picked(self, arguments: Mapping[str, Any]) -> Sequence[Model]:
+        request, exposure = self.request, self.exposure
+        pks = arguments.get("pks")
+        every = flag_argument(arguments.get("all"), "all")
+        narrowing = [name for name in ("filters", "search") if arguments.get(name) not in (None, "", "{}", {}, [])]
+        if pks is not None and (every or narrowing):
+            raise ToolError("Give either pks or a query, not both. Nothing was changed.")
+        if pks is not None:
+            keys = as_pks(pks)
+            try:
+                return pick_rows(request, exposure, keys)[1]
+            except NotFound:
+                return RowFinder(access_of(request)[exposure]).rows(keys, RECORD_NOT_FOUND)
+        if not every and not narrowing:
+            raise ToolError(
+                "Say which rows: give pks, or filters or search for all rows that match. Nothing was changed."
+            )
+        conditions = filters_argument(request, exposure, arguments.get("filters"))
+        search = search_argument(request, exposure, arguments.get("search"))
+        queryset = narrowed(request, exposure, conditions, search)
+        most = settings.MAX_BULK_ROWS
+        keys = list(dict.fromkeys(queryset.order_by("pk").values_list("pk", flat=True)[: most + 1]))
+        if len(keys) > most:
+            count = queryset.values("pk")[: COUNT_CAP + 1].count()
+            found = f"More than {COUNT_CAP}" if count > COUNT_CAP else count
+            raise ToolError(
+                f"{found} rows of {exposure.label} match, and {most} is the most for one call. Nothing was changed. "
+                "Narrow filters, such as to a range of dates or keys, and go through the rows in parts."
+            )
+        seen = rows_by_key(request, exposure, keys).values()
+        rows = [row for row in seen if access_of(request)[exposure].may_row("view", row)]
+        if not rows:
+            raise ToolError(
+                f"No rows of {exposure.label} match. Nothing was changed. query_records shows what there is."
+            )
+        return rows
 
-
-def queryset_of(request: MCPRequest, exposure: ModelExposure, rows: Iterable[Model]) -> QuerySet[Any]:
-    """Return these rows as a queryset of the exposure's, as the admin gives it to an action."""
-    return exposure.get_queryset(request).filter(pk__in=[row.pk for row in rows])
+    def queryset(self, rows: Iterable[Model]) -> QuerySet[Any]:
+        """Return some of the rows as a queryset of the exposure's, as the admin gives it to an action."""
+        return self.exposure.get_queryset(self.request).filter(pk__in=[row.pk for row in rows])
 
 
 def labels_of(exposure: ModelExposure, rows: Iterable[Model]) -> list[str]:
@@ -118,9 +123,12 @@ class BulkWrite:
         if not values:
             raise ToolError("values is empty. Nothing was changed.")
         go_to(request, exposure, "changelist")
-        with refusals(partial(broken_constraint, request, exposure)), one_transaction(exposure.model, request):
+        with (
+            write_refusals(access_of(request)[exposure]),
+            one_transaction(exposure.model, request),
+        ):
             rows = self._locked()
-            saving_of(request, exposure, rows[0], values, self.tool).check()
+            Saving.of(request, exposure, rows[0], values, self.tool).check()
             shown = {"model": label, "rows": len(rows), "objects": labels_of(exposure, rows)}
             told = {name: str(value)[:MAX_VALUE] for name, value in values.items()}
             assigned = ", ".join(f"{name} = {quoted(value)}" for name, value in told.items())
@@ -147,22 +155,23 @@ class BulkWrite:
             if asked is not None:
                 return asked
             posted = [*changelist_entries(DELETE, rows), ("post", "yes")]
-            with as_page(request, "POST", posted, self.messages), exposure.recording(request):
+            with as_page(request, "POST", posted, self.messages), recording(request, exposure.model_admin):
                 Journal(request, self.tool).deletes(exposure, rows)
-                exposure.delete_queryset(request, queryset_of(request, exposure, rows))
+                exposure.delete_queryset(request, self.selection.queryset(rows))
             return ToolResult(structured={"deleted": True, **shown, **self._said()})
 
     def _locked(self) -> Sequence[Model]:
         """Return the picked rows as they stay until the transaction ends, if the caller may write each of them."""
         request, exposure = self.request, self.exposure
-        rows = select_rows(request, exposure, self.arguments).rows
+        self.selection = Selection(request, exposure, self.arguments)
+        rows = self.selection.rows
         using = router.db_for_write(exposure.model)
         if connections[using].features.has_select_for_update:
             keys = [row.pk for row in rows]
             locking = exposure.model._base_manager.using(using).select_for_update().order_by("pk")
             for chunk in chunks(keys):
                 list(locking.filter(pk__in=chunk))
-            rows = select_rows(request, exposure, self.arguments).rows
+            rows = Selection(request, exposure, self.arguments).rows
             if [row.pk for row in rows] != keys:
                 raise ToolError("Someone else was changing these rows. Nothing was changed. Repeat the call.")
         model, refused = access_of(request)[exposure], []
@@ -197,10 +206,13 @@ class BulkWrite:
             label = label_of(exposure, row) or str(row.pk)
             using = router.db_for_write(exposure.model, instance=row)
             go_to(request, exposure, "change", row.pk)
-            saving = saving_of(request, exposure, row, values, self.tool)
+            saving = Saving.of(request, exposure, row, values, self.tool)
             try:
                 # What the database refuses is undone for this row alone, so that the others can be tried.
-                with refusals(partial(broken_constraint, request, exposure)), transaction.atomic(using=using):
+                with (
+                    write_refusals(access_of(request)[exposure]),
+                    transaction.atomic(using=using),
+                ):
                     names = saving.save()[1]
             except ToolError as error:
                 reason = " ".join(error.message.removeprefix(NOT_SAVED).split())[:MAX_REASON]

@@ -44,11 +44,11 @@ from ..orm.unreadable import is_unreadable
 from ..protocol.content import Content, ResourceLink
 from ..schema.values import clean_text, is_sensitive, to_jsonable
 from ..signals import rows_changed
-from .bulk import EVERYTHING, labels_of, queryset_of, select_rows
+from .bulk import EVERYTHING, Selection, labels_of
 from .errors import error_lines
 from .history import Journal, has_history
 from .html import Pair
-from .page import changelist_entries, changelist_request, has_failed, said
+from .page import changelist_entries, changelist_request, has_failed, recording, said
 from .responses import Page, own_view, read_response
 
 # Characters of the arguments in a question to the client's user.
@@ -82,7 +82,8 @@ class ActionCall:
         request, action = self.request, self.action
         request.mcp.record.model, request.mcp.record.action = self.exposure.label, action.name
         go_to(request, self.exposure, "changelist")
-        self.rows, self.by_query = select_rows(request, self.exposure, self.picked)
+        self.selection = Selection(request, self.exposure, self.picked)
+        self.rows, self.by_query = self.selection.rows, self.selection.by_query
         refused = [row for row in self.rows if not action.has_object_permission(request, row)]
         if refused:
             labels = ", ".join(labels_of(self.exposure, refused[:5]))
@@ -143,14 +144,14 @@ class ActionCall:
             posting = changelist_request(request, exposure, entries)
             is_told = action.is_logged and has_history(request)
             changes = RowChanges(request, exposure, rows) if is_told else None
-            with exposure.recording(posting):
+            with recording(posting, exposure.model_admin):
                 view = own_view(posting, page.target) if page is not None and page.target else None
                 if view is not None and page is not None:
                     # The page is posted to a view of its own.
                     posting.path = posting.path_info = page.target
                     value = view(posting)
                 else:
-                    queryset = queryset_of(request, exposure, rows)
+                    queryset = self.selection.queryset(rows)
                     value = finished(posting, action.invoke(posting, queryset, values))
             outcome = self._read(posting, value, len(rows))
             if isinstance(outcome, Page):

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final
 
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
@@ -10,9 +12,9 @@ from django.db.models import CheckConstraint, Model, UniqueConstraint
 from django.forms import BaseForm, ChoiceField, ModelChoiceField, ModelMultipleChoiceField
 
 from ..context.request import MCPRequest
-from ..exposures.base import ModelExposure
-from ..orm.access import access_of
+from ..orm.access import ModelAccess, access_of
 from ..orm.columns import pk_text
+from ..orm.inputs import refusals
 from .files import BOMB, is_bomb
 from .forms import flat_choices
 
@@ -66,23 +68,28 @@ def duplicate_note(request: MCPRequest, form: BaseForm, error: ValidationError) 
     columns = [row._meta.get_field(name).attname for name in fields]
     rows = exposure.get_queryset(request).filter(**{name: row.serializable_value(name) for name in columns})
     for other in rows[:1] if row._state.adding else rows.exclude(pk=row.pk)[:1]:
-        if exposure.has_view_permission(request, other):
+        if model.may_row("view", other):
             return f" ({exposure.label} with pk {pk_text(other.pk)} has it)"
     return ""
 
 
-def broken_constraint(request: MCPRequest, exposure: ModelExposure, error: IntegrityError) -> str:
+def write_refusals(access: ModelAccess) -> AbstractContextManager[None]:
+    """Return a context in which what the database refuses is an error, told with the fields that the caller sees."""
+    return refusals(partial(broken_constraint, access))
+
+
+def broken_constraint(access: ModelAccess, error: IntegrityError) -> str:
     """Return a sentence on the constraint of the model that the database found broken, "" where it cannot be told.
 
     It names fields only, and only where the caller sees all of them. The transaction has to be over.
     """
-    kind, fields = _broken(exposure.model, error)
-    if not fields or not set(fields) <= set(access_of(request)[exposure].fields):
+    kind, fields = _broken(access.exposure.model, error)
+    if not fields or not set(fields) <= set(access.fields):
         return ""
     names = ", ".join(fields)
     if kind == "check":
         return f"the values break a rule of the database on {names}."
-    return f"there is a row of {exposure.label} with the same {names} already."
+    return f"there is a row of {access.exposure.label} with the same {names} already."
 
 
 def _broken(model: type[Model], error: IntegrityError) -> tuple[str, Sequence[str]]:

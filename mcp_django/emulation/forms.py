@@ -47,11 +47,10 @@ from django.utils.text import slugify
 
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError
-from ..exposures.base import ModelExposure
-from ..orm.access import has_every_row
+from ..orm.access import ModelAccess, access_of, has_every_row
 from ..orm.geometries import geometry_text
 from ..orm.inputs import pick_rows
-from ..orm.keys import named_rows
+from ..orm.keys import RowFinder
 from ..orm.kinds import choice_of
 from ..orm.plans import load_related
 from ..orm.unreadable import VALUE_ERRORS
@@ -345,7 +344,7 @@ def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
         raise ValidationError("Give a primary key, as a text or an integer.")
     exposure = request.mcp.site.exposures.get(field.queryset.model)
     if exposure is not None:
-        rows = linked_rows(request, exposure, given)
+        rows = linked_rows(access_of(request)[exposure], given)
         given = [row.serializable_value(field.to_field_name or "pk") for row in rows]
     elif field.to_field_name:
         rows = field.queryset.filter(pk__in=[key for key in given if _is_key(field.queryset.model, key)])
@@ -354,17 +353,18 @@ def _keys(request: MCPRequest, field: Any, value: Any) -> Any:
     return given if many else given[0]
 
 
-def linked_rows(request: MCPRequest, exposure: ModelExposure, given: Sequence[Any]) -> list[Model]:
+def linked_rows(access: ModelAccess, given: Sequence[Any]) -> list[Model]:
     """Return the rows that a relation is to lead to, named by primary keys, unique fields or labels."""
+    request, exposure = access.request, access.exposure
     missing = f"No {exposure.label} has this primary key."
-    if not exposure.has_view_permission(request):
+    if not access.may("view"):
         raise ValidationError(missing)
     try:
         return pick_rows(request, exposure, given)[1]
     except NotFound:
         pass
     try:
-        return named_rows(request, exposure, given, missing)
+        return RowFinder(access_of(request)[exposure]).rows(given, missing)
     except ToolError as error:
         raise ValidationError(error.message) from None
 
@@ -512,12 +512,12 @@ def visible_choices(request: MCPRequest, choices: Iterable[Any], queries: Iterab
     exposures = {exposure.opts.db_table: exposure for exposure in request.mcp.site.exposures.values()}
     for table in tables:
         exposure, keys = exposures.get(table), []
-        if exposure is None or not exposure.has_view_permission(request):
+        if exposure is None or not (access := access_of(request)[exposure]).may("view"):
             return []
         for value, _ in offered:
             with suppress(ValidationError, ValueError, TypeError):
                 keys.append(exposure.opts.pk.to_python(value))
         rows = exposure.get_queryset(request).filter(pk__in=keys)
-        seen = {str(row.pk) for row in rows if exposure.has_view_permission(request, row)}
+        seen = {str(row.pk) for row in rows if access.may_row("view", row)}
         offered = [(value, label) for value, label in offered if str(value) in seen]
     return offered if tables else []

@@ -213,34 +213,37 @@ class ToldHistory:
             text = entry.change_message
         return clean_text(text, MAX_MESSAGE)
 
+    def entries(self) -> list[dict[str, Any]]:
+        """Return what the admin's history page says of the row, the newest first; nothing where it shows no page."""
+        request, exposure, obj = self.request, self.exposure, self.obj
+        assert obj is not None
+        admin_site = exposure.site.admin_site or admin.site
+        if not has_history(request) or not admin_site.is_registered(exposure.model):
+            return []
+        model_admin = admin_site.get_model_admin(exposure.model)
+        if (
+            not admin_site.has_permission(request)
+            or not model_admin.has_view_or_change_permission(request, obj)
+            # The admin has its own idea of which rows there are.
+            or model_admin.get_object(request, str(obj.pk)) is None
+        ):
+            return []
+        from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
+        from django.contrib.admin.options import get_content_type_for_model
 
-def history_of(request: MCPRequest, exposure: ModelExposure, obj: Model) -> list[dict[str, Any]]:
-    """Return what the admin's history page says of the row, the newest first; nothing where it shows no such page."""
-    admin_site = exposure.site.admin_site or admin.site
-    if not has_history(request) or not admin_site.is_registered(exposure.model):
-        return []
-    model_admin = admin_site.get_model_admin(exposure.model)
-    if (
-        not admin_site.has_permission(request)
-        or not model_admin.has_view_or_change_permission(request, obj)
-        # The admin has its own idea of which rows there are.
-        or model_admin.get_object(request, str(obj.pk)) is None
-    ):
-        return []
-    from django.contrib.admin.models import ADDITION, CHANGE, LogEntry
-    from django.contrib.admin.options import get_content_type_for_model
-
-    told, words = ToldHistory(request, exposure, obj), {ADDITION: "added", CHANGE: "changed"}
-    entries = LogEntry.objects.filter(content_type=get_content_type_for_model(exposure.model), object_id=str(obj.pk))
-    return [
-        {
-            "time": iso_text(entry.action_time),
-            "user": clean_text(entry.user.get_username()),
-            "action": words.get(entry.action_flag, "deleted"),
-            "message": told.text(entry),
-        }
-        for entry in entries.select_related("user").order_by("-action_time", "-pk")[:MAX_ENTRIES]
-    ]
+        words = {ADDITION: "added", CHANGE: "changed"}
+        entries = LogEntry.objects.filter(
+            content_type=get_content_type_for_model(exposure.model), object_id=str(obj.pk)
+        )
+        return [
+            {
+                "time": iso_text(entry.action_time),
+                "user": clean_text(entry.user.get_username()),
+                "action": words.get(entry.action_flag, "deleted"),
+                "message": self.text(entry),
+            }
+            for entry in entries.select_related("user").order_by("-action_time", "-pk")[:MAX_ENTRIES]
+        ]
 
 
 def changed_fields(part: Any) -> list[Any] | None:

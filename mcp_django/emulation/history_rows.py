@@ -22,12 +22,12 @@ from django.db.models.lookups import Exact, GreaterThan
 
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..exposures.base import ModelExposure, ReadOnlyExposure
+from ..exposures.base import ExposureOptions, Listing, ModelExposure, ReadOnlyExposure
 from ..exposures.managers import derived, filterable
 from ..orm.access import access_of
 from ..orm.filters import searched
 from ..orm.kinds import kind_of, stored_field
-from ..orm.lookups import NamedFilter, Offer
+from ..orm.named_filters import NamedFilter, Offer
 from ..orm.relations import labels_by_text
 from ..orm.wording import alternatives
 from ..runtime.hooks import asked
@@ -110,6 +110,34 @@ class Source(NamedTuple):
         return [own, filterable(asked(self.exposure.label, "get_queryset", hook, request, default=none))]
 
 
+class HistoryOptions(ExposureOptions):
+    """Clients and tools are taken from messages, which costs more than to find the entries."""
+
+    reads_keys_first = True
+
+    def has_search(self, request: MCPRequest) -> bool:
+        """Return True: the rows are searched whose history it is."""
+        return True
+
+
+class HistoryListing(Listing):
+    """A page of entries, with the labels of their rows and what their messages tell this caller."""
+
+    def prepared(self, rows: Sequence[Any]) -> Sequence[Model]:
+        from django.contrib.admin.models import LogEntry as Stored
+
+        for label in {row.model for row in rows}:
+            exposure: Any = self.exposure.site.exposures_by_label[label]
+            told = ToldHistory(self.request, exposure)
+            mine = [row for row in rows if row.model == label]
+            known = labels_by_text(self.request, exposure, {row.object for row in mine})
+            for row in mine:
+                row.mcp_label = known[row.object][1] if row.object in known else None
+                row.mcp_changed = list(_changed(told, row.stored))
+                row.mcp_message = told.text(Stored(change_message=row.stored))
+        return rows
+
+
 class HistoryRows(ReadOnlyExposure):
     """The entries of the history of all rows that the caller may see."""
 
@@ -117,8 +145,7 @@ class HistoryRows(ReadOnlyExposure):
     list_display = fields[:-1]
     ordering = ("-time",)
     description = "Who changed what and when: the admin's history of records that you may view"
-    # Clients and tools are taken from messages, which costs more than to find the entries.
-    reads_keys_first = True
+    _options_class = HistoryOptions
 
     def __init__(self, site: Any) -> None:
         super().__init__(LogEntry, site)
@@ -132,20 +159,9 @@ class HistoryRows(ReadOnlyExposure):
         """Return what was worked out for all rows of a page together."""
         return attrgetter(f"mcp_{name}") if name in ("label", "changed", "message") else None
 
-    def get_listed_rows(self, request: MCPRequest, rows: Sequence[Any]) -> Sequence[Model]:
-        """Return the entries with the labels of their rows, and with what their messages tell this caller."""
-        from django.contrib.admin.models import LogEntry as Stored
-
-        for label in {row.model for row in rows}:
-            exposure: Any = self.site.exposures_by_label[label]
-            told = ToldHistory(request, exposure)
-            mine = [row for row in rows if row.model == label]
-            known = labels_by_text(request, exposure, {row.object for row in mine})
-            for row in mine:
-                row.mcp_label = known[row.object][1] if row.object in known else None
-                row.mcp_changed = list(_changed(told, row.stored))
-                row.mcp_message = told.text(Stored(change_message=row.stored))
-        return rows
+    def get_listing(self, request: MCPRequest) -> Listing:
+        """Return what reads the messages of a page of entries."""
+        return HistoryListing(request, self)
 
     # Rows
 
@@ -197,19 +213,14 @@ class HistoryRows(ReadOnlyExposure):
         """Return the filter by changed fields."""
         return [ChangedFilter(request, self)]
 
-    def has_search(self, request: MCPRequest) -> bool:
-        """Return True: the rows are searched whose history it is."""
-        return True
-
     def get_search_results(
         self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         """Return the entries of rows that the searches of their models find."""
 
         def narrow(source: Source, rows: QuerySet[Any]) -> QuerySet[Any] | None:
-            return (
-                searched(request, source.exposure, rows, search_term) if source.exposure.has_search(request) else None
-            )
+            has_search = source.exposure.options.has_search(request)
+            return searched(access_of(request)[source.exposure], rows, search_term) if has_search else None
 
         found = self._entries(request, narrow)
         return queryset.filter(pk__in=found.order_by().values("id")), False
@@ -218,9 +229,6 @@ class HistoryRows(ReadOnlyExposure):
 
     def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
         """Return whether there is a model whose history the caller may read."""
-        narrowing = request.mcp.narrowing
-        if narrowing is not None and not narrowing.admits(self.model):
-            return False
         return any(True for _ in self.sources(request))
 
 

@@ -18,7 +18,7 @@ from django.forms.models import _get_foreign_key
 
 from ..conf import settings
 from ..context.request import MCPRequest
-from ..exposures.base import ModelExposure, ReadOnlyExposure, is_djangos
+from ..exposures.base import ExposureOptions, ModelExposure, ReadOnlyExposure, is_djangos
 from ..orm.access import access_of, columns_of, has_every_row
 from ..orm.columns import Column, plain_key, resolve_column
 from ..orm.pages import show_rows
@@ -90,7 +90,7 @@ class PageInlines:
             if found is not None:
                 break
         shown = found or []
-        if exposure.serializer_class is None and exposure.has_add_permission(request):
+        if exposure.serializer_class is None and access_of(request)[exposure].may("add"):
             new = asked(exposure.label, "get_inlines", exposure.get_inlines, request, None, default=())
             shown = [*shown, *(inline for inline in new if type(inline) not in set(map(type, shown)))]
         return cls(request, exposure, taken, shown)
@@ -107,7 +107,10 @@ class PageInlines:
             shown = asked(exposure.label, "get_inlines", exposure.get_inlines, *about, default=())
         found: list[Inline] = []
         taken = {field.name for field in (*opts.concrete_fields, *opts.many_to_many)}
+        narrowing = self.request.mcp.narrowing
         for admin in shown:
+            if narrowing is not None and not narrowing.admits(admin.model):
+                continue
             hook = f"The inline {type(admin).__name__}"
             named = asked(exposure.label, hook, self._named, admin, default=None)
             if named is None:
@@ -123,7 +126,7 @@ class PageInlines:
     def _named(self, admin: Any) -> tuple[str, tuple[str, ...]]:
         """Return the inline's relation, and the names that it shows but for keys, secrets and what its model hides."""
         request, exposure = self.request, self.exposure
-        rows = exposure.exposure_of_inline(admin)
+        rows = exposure.options.of_inline(admin)
         names = rows.declared
         if names is None:
             about = request, self.obj
@@ -140,11 +143,29 @@ class PageInlines:
         own = exposure.site.exposures.get(admin.model)
         if own is not None:
             closed.update(own.exclude)
-            if own.has_allow_list:
+            if own.options.has_allow_list:
                 allowed = own.get_fields(request)
                 names = [name for name in names if name in allowed]
         kept = [name for name in names if name not in closed and not is_sensitive(name, admin.model)]
         return relation_name(exposure, admin), access_of(request)[rows].readable(kept)
+
+    def formsets(self, row: Model) -> list[tuple[Any, Any]]:
+        """Return the inlines of the page and their formsets of the row, bound where the request posts.
+
+        Those that callers do not see are among them, as they post what the page shows.
+        """
+        request, exposure, narrowing = self.request, self.exposure, self.request.mcp.narrowing
+        formsets, inlines = exposure.model_admin._create_formsets(request, row, self.obj is not None)
+        pairs = list(zip(inlines, formsets, strict=True))
+        if exposure.form is not None or exposure.fields is not None:
+            pairs = [(inline, formset) for inline, formset in pairs if type(inline) in (exposure.inlines or ())]
+        if narrowing is not None:
+            pairs = [(inline, formset) for inline, formset in pairs if narrowing.admits(inline.model)]
+        # Rows within rows of inlines, which some packages put here too, are left alone.
+        pairs = [(inline, formset) for inline, formset in pairs if getattr(formset, "instance", row) is row]
+        if self._shown is None:
+            self._shown = [inline for inline, _ in pairs if exposure.options.shows_inline(inline)]
+        return pairs
 
     # Rows
 
@@ -157,7 +178,7 @@ class PageInlines:
             if not is_visible or (names is not None and inline.name not in names):
                 continue
             shown = [inline.admin.opts.pk.name, *inline.fields]
-            columns = columns_of(self.exposure.exposure_of_inline(inline.admin), shown)
+            columns = columns_of(self.exposure.options.of_inline(inline.admin), shown)
             rows = asked(label, f"The queryset of {inline.name}", self._rows, inline, columns, default=None)
             if rows is not None:
                 found.append(ShownRows(inline, rows[:MAX_SHOWN], columns, len(rows) > MAX_SHOWN))
@@ -193,7 +214,7 @@ class PageInlines:
         methods = (page.get_formset_kwargs, page._create_formsets, type(admin).get_formset)
         if not all(map(is_djangos, (*methods, formset.__init__, formset.get_queryset))):
             with as_page(request, "GET"):
-                pairs = exposure.get_formsets(request, obj, True)
+                pairs = PageInlines(request, exposure, obj).formsets(obj)
             # The instances are new ones of the same classes, in the same order.
             same = [formset for inline, formset in pairs if type(inline) is type(admin)]
             return same[0].get_queryset() if same else admin.model._default_manager.none()
@@ -214,7 +235,7 @@ class PageInlines:
         room = request.mcp.result_chars // 2
         for item in found:
             admin, name = item.inline.admin, item.inline.name
-            page = show_rows(request, exposure.exposure_of_inline(admin), item.rows, item.columns, settings.TEXT_CHARS)
+            page = show_rows(request, exposure.options.of_inline(admin), item.rows, item.columns, settings.TEXT_CHARS)
             kept = shown[name] = []
             for key, *values in page.rows:
                 row = dict(zip(["pk", *page.names[1:]], [plain_key(key), *values], strict=True))
@@ -262,7 +283,7 @@ def relation_name(exposure: ModelExposure, admin: Any) -> str:
 def narrowing_of(exposure: ModelExposure, admin: Any) -> ModelExposure | None:
     """Return the exposure of the inline's model where the project registered one that shows fewer rows."""
     own: ModelExposure | None = exposure.site.exposures.get(admin.model)
-    return own if own is not None and own.narrows_inlines and not has_every_row(own) else None
+    return own if own is not None and own.options.narrows_inlines and not has_every_row(own) else None
 
 
 # Rows without their page
@@ -292,11 +313,18 @@ def inlines_to_read(exposures: Iterable[ModelExposure]) -> dict[type[Model], lis
     """Return the models of inlines with the exposures on whose pages they are, and their classes."""
     found: dict[type[Model], list[tuple[ModelExposure, type[Any]]]] = {}
     for exposure in exposures:
-        for inline in exposure.declared_inlines:
+        for inline in exposure.options.inlines:
             # What joins two models alone is no model that anybody would ask about.
             if is_readable(inline) and not inline.model._meta.auto_created:
                 found.setdefault(inline.model, []).append((exposure, inline))
     return found
+
+
+class InlineRowsOptions(ExposureOptions):
+    """What the rows of inlines have is for their pages to say, which would ask here otherwise."""
+
+    narrows_inlines = False
+    has_allow_list = False
 
 
 class InlineRows(ReadOnlyExposure):
@@ -306,9 +334,7 @@ class InlineRows(ReadOnlyExposure):
     inline's fields, of rows under parents that they may view. Rows are written on the page of their parent alone.
     """
 
-    narrows_inlines = False
-    # What the rows have is for the pages to say, which would ask here otherwise.
-    has_allow_list = False
+    _options_class = InlineRowsOptions
 
     def __init__(self, model: type[Model], site: Any, pages: Sequence[tuple[ModelExposure, type[Any]]]) -> None:
         super().__init__(model, site)
@@ -347,7 +373,9 @@ class InlineRows(ReadOnlyExposure):
             fields = [inline.fields for inline in PageInlines(request, parent, None, [admin]).all]
             of_pages.append(dict.fromkeys([link, *(name for names in fields for name in names)]))
         common = set.intersection(*map(set, of_pages)) if of_pages else set()
-        return self.with_primary_key(name for name in (*of_pages, {})[0] if name in common and self._is_stored(name))
+        return self.options.with_primary_key(
+            name for name in (*of_pages, {})[0] if name in common and self._is_stored(name)
+        )
 
     def _is_stored(self, name: str) -> bool:
         column = resolve_column(self, name)
@@ -377,14 +405,11 @@ class InlineRows(ReadOnlyExposure):
 
     def has_view_permission(self, request: MCPRequest, obj: Model | None = None) -> bool:
         """Return whether a page shows such rows to the caller."""
-        narrowing = request.mcp.narrowing
-        if narrowing is not None and not narrowing.admits(self.model):
-            return False
         if not self.has_fixed_pages:
             return bool(self.shown(request))
         return any(
             access_of(request)[parent].is_there
-            and parent.shows_inline(inline)
+            and parent.options.shows_inline(inline)
             and bool(inline.has_view_or_change_permission(request))
             for parent, inline in self.kept
         )

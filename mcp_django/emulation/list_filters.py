@@ -23,8 +23,9 @@ from django.utils.inspect import func_supports_parameter
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.base import ModelExposure
+from ..orm.access import access_of
 from ..orm.filters import find_filter, is_offered_path
-from ..orm.lookups import MAX_CHOICES, NamedFilter, Offer
+from ..orm.named_filters import MAX_CHOICES, NamedFilter, Offer
 from ..runtime.hooks import asked, reading
 
 logger = logging.getLogger("mcp_django")
@@ -90,7 +91,7 @@ class Sidebar:
         if filter_class is None:
             registered: Sequence[Any] = filters.FieldListFilter._field_list_filters  # type: ignore[attr-defined]
             filter_class = next(found for test, found in registered if test(field))
-        if filter_class in PLAIN or not is_offered_path(self.request, self.exposure, path):
+        if filter_class in PLAIN or not is_offered_path(access_of(self.request)[self.exposure], path):
             return None
         return SidebarFilter(self, filter_class, None, field, path)
 
@@ -142,7 +143,11 @@ class SidebarFilter(NamedFilter):
 
     def comes_first(self, name: str, value: Any) -> bool:
         """See :meth:`NamedFilter.comes_first`: a text that is one of its choices is, as in the admin's address."""
-        if name != self.name or not isinstance(value, str) or find_filter(self.request, self.exposure, name) is None:
+        if (
+            name != self.name
+            or not isinstance(value, str)
+            or find_filter(access_of(self.request)[self.exposure], name) is None
+        ):
             return False
         rows = self.exposure.get_queryset(self.request)
 

@@ -1,7 +1,7 @@
 """A caller's request in the part of a person's: hooks of the admin get what a page of the admin would give them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from html import unescape
 from typing import Any, Final
 
@@ -162,6 +162,12 @@ def changelist_request(request: MCPRequest, exposure: ModelExposure, entries: Se
     copy._messages = MemoryMessages(copy)
     made: MCPRequest = copy
     return made
+
+
+def recording(request: MCPRequest, model_admin: Any) -> AbstractContextManager[Any]:
+    """Return what the admin's views write within, where a package such as django-reversion keeps versions of rows."""
+    create_revision = getattr(model_admin, "create_revision", None)
+    return create_revision(request) if callable(create_revision) else nullcontext()
 
 
 def has_failed(request: Any) -> bool:

@@ -256,7 +256,7 @@ def visible_options(request: MCPRequest, field: Any) -> list[Option] | None:
     if not isinstance(field, ModelChoiceField):
         return options_of(field)
     exposure = request.mcp.site.exposures.get(model_of(field))
-    if exposure is None or not exposure.has_view_permission(request):
+    if exposure is None or not (access := access_of(request)[exposure]).may("view"):
         return None
     choices: Any = field.choices
     instances = (getattr(value, "instance", None) for value, _ in choices)
@@ -266,7 +266,7 @@ def visible_options(request: MCPRequest, field: Any) -> list[Option] | None:
     visible = {
         row.pk
         for row in exposure.get_queryset(request).filter(pk__in=[row.pk for row in rows])
-        if exposure.has_view_permission(request, row)
+        if access.may_row("view", row)
     }
     return [(str(pk_text(row.pk)), field.label_from_instance(row)) for row in rows if row.pk in visible]
 

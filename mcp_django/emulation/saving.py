@@ -5,7 +5,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -22,23 +22,25 @@ from rest_framework.relations import ManyRelatedField, PrimaryKeyRelatedField
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.base import ModelExposure
-from ..orm.access import access_of, columns_of
+from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.columns import Column, pk_text, represented, resolve_column
 from ..orm.pages import show_rows
-from ..orm.relations import related_lists
+from ..orm.relations import linked_values
 from ..orm.suggestions import with_value
 from ..orm.unreadable import LOST, keep_stored
 from ..orm.wording import misnamed
-from ..schema.values import holds_hidden
+from ..schema.values import holds_hidden, is_sensitive
+from .admin import AdminExposure
 from .errors import HIDDEN_ERROR, duplicate_note, error_lines
 from .files import OPENED, read_file_value, uploads_taken
 from .forms import FilledForm, bare_key, keep, linked_rows, prepopulated, writable_names
 from .formsets import InlinePost, management_entries
 from .history import Journal
 from .inlines import PageInlines, ShownRows
-from .page import as_page
+from .page import as_page, recording
 
 NOT_SAVED: Final = "Nothing was saved:"
+NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 # Of versions.
 SALT: Final = "mcp_django.emulation.versions"
 LENGTH: Final = 12
@@ -48,42 +50,111 @@ CHANGED: Final = (
 )
 
 
-def unread_fields(request: MCPRequest, exposure: ModelExposure, obj: Model | None = None) -> list[str]:
-    """Return the fields that may be written although there is nothing to read: links to rows of no exposure too."""
-    names = list(exposure.get_form_only_fields(request, obj))
-    if many := exposure.opts.many_to_many:
-        declared, known = exposure.get_fields(request, obj), exposure.site.exposures
-        names += [field.name for field in many if field.related_model not in known and field.name in declared]
-    return names
+class RowPage:
+    """The admin's page of one row, or of a new one, as one caller sees it."""
+
+    def __init__(self, request: MCPRequest, exposure: ModelExposure, obj: Model | None) -> None:
+        self.request, self.exposure, self.obj = request, exposure, obj
+
+    @cached_property
+    def access(self) -> ModelAccess:
+        """What the caller may see of the model, and do with it."""
+        return access_of(self.request)[self.exposure]
+
+    def nameable(self) -> set[str]:
+        """Return the fields that the caller can read, and those that can be written with nothing to read.
+
+        These are form fields that no page shows to read, which the add page alone may have, and links to rows of no
+        exposure.
+        """
+        request, exposure, obj = self.request, self.exposure, self.obj
+        shown, opts = self.access.fields_of(obj), exposure.opts
+        names = [*shown]
+        if isinstance(exposure, AdminExposure) and exposure.fields is None and exposure.form is None:
+            declared = exposure.get_fields(request, obj)
+            closed = {*exposure.exclude, *exposure.get_readonly_fields(request, obj), *declared}
+            on_page = (name for name in exposure.page_fields(request, obj) if isinstance(name, str))
+            names += [name for name in on_page if name not in closed and not is_sensitive(name, exposure.model)]
+        if unlisted := [
+            field.name for field in opts.many_to_many if field.related_model not in exposure.site.exposures
+        ]:
+            declared = exposure.get_fields(request, obj)
+            names += [name for name in unlisted if name in declared]
+        return set(names)
+
+    def listed_fields(self, form: Any) -> Mapping[str, Field]:
+        """Return the fields that only the admin's list edits (``list_editable``), of those that the caller sees.
+
+        ``form`` is that of the row's own page. An exposure that says what may be written has none of them.
+        """
+        exposure, admin = self.exposure, self.exposure.model_admin
+        if not admin.list_editable or exposure.fields is not None or exposure.form is not None:
+            return {}
+        on_list, shown = admin.get_list_display(self.request), self.access.fields_of(self.obj)
+        names = [name for name in admin.list_editable if name in on_list and name in shown and name not in form.fields]
+        if not names:
+            return {}
+        fields: Mapping[str, Field] = admin.get_changelist_formset(self.request).form.base_fields
+        return {name: fields[name] for name in names if name in fields and not fields[name].disabled}
+
+    def version(self, inlines: Sequence[ShownRows], *, shown: Mapping[str, Any] = NONE, key: Any = None) -> str:
+        """Return the version of the row: a text that changes when what the caller sees of it, or of its inlines, does.
+
+        It is a keyed digest (HMAC with ``SECRET_KEY``), bound to the endpoint and the row, of the values as they are
+        stored, or as a serializer of the project's own makes them: it tells nothing of them. What the caller does not
+        see has no part in it. ``inlines`` are what :meth:`PageInlines.read` gives for it, ``shown`` values that are
+        read already.
+        """
+        request, exposure, row = self.request, self.exposure, self.obj
+        assert row is not None
+        columns = columns_of(exposure, self.access.fields_of(row))
+        stored: list[Any] = [request.mcp.site.name, request.mcp.resource.removesuffix("/")]
+        stored += [exposure.label, pk_text(row.pk), *_stored_values(row, columns)]
+        for column in columns:
+            if column.kind == "many" and column.field in row._meta.many_to_many:
+                pairs = shown.get(column.name)
+                if not isinstance(pairs, list):
+                    # What was too long to be shown was cut to a text.
+                    pairs = linked_values(request, column.field, [row.pk])[0][0]
+                stored.append([column.name, [pair[0] for pair in pairs]])
+        fields = row._meta.concrete_fields
+        changed = [column for column in columns if column.kind == "serialized" and not column.is_plain]
+        if masked := [column for column in changed if column.field in fields]:
+            # As it is shown: what a serializer masks is not told by a version either.
+            values = represented(request, exposure, [row])[0]
+            stored.append([[column.name, values.get(column.name)] for column in masked])
+        for inline in inlines:
+            rows = [[pk_text(child.pk), *_stored_values(child, inline.columns)] for child in inline.rows]
+            stored.append([inline.inline.name, rows, inline.more])
+        digest = salted_hmac(SALT, _encode(stored), secret=key, algorithm="sha256").digest()[:LENGTH]
+        return base64.urlsafe_b64encode(digest).decode()
+
+    def check_version(self, version: Any) -> None:
+        """Compare a version that the caller gives with that of the row, which should be locked."""
+        if version is None:
+            return
+        inlines = PageInlines(self.request, self.exposure, self.obj).read()
+        for key in (django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS):
+            if constant_time_compare(self.version(inlines, key=key), str(version)):
+                return
+        raise ToolError(CHANGED)
 
 
-def listed_fields(request: MCPRequest, exposure: ModelExposure, obj: Model | None, form: Any) -> Mapping[str, Field]:
-    """Return the fields of the list's form that the caller sees and that ``form``, of the row's own page, has not."""
-    editable = exposure.get_list_editable(request)
-    shown = access_of(request)[exposure].fields_of(obj) if editable else ()
-    names = [name for name in editable if name in shown and name not in form.fields]
-    if not names:
-        return {}
-    fields: Mapping[str, Field] = exposure.model_admin.get_changelist_formset(request).form.base_fields
-    return {name: fields[name] for name in names if name in fields and not fields[name].disabled}
-
-
-def saving_of(
-    request: MCPRequest, exposure: ModelExposure, obj: Model | None, values: Mapping[str, Any], tool: str
-) -> "Saving":
-    """Return what saves ``values`` to ``obj``, or to a new row; ``tool`` is named in the history."""
-    kind = PageSaving if exposure.serializer_class is None else SerializerSaving
-    return kind(request, exposure, obj, values, tool)
-
-
-class Saving:
+class Saving(RowPage):
     """One row saved with a caller's values. ``messages`` takes what the hooks of the project say to the user."""
 
     def __init__(
         self, request: MCPRequest, exposure: ModelExposure, obj: Model | None, values: Mapping[str, Any], tool: str
     ) -> None:
-        self.request, self.exposure, self.obj, self.values, self.tool = request, exposure, obj, values, tool
+        super().__init__(request, exposure, obj)
+        self.values, self.tool = values, tool
         self.messages: list[dict[str, str]] = []
+
+    @staticmethod
+    def of(*row: Any) -> "Saving":
+        """Return what saves with these arguments: through the admin's page, or through the exposure's serializer."""
+        _, exposure, *_ = row
+        return (PageSaving if exposure.serializer_class is None else SerializerSaving)(*row)
 
     def check(self) -> None:
         """Pass if the row's own page has the fields of the values and takes each of them; nothing is saved."""
@@ -93,7 +164,7 @@ class Saving:
 
         To be called in a transaction: validation may fail after the row was written.
         """
-        with self.exposure.recording(self.request):
+        with recording(self.request, self.exposure.model_admin):
             saved, changed = self._save()
         if OPENED in vars(self.request):
             uploads_taken(self.request, router.db_for_write(self.exposure.model))
@@ -109,8 +180,7 @@ class Saving:
 
     def _nameable(self) -> set[str]:
         """Return the fields that the caller may name; a row does not change its primary key."""
-        about, opts = (self.request, self.exposure, self.obj), self.exposure.opts
-        names = {*access_of(self.request)[self.exposure].fields_of(self.obj), *unread_fields(*about)}
+        names, opts = self.nameable(), self.exposure.opts
         return names if self.obj is None else names - {opts.pk.name, *(part.name for part in opts.pk_fields)}
 
     def _named(self, writable: Collection[str]) -> dict[str, Any]:
@@ -153,15 +223,15 @@ class PageSaving(Saving):
         with as_page(request, "GET"):
             initial = None if change else exposure.get_changeform_initial_data(request)
             draft = exposure.get_form(request, obj, change=change)(instance=obj, initial=initial)
-            pairs = exposure.get_formsets(request, draft.instance, change)
-            shown = [admin for admin, _ in pairs if exposure.shows_inline(admin)]
-            known = {inline.admin: inline for inline in PageInlines(request, exposure, obj, shown).all}
+            self.inlines = PageInlines(request, exposure, obj)
+            pairs = self.inlines.formsets(draft.instance)
+            known = {inline.admin: inline for inline in self.inlines.all}
             self.posts = [
                 InlinePost(request, exposure, obj, admin, formset, known.get(admin)) for admin, formset in pairs
             ]
             self.writable = writable_names(draft, self._nameable())
             writable_posts = {post.name for post in self.posts if post.is_writable()}
-            listed = listed_fields(request, exposure, obj, draft) if change else {}
+            listed = self.listed_fields(draft) if change else {}
             named = self._named([*self.writable, *listed, *writable_posts])
             if change:
                 named = {name: value for name, value in named.items() if not self._is_as_shown(draft, name, value)}
@@ -213,7 +283,7 @@ class PageSaving(Saving):
         """Do what ``ModelAdmin.changeform_view`` does with a post, in its order."""
         request, exposure, change = self.request, self.exposure, self.obj is not None
         form = self.form.bind(self.obj, request.POST, request.FILES)
-        pairs = zip(self.posts, exposure.get_formsets(request, form.instance, change), strict=True)
+        pairs = zip(self.posts, self.inlines.formsets(form.instance), strict=True)
         posted = [(post, formset) for post, (_, formset) in pairs if not post.is_left_out]
         formsets = [formset for _, formset in posted]
         form.full_clean()
@@ -328,7 +398,7 @@ class SerializerSaving(Saving):
         if exposure is None:
             return value
         many = isinstance(value, list)
-        keys = [row.pk for row in linked_rows(self.request, exposure, value if many else [value])]
+        keys = [row.pk for row in linked_rows(access_of(self.request)[exposure], value if many else [value])]
         return keys if many else keys[0]
 
 
@@ -344,45 +414,6 @@ def _serializer_lines(errors: Any, path: str = "") -> Iterator[str]:
 
 
 # Versions
-
-
-def version_of(
-    request: MCPRequest,
-    exposure: ModelExposure,
-    row: Model,
-    inlines: Sequence[ShownRows],
-    *,
-    shown: Mapping[str, Any] = MappingProxyType({}),
-    key: Any = None,
-) -> str:
-    """Return the version of the row: a text that changes when what the caller sees of it, or of its inlines, does.
-
-    It is a keyed digest (HMAC with ``SECRET_KEY``), bound to the endpoint and the row, of the values as they are
-    stored, or as a serializer of the project's own makes them: it tells nothing of them. What the caller does not see
-    has no part in it. ``inlines`` are what :meth:`PageInlines.read` gives for it, ``shown`` values that are read
-    already.
-    """
-    columns = columns_of(exposure, access_of(request)[exposure].fields_of(row))
-    stored: list[Any] = [request.mcp.site.name, request.mcp.resource.removesuffix("/")]
-    stored += [exposure.label, pk_text(row.pk), *_stored_values(row, columns)]
-    for column in columns:
-        if column.kind == "many" and column.field in row._meta.many_to_many:
-            pairs = shown.get(column.name)
-            if not isinstance(pairs, list):
-                # What was too long to be shown was cut to a text.
-                pairs = related_lists(request, column.field, [row.pk])[0].get(row.pk, [])
-            stored.append([column.name, [pair[0] for pair in pairs]])
-    fields = row._meta.concrete_fields
-    changed = [column for column in columns if column.kind == "serialized" and not column.is_plain]
-    if masked := [column for column in changed if column.field in fields]:
-        # As it is shown: what a serializer masks is not told by a version either.
-        values = represented(request, exposure, [row])[0]
-        stored.append([[column.name, values.get(column.name)] for column in masked])
-    for inline in inlines:
-        rows = [[pk_text(child.pk), *_stored_values(child, inline.columns)] for child in inline.rows]
-        stored.append([inline.inline.name, rows, inline.more])
-    digest = salted_hmac(SALT, _encode(stored), secret=key, algorithm="sha256").digest()[:LENGTH]
-    return base64.urlsafe_b64encode(digest).decode()
 
 
 def _stored_values(row: Model, columns: Iterable[Column]) -> Iterator[Any]:
@@ -407,14 +438,3 @@ def _plain(value: Any) -> str:
 
 
 _encode: Final = json.JSONEncoder(default=_plain, sort_keys=True).encode
-
-
-def check_version(request: MCPRequest, exposure: ModelExposure, row: Model, version: Any) -> None:
-    """Compare a version that the caller gives with that of the row, which should be locked."""
-    if version is None:
-        return
-    inlines = PageInlines(request, exposure, row).read()
-    for key in (django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS):
-        if constant_time_compare(version_of(request, exposure, row, inlines, key=key), str(version)):
-            return
-    raise ToolError(CHANGED)

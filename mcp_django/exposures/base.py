@@ -8,10 +8,9 @@ Whatever imports a project's ``mcp.py`` loads this module, so what only a call n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property, partial, update_wrapper, wraps
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial, update_wrapper
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from django.contrib.admin.utils import get_deleted_objects
@@ -34,41 +33,156 @@ if TYPE_CHECKING:
 
 # Fields whose values would fill a page by themselves.
 BULKY: Final = (TextField, JSONField, BinaryField)
-# What the caller may do, and the answer of these hooks where the model is left out of what the call was narrowed to.
-VERDICTS: Final[Mapping[str, Any]] = {
-    "has_permission": False,
-    "has_view_permission": False,
-    "has_add_permission": False,
-    "has_change_permission": False,
-    "has_delete_permission": False,
-    "get_actions": {},
-}
 # The permissions of which Django's own hooks ask for one, by what is to be done.
 ENOUGH: Final = {"view": ("view", "change"), "add": ("add",), "change": ("change",), "delete": ("delete",)}
-# What the pages of a row have of other models, and how to tell the inline among it.
-PARTS: Final[Mapping[str, Callable[[Any], Any]]] = {"get_inlines": lambda part: part, "get_formsets": itemgetter(0)}
-
-
-def _narrowed(name: str, hook: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a hook of a project's exposure class that heeds what a call was narrowed to, as those of this app do."""
-
-    @wraps(hook)
-    def wrapper(self: Any, request: MCPRequest, *args: Any, **kwargs: Any) -> Any:
-        narrowing = request.mcp.narrowing
-        if narrowing is None:
-            return hook(self, request, *args, **kwargs)
-        if name in PARTS:
-            parts = hook(self, request, *args, **kwargs)
-            return [part for part in parts if narrowing.admits(PARTS[name](part).model)]
-        return hook(self, request, *args, **kwargs) if narrowing.admits(self.model) else VERDICTS[name]
-
-    wrapper.heeds_narrowing = True  # type: ignore[attr-defined]
-    return wrapper
 
 
 def is_djangos(function: Callable[..., Any]) -> bool:
     """Return whether the method is Django's own, not one of the project's."""
     return function.__module__.startswith("django.")
+
+
+class ExposureOptions:
+    """What an exposure declares for every caller, worked out once, as ``_meta`` has the options of a model."""
+
+    # Whether inlines of the model, on pages of others, show no more rows than ``get_queryset`` gives.
+    narrows_inlines = True
+    # Whether a page finds its rows first, and computes their columns for these alone.
+    reads_keys_first = False
+
+    def __init__(self, exposure: ModelExposure) -> None:
+        self.exposure = exposure
+        self._of_inlines: dict[type[Any], InlineExposure] = {}
+
+    @cached_property
+    def admin_site(self) -> AdminSite | None:
+        """The admin site of which callers have to be members, None for everybody."""
+        return None
+
+    # Columns
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """The allow-list as declared; ``"__all__"`` leaves sensitive fields out."""
+        exposure = self.exposure
+        names = exposure.fields or ()
+        if names == "__all__":
+            names = [item.name for item in exposure.opts.concrete_fields if not is_sensitive(item.name, exposure.model)]
+        return self.with_primary_key(name for name in names if name not in exposure.exclude)
+
+    @cached_property
+    def model_fields(self) -> Mapping[str, Any]:
+        """The fields of the model, relations from elsewhere included, by the names that paths of the ORM have."""
+        return {field.name: field for field in self.exposure.opts.get_fields()}
+
+    @cached_property
+    def has_allow_list(self) -> bool:
+        """Whether ``fields`` alone decides what may be known of a row."""
+        return True
+
+    def declares_field(self, name: str) -> bool:
+        """Return whether the project named the field here, and not only its class."""
+        exposure = self.exposure
+        own = exposure.fields is not None and exposure.fields != "__all__"
+        return own or name in exposure.list_display or "__" in name
+
+    def leaves_out(self, name: str) -> bool:
+        """Return whether ``exclude`` or ``fields`` keeps a field of the model from callers."""
+        if name in self.exposure.exclude:
+            return True
+        return self.has_allow_list and name in self.model_fields and name not in self.fields
+
+    def with_primary_key(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the names without repetition, the primary key's in front."""
+        return tuple(dict.fromkeys([self.exposure.opts.pk.name, *names]))
+
+    def _is_stock(self, *hooks: str, owner: type[ModelExposure] | None = None) -> bool:
+        """Return whether the exposure has these hooks from ``owner``, a class of this app."""
+        return all(getattr(type(self.exposure), hook) is getattr(owner or ModelExposure, hook) for hook in hooks)
+
+    @cached_property
+    def has_own_pages(self) -> bool:
+        """Whether the project's own code says which fields of a row may be written."""
+        return not self._is_stock("get_fields", "get_readonly_fields", "get_form")
+
+    # Rows
+
+    @cached_property
+    def has_stable_queryset(self) -> bool:
+        """Whether the query of the rows has one shape for all, so that it may be compiled once."""
+        declared, model = self.exposure.stable_queryset, self.exposure.model
+        return declared if declared is not None else self._is_stock("get_queryset") and gives_every_row(model)
+
+    @property
+    def ordering(self) -> Sequence[Any]:
+        """The order of pages as it is declared for all callers."""
+        exposure = self.exposure
+        return exposure.ordering or exposure.model_admin.ordering or exposure.opts.ordering or ()
+
+    def search_fields(self, request: MCPRequest) -> Sequence[str]:
+        """Return the fields that the project has declared for ``search``, whoever asks."""
+        return self.exposure.search_fields
+
+    def has_search(self, request: MCPRequest) -> bool:
+        """Return whether there is a text search."""
+        return bool(self.exposure.get_search_fields(request))
+
+    def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
+        """Return what the admin shows of a model that is exposed to nobody, in which searches of this one may look."""
+        return None
+
+    # Permissions
+
+    @cached_property
+    def permissions(self) -> Mapping[str, tuple[str, ...]]:
+        """By what is to be done, the permissions of which one is enough; nothing where hooks of the project decide."""
+        return self._permissions(ModelExposure)
+
+    def _permissions(self, owner: type[ModelExposure]) -> Mapping[str, tuple[str, ...]]:
+        opts = self.exposure.opts
+        return {
+            deed: tuple(f"{opts.app_label}.{get_permission_codename(name, opts)}" for name in enough)
+            for deed, enough in ENOUGH.items()
+            if self._is_stock("has_permission", f"has_{deed}_permission", owner=owner)
+        }
+
+    @cached_property
+    def asks_where(self) -> bool:
+        """Whether there are hooks of an admin that could ask where a request is."""
+        return False
+
+    @cached_property
+    def permits_by_place(self) -> bool:
+        """Whether what a caller may do could depend on where the request is."""
+        return False
+
+    def action_names(self) -> list[str]:
+        """Return the names of the actions that any caller may find, for the check that tool names are unique."""
+        return list(self.exposure.actions)
+
+    # Inlines
+
+    @property
+    def inlines(self) -> Sequence[type[Any]]:
+        """The classes of the inlines that the page of a row can show."""
+        exposure = self.exposure
+        if exposure.inlines is not None or exposure.form is not None or exposure.fields is not None:
+            return exposure.inlines or ()
+        return tuple(exposure.model_admin.inlines)
+
+    def shows_inline(self, inline: Any) -> bool:
+        """Return whether callers see it: all that ``inlines`` names, or all unless ``fields`` names what they see."""
+        exposure = self.exposure
+        if exposure.inlines is not None:
+            return type(inline) in exposure.inlines
+        named = exposure.form is not None or exposure.fields is not None
+        return not named and getattr(inline, "mcp_expose", True) and bool(exposure.site.may_show(inline.model))
+
+    def of_inline(self, inline: Any) -> InlineExposure:
+        """Return the rows of an inline as an exposure, the same for all instances of its class."""
+        if type(inline) not in self._of_inlines:
+            self._of_inlines[type(inline)] = InlineExposure(inline.model, self.exposure.site, inline)
+        return self._of_inlines[type(inline)]
 
 
 class ModelExposure:
@@ -107,80 +221,29 @@ class ModelExposure:
     serializer_class: type[BaseSerializer[Any]] | None = None
     description: str = ""
     search_terms: Sequence[str] = ()
-    # Whether inlines of the model, on pages of others, show no more rows than ``get_queryset`` gives.
-    narrows_inlines: ClassVar[bool] = True
-    # Whether a page finds its rows first, and computes their columns for these alone.
-    reads_keys_first: ClassVar[bool] = False
     # The admin site whose pages are those of the model.
     admin_site_name: str = "admin"
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        for name in (*VERDICTS, *PARTS):
-            hook = getattr(cls, name)
-            if not hook.__module__.startswith("mcp_django.") and not hasattr(hook, "heeds_narrowing"):
-                setattr(cls, name, _narrowed(name, hook))
+    _options_class: ClassVar[type[ExposureOptions]] = ExposureOptions
 
     def __init__(self, model: type[Model], site: Any) -> None:
         self.model = model
         self.opts = model._meta
         self.site = site
+        # Django's label of the model, the name that clients use: ``shop.order``.
+        self.label = self.opts.label_lower
         # Where the methods are that decide on permissions of the project's own, such as those of actions.
         self.permission_owners: tuple[Any, ...] = (self,)
         if type(self).description == "":
             from ..schema.annotations import first_sentence
 
             self.description = first_sentence(model)
-        self._inline_exposures: dict[type[Any], InlineExposure] = {}
-
-    @cached_property
-    def members_of(self) -> AdminSite | None:
-        """The admin site of which callers have to be members, None for everybody."""
-        return None
-
-    @cached_property
-    def label(self) -> str:
-        """Django's label of the model, the name that clients use: ``shop.order``."""
-        return self.opts.label_lower
+        self.options = self._options_class(self)
 
     # Columns
 
     def get_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
         """Return the names of everything that may be read of a row, in display order, the primary key first."""
-        return self.default_fields
-
-    @cached_property
-    def default_fields(self) -> tuple[str, ...]:
-        """The allow-list as declared; ``"__all__"`` leaves sensitive fields out."""
-        declared = self.fields or ()
-        if declared == "__all__":
-            declared = [field.name for field in self.opts.concrete_fields if not is_sensitive(field.name, self.model)]
-        return self.with_primary_key(name for name in declared if name not in self.exclude)
-
-    @cached_property
-    def fields_by_name(self) -> Mapping[str, Any]:
-        """The fields of the model, relations from elsewhere included, by the names that paths of the ORM have."""
-        return {field.name: field for field in self.opts.get_fields()}
-
-    @cached_property
-    def has_allow_list(self) -> bool:
-        """Whether ``fields`` alone decides what may be known of a row."""
-        return True
-
-    def declares_field(self, name: str) -> bool:
-        """Return whether the project named the field here, and not only its class."""
-        own = self.fields is not None and self.fields != "__all__"
-        return own or name in self.list_display or "__" in name
-
-    def leaves_out(self, name: str) -> bool:
-        """Return whether ``exclude`` or ``fields`` keeps a field of the model from callers."""
-        if name in self.exclude:
-            return True
-        return self.has_allow_list and name in self.fields_by_name and name not in self.default_fields
-
-    def with_primary_key(self, names: Any) -> tuple[str, ...]:
-        """Return the names without repetition, the primary key's in front."""
-        return tuple(dict.fromkeys([self.opts.pk.name, *names]))
+        return self.options.fields
 
     def get_list_display(self, request: MCPRequest) -> Sequence[str]:
         """Return the columns of a page when the caller names none; all of them are in :meth:`get_fields`.
@@ -188,7 +251,7 @@ class ModelExposure:
         Where the exposure does not say, they are those that fit into a line: no long texts, no JSON, no binaries.
         """
         if self.list_display:
-            return self.with_primary_key(self.list_display)
+            return self.options.with_primary_key(self.list_display)
         types = {field.name: field for field in self.opts.concrete_fields}
         return [name for name in self.get_fields(request) if not isinstance(types.get(name), BULKY)]
 
@@ -196,35 +259,17 @@ class ModelExposure:
         """Return the fields that may be read but not written."""
         return self.readonly_fields
 
-    @cached_property
-    def has_own_pages(self) -> bool:
-        """Whether the project's own code says which fields of a row may be written."""
-        hooks = ("get_fields", "get_readonly_fields", "get_form")
-        return any(getattr(type(self), hook) is not getattr(ModelExposure, hook) for hook in hooks)
-
-    def get_form_only_fields(self, request: MCPRequest, obj: Model | None = None) -> Sequence[str]:
-        """Return the fields of the form that may be written although there is nothing to read."""
-        return ()
-
     def get_computed(self, name: str) -> Callable[[Model], Any] | None:
         """Return what computes the column ``name`` from an instance, or None when the model itself has it."""
         # A column may bear the name of an option or hook of this class, such as ``model``.
-        if name not in self.default_fields or hasattr(ModelExposure, name):
+        if name not in self.options.fields or hasattr(ModelExposure, name):
             return None
         method = getattr(self, name, None)
         return method if callable(method) else None
 
-    def get_list_functions(self, request: MCPRequest) -> Mapping[str, Callable[[Any], Any]]:
-        """Return what computes columns for this request alone, by their names."""
-        return {}
-
-    def get_listed_rows(self, request: MCPRequest, rows: Sequence[Model]) -> Sequence[Model]:
-        """Return rows, from which columns are computed, as they are prepared for that."""
-        return rows
-
-    def is_display_error(self, request: MCPRequest, name: str, row: Any, error: Exception) -> bool:
-        """Return whether a column that cannot be computed is shown as one without a value."""
-        return False
+    def get_listing(self, request: MCPRequest) -> Listing:
+        """Return what computes and narrows a page of rows for this request alone."""
+        return Listing(request, self)
 
     def get_search_terms(self, request: MCPRequest) -> Sequence[str]:
         """Return other words for the rows, by which ``list_models`` finds the model."""
@@ -240,11 +285,6 @@ class ModelExposure:
         """Return the order of pages; the primary key is added, so that it is total."""
         return self.ordering or self.opts.ordering or ()
 
-    @property
-    def declared_ordering(self) -> Sequence[Any]:
-        """The order of pages as it is declared for all callers."""
-        return self.ordering or self.model_admin.ordering or self.opts.ordering or ()
-
     def get_sortable_by(self, request: MCPRequest) -> Sequence[str] | None:
         """Return what callers may sort by, paths through relations included, or None for all that they may read."""
         return self.sortable_by
@@ -254,21 +294,9 @@ class ModelExposure:
         related: bool | Sequence[str] = self.model_admin.get_list_select_related(request)
         return related
 
-    def has_search(self, request: MCPRequest) -> bool:
-        """Return whether there is a text search."""
-        return bool(self.get_search_fields(request))
-
     def get_search_fields(self, request: MCPRequest) -> Sequence[str]:
         """Return the fields that ``search`` looks in, with the admin's prefixes (``^ = @``)."""
         return self.search_fields
-
-    def declared_search(self, request: MCPRequest) -> Sequence[str]:
-        """Return the fields that the project has declared for ``search``, whoever asks."""
-        return self.search_fields
-
-    def closed_exposure(self, model: type[Model]) -> ModelExposure | None:
-        """Return what the admin shows of a model that is exposed to nobody, in which searches of this one may look."""
-        return None
 
     def get_search_results(
         self, request: MCPRequest, queryset: QuerySet[Any], search_term: str
@@ -284,10 +312,6 @@ class ModelExposure:
         searcher.search_fields = visible  # type: ignore[misc]
         found, may_have_duplicates = searcher.get_search_results(request, queryset, search_term)
         return found, may_have_duplicates or visible != fields
-
-    def narrows_without_search(self, request: MCPRequest) -> bool:
-        """Return whether :meth:`get_search_results` leaves rows out when the term is empty."""
-        return False
 
     def get_filter_fields(self, request: MCPRequest) -> Mapping[str, Sequence[str]] | None:
         """Return the lookups allowed for each field, or None for those that go with the types of the fields."""
@@ -307,41 +331,14 @@ class ModelExposure:
             return []
         return [self.site.filterset_filter(request, self, self.filterset_class)]
 
-    def get_opening_filters(self, request: MCPRequest) -> Sequence[Any]:
-        """Return those of the named filters that narrow rows while nothing is chosen of them."""
-        return ()
-
     def get_list_per_page(self, request: MCPRequest) -> int:
         """Return the number of rows of a page when the caller does not say."""
         return self.list_per_page or settings.PAGE_SIZE
 
-    @cached_property
-    def has_stable_queryset(self) -> bool:
-        """Whether the query of the rows has one shape for all, so that it may be compiled once."""
-        if self.stable_queryset is not None:
-            return self.stable_queryset
-        return type(self).get_queryset is ModelExposure.get_queryset and gives_every_row(self.model)
-
     # Permissions
-
-    @cached_property
-    def stock_permissions(self) -> Mapping[str, tuple[str, ...]]:
-        """By what is to be done, the permissions of which one is enough; nothing where hooks of the project decide."""
-        return self._stock_permissions(ModelExposure)
-
-    def _stock_permissions(self, owner: type[ModelExposure]) -> Mapping[str, tuple[str, ...]]:
-        kind, opts = type(self), self.opts
-        return {
-            deed: tuple(f"{opts.app_label}.{get_permission_codename(name, opts)}" for name in enough)
-            for deed, enough in ENOUGH.items()
-            if all(getattr(kind, hook) is getattr(owner, hook) for hook in ("has_permission", f"has_{deed}_permission"))
-        }
 
     def has_permission(self, request: MCPRequest, action: str, obj: Model | None = None) -> bool:
         """Return whether the caller has the model's permission; override it to look at ``obj`` too, as in the admin."""
-        narrowing = request.mcp.narrowing
-        if narrowing is not None and not narrowing.admits(self.model):
-            return False
         return bool(request.user.has_perm(f"{self.opts.app_label}.{get_permission_codename(action, self.opts)}"))
 
     def get_refusal(self, request: MCPRequest) -> str:
@@ -381,27 +378,10 @@ class ModelExposure:
         fields: Mapping[str, Sequence[str]] = self.model_admin.get_prepopulated_fields(request)
         return fields
 
-    def get_list_editable(self, request: MCPRequest) -> Sequence[str]:
-        """Return the fields that the admin's list edits and shows, unless the exposure says what may be written."""
-        if not self.model_admin.list_editable or self.fields is not None or self.form is not None:
-            return ()
-        shown = self.model_admin.get_list_display(request)
-        return [name for name in self.model_admin.list_editable if name in shown]
-
     def get_changeform_initial_data(self, request: MCPRequest) -> dict[str, Any]:
         """Return what the form of a new row shows at first, beside the defaults of its fields."""
         initial: dict[str, Any] = self.model_admin.get_changeform_initial_data(request)
         return initial
-
-    @cached_property
-    def asks_where(self) -> bool:
-        """Whether there are hooks of an admin that could ask where a request is."""
-        return False
-
-    @cached_property
-    def permits_by_place(self) -> bool:
-        """Whether what a caller may do could depend on where the request is."""
-        return False
 
     @cached_property
     def model_admin(self) -> Any:
@@ -412,13 +392,6 @@ class ModelExposure:
         made.inlines = list(self.inlines or ())
         return made
 
-    @property
-    def declared_inlines(self) -> Sequence[type[Any]]:
-        """The classes of the inlines that the page of a row can show."""
-        if self.inlines is not None or self.form is not None or self.fields is not None:
-            return self.inlines or ()
-        return tuple(self.model_admin.inlines)
-
     def get_inlines(self, request: MCPRequest, obj: Model | None = None) -> list[Any]:
         """Return the inlines that the page shows to the caller, as instances of their classes."""
         admin = self.model_admin
@@ -426,41 +399,7 @@ class ModelExposure:
             found = admin.get_inline_instances(request, obj)
         else:
             found = [inline for _, inline in admin.get_formsets_with_inlines(request, *([] if obj is None else [obj]))]
-        narrowing = request.mcp.narrowing
-        found = found if narrowing is None else [inline for inline in found if narrowing.admits(inline.model)]
-        return [inline for inline in found if self.shows_inline(inline)]
-
-    def get_formsets(self, request: MCPRequest, obj: Model, change: bool) -> list[tuple[Any, Any]]:
-        """Return the inlines of the page and their formsets, bound where the request posts.
-
-        Those that callers do not see are among them, as they post what the page shows.
-        """
-        formsets, inlines = self.model_admin._create_formsets(request, obj, change)
-        pairs, narrowing = list(zip(inlines, formsets, strict=True)), request.mcp.narrowing
-        if self.form is not None or self.fields is not None:
-            pairs = [(inline, formset) for inline, formset in pairs if type(inline) in (self.inlines or ())]
-        if narrowing is not None:
-            pairs = [(inline, formset) for inline, formset in pairs if narrowing.admits(inline.model)]
-        # Rows within rows of inlines, which some packages put here too, are left alone.
-        return [(inline, formset) for inline, formset in pairs if getattr(formset, "instance", obj) is obj]
-
-    def exposure_of_inline(self, inline: Any) -> InlineExposure:
-        """Return the rows of an inline as an exposure, the same for all instances of its class."""
-        if type(inline) not in self._inline_exposures:
-            self._inline_exposures[type(inline)] = InlineExposure(inline.model, self.site, inline)
-        return self._inline_exposures[type(inline)]
-
-    def shows_inline(self, inline: Any) -> bool:
-        """Return whether callers see it: all that ``inlines`` names, or all unless ``fields`` names what they see."""
-        if self.inlines is not None:
-            return type(inline) in self.inlines
-        named = self.form is not None or self.fields is not None
-        return not named and getattr(inline, "mcp_expose", True) and bool(self.site.may_show(inline.model))
-
-    def recording(self, request: MCPRequest) -> AbstractContextManager[Any]:
-        """Return what the admin's views write within, where a package keeps versions of rows."""
-        create_revision = getattr(self.model_admin, "create_revision", None)
-        return create_revision(request) if callable(create_revision) else nullcontext()
+        return [inline for inline in found if self.options.shows_inline(inline)]
 
     def save_form(self, request: MCPRequest, form: Any, change: bool) -> Model:
         """Return the row of a valid form, not yet saved."""
@@ -523,9 +462,33 @@ class ModelExposure:
                 found[name] = action
         return found
 
-    def all_action_names(self) -> list[str]:
-        """Return the names of the actions that any caller may find, for the check that tool names are unique."""
-        return list(self.actions)
+
+@dataclass
+class Listing:
+    """What one request's page of rows has of its own, beside the columns and filters that are there for everybody."""
+
+    request: MCPRequest
+    exposure: Any
+
+    def functions(self) -> Mapping[str, Callable[[Any], Any]]:
+        """Return what computes columns for this request alone, by their names."""
+        return {}
+
+    def prepared(self, rows: Sequence[Model]) -> Sequence[Model]:
+        """Return rows, from which columns are computed, as they are prepared for that."""
+        return rows
+
+    def shows_nothing(self, name: str, row: Any, error: Exception) -> bool:
+        """Return whether a column that cannot be computed is shown as one without a value."""
+        return False
+
+    def opening_filters(self) -> Sequence[Any]:
+        """Return those of the named filters that narrow rows while nothing is chosen of them."""
+        return ()
+
+    def narrows_without_search(self) -> bool:
+        """Return whether the search leaves rows out when the term is empty."""
+        return False
 
 
 class ReadOnlyExposure(ModelExposure):

@@ -13,8 +13,8 @@ from django.db.models import Model
 
 from ..conf import nearest
 from ..oauth.resource import endpoints, resource_url
-from ..oauth.scopes import HIERARCHY, default_scopes, join
 from ..routing import mounted_sites
+from ..scopes import HIERARCHY, default_scopes, join
 from ..sites import MCPSite
 from ..sites import site as default_site
 

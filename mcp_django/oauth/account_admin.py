@@ -1,7 +1,9 @@
 """Pages of the admin for who acts without signing in here. For superusers: each entry lets somebody act as a user."""
 
-from typing import Any
+import re
+from typing import Any, Final
 
+from django import forms
 from django.contrib import admin
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import QuerySet
@@ -12,8 +14,76 @@ from django.utils.translation import gettext_lazy as _
 
 from ..conf import settings
 from ..models import LinkedIdentity, ServiceAccount
+from ..scopes import READ
 
 # Every process of the project loads this, and few show these pages: what only they need is loaded there.
+
+
+# A host and a path, in what a request line can hold.
+HTTPS: Final = re.compile(r"https://[a-z0-9][a-z0-9.:-]*/[\x21-\x7e]+", re.IGNORECASE)
+
+
+class ServiceAccountForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A service account, with the wish for a new secret."""
+
+    scopes = forms.MultipleChoiceField(label=_("scopes"), widget=forms.CheckboxSelectMultiple, initial=[READ])
+    endpoints = forms.MultipleChoiceField(
+        label=_("endpoints"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=_("None chosen means all of them."),
+    )
+    new_secret = forms.BooleanField(
+        label=_("Make a new secret"),
+        required=False,
+        help_text=_("It is shown once, after saving, and replaces the one before."),
+    )
+
+    class Meta:
+        model = ServiceAccount
+        fields = ("name", "user", "scopes", "endpoints", "expires", "is_active", "new_secret", "public_key", "jwks_uri")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        from oauth2_provider.settings import oauth2_settings
+
+        from .resource import endpoints
+
+        super().__init__(*args, **kwargs)
+        fields: dict[str, Any] = self.fields
+        for name, known in (("scopes", oauth2_settings.SCOPES), ("endpoints", endpoints())):
+            # And what the account has that the site has no more.
+            fields[name].choices = [(value, value) for value in dict.fromkeys([*known, *getattr(self.instance, name)])]
+        fields["public_key"].help_text = _("For a program that signs in with its own key: PEM, or JSON (JWK or JWKS).")
+        fields["jwks_uri"].help_text = _("For a program that publishes its keys itself. Use this or the field above.")
+
+    def clean_public_key(self) -> str:
+        """Take public keys alone."""
+        from .assertions import InvalidKeys, read_keys
+
+        text: str = self.cleaned_data["public_key"].strip()
+        if text:
+            try:
+                read_keys(text)
+            except InvalidKeys as error:
+                raise forms.ValidationError(str(error)) from None
+        return text
+
+    def clean_jwks_uri(self) -> str:
+        """Take https alone."""
+        url: str = self.cleaned_data["jwks_uri"]
+        if url and HTTPS.fullmatch(url) is None:
+            raise forms.ValidationError(gettext("Give an https URL with a path."))
+        return url
+
+    def clean(self) -> dict[str, Any]:
+        """Require one way to sign in, and not two kinds of keys."""
+        cleaned = super().clean() or {}
+        has_key, has_url = bool(cleaned.get("public_key")), bool(cleaned.get("jwks_uri"))
+        if has_key and has_url:
+            self.add_error("jwks_uri", gettext("Give a public key or a URL, not both."))
+        if not (has_key or has_url or cleaned.get("new_secret") or self.instance.secret or self.errors):
+            self.add_error("new_secret", gettext("The account needs a secret, a public key or a URL of public keys."))
+        return cleaned
 
 
 class ForSuperusers(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -35,11 +105,15 @@ class ForSuperusers(admin.ModelAdmin):  # type: ignore[type-arg]
 
     has_add_permission = has_change_permission = has_delete_permission = has_view_permission
 
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        self.delete_queryset(request, self.model._default_manager.filter(pk=obj.pk))
+
 
 class ServiceAccountAdmin(ForSuperusers):
     """The service accounts. Each change ends the tokens that an account has: it gets others by what is now so."""
 
     setting = "SERVICE_ACCOUNTS"
+    form = ServiceAccountForm
     list_display = ("name", "client_id", "user", "shown_scopes", "expires", "is_active")
     list_select_related = ("user",)
     list_filter = ("is_active",)
@@ -48,15 +122,7 @@ class ServiceAccountAdmin(ForSuperusers):
     readonly_fields = ("client_id",)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        from .forms import ServiceAccountForm
-
-        fields = list(ServiceAccountForm.Meta.fields)
-        return fields if obj is None else ["client_id", *fields]
-
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        from .forms import ServiceAccountForm
-
-        return super().get_form(request, obj, change, **{"form": ServiceAccountForm, **kwargs})
+        return [*(["client_id"] if obj is not None else []), *self.form.Meta.fields]
 
     def save_model(self, request: HttpRequest, obj: ServiceAccount, form: Any, change: bool) -> None:
         """Save the account, with a new secret where one is wanted, and end the tokens that it has."""
@@ -66,9 +132,6 @@ class ServiceAccountAdmin(ForSuperusers):
         super().save_model(request, obj, form, change)
         application_of(obj)
         end_tokens([obj.client_id])
-
-    def delete_model(self, request: HttpRequest, obj: ServiceAccount) -> None:
-        self.delete_queryset(request, ServiceAccount._default_manager.filter(pk=obj.pk))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ServiceAccount]) -> None:
         from oauth2_provider.models import get_application_model
@@ -117,9 +180,6 @@ class LinkedIdentityAdmin(ForSuperusers):
 
         super().save_model(request, obj, form, change)
         end_tokens_of([obj.pk])
-
-    def delete_model(self, request: HttpRequest, obj: LinkedIdentity) -> None:
-        self.delete_queryset(request, LinkedIdentity._default_manager.filter(pk=obj.pk))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[LinkedIdentity]) -> None:
         from .programs import end_tokens_of

@@ -3,7 +3,7 @@
 ``provider_settings`` names these classes. They are the toolkit's own, which registers them, with other columns.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 from django.contrib import admin
@@ -12,9 +12,11 @@ from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import PAGE_VAR, ChangeList
 from django.contrib.auth import get_permission_codename
 from django.contrib.contenttypes.models import ContentType
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import router, transaction
-from django.db.models import Count, Max, QuerySet
+from django.db.models import BigIntegerField, Count, Max, Q, QuerySet
+from django.db.models.fields.json import KT
+from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
@@ -26,10 +28,148 @@ from oauth2_provider import admin as toolkit
 from oauth2_provider.models import get_access_token_model
 
 from ..context.text import plain
+from ..models import LinkedIdentity, TokenFacts
 
+# Every process of the project loads this, and few show these pages: what only they need is loaded there.
 LISTED: Final = ("person", "client", "kind", "scope", "records", "last_use", "ends", "created", "place", "endpoint")
 # Of what is to be revoked, so much is told one by one.
 TOLD: Final = 20
+# Users and applications that a filter names: those with the most access. Links in the list lead to all others.
+SHOWN: Final = 20
+PERSON, SERVICE, COMMAND, ISSUER = "person", "service", "command", "issuer:"
+
+
+class StateFilter(admin.SimpleListFilter):
+    """What is live, unless what has ended is asked for."""
+
+    title = _("state")
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[Any]:
+        return [("ended", _("ended"))]
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        """Call what is shown without a choice by its name."""
+        first, *rest = super().choices(changelist)
+        yield {**first, "display": _("live")}
+        yield from rest
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        from .tokens import live
+
+        return queryset.filter(~live() if self.value() == "ended" else live())
+
+
+class _MostFilter(admin.SimpleListFilter):
+    """One of those that the tokens belong to: a choice of the ones with the most, and whichever the address names."""
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[Any]:
+        """Return the keys and names, with how much live access each has."""
+        from .tokens import live
+
+        name = str(self.parameter_name)
+        tokens = get_access_token_model()._default_manager.filter(live(), **{f"{name}__isnull": False})
+        counted = dict(tokens.values_list(name).annotate(count=Count("pk")).order_by("-count", name)[:SHOWN])
+        rows = self._rows().in_bulk(list(counted))
+        found = [(str(pk), f"{self.called(rows[pk])} ({count})") for pk, count in counted.items() if pk in rows]
+        value = self.value()
+        if value is not None and value not in dict(found):
+            row = self._chosen()
+            found.append((value, plain(value) if row is None else self.called(row)))
+        return found
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() is None:
+            return queryset
+        row = self._chosen()
+        return queryset.none() if row is None else queryset.filter(**{str(self.parameter_name): row})
+
+    def called(self, row: Any) -> str:
+        raise NotImplementedError
+
+    def _rows(self) -> QuerySet[Any]:
+        field: Any = get_access_token_model()._meta.get_field(self.parameter_name)
+        rows: QuerySet[Any] = field.related_model._default_manager.all()
+        return rows
+
+    def _chosen(self) -> Any:
+        rows = self._rows()
+        try:
+            return rows.filter(pk=rows.model._meta.pk.to_python(plain(self.value()))).first()
+        except ValidationError:
+            return None
+
+
+class UserFilter(_MostFilter):
+    """The user for whom there is access."""
+
+    title = _("user")
+    parameter_name = "user"
+
+    def called(self, row: Any) -> str:
+        return plain(row.get_username())
+
+
+class ClientFilter(_MostFilter):
+    """The application that has access."""
+
+    title = _("application")
+    parameter_name = "application"
+
+    def called(self, row: Any) -> str:
+        """Return the name of an application, marked where something is odd about it."""
+        from .pages import client_name, name_doubts
+
+        return f"{'⚠ ' if name_doubts(row) else ''}{client_name(row)}"
+
+
+class KindFilter(admin.SimpleListFilter):
+    """How access was given: at the consent page, to a service account, by a command, by an identity provider."""
+
+    title = _("kind")
+    parameter_name = "kind"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[Any]:
+        """Return the kinds, and each identity provider by which a user is known."""
+        from .tokens import CLIENT
+
+        issuers = LinkedIdentity._default_manager.values_list("issuer", flat=True).distinct().order_by("issuer")
+        kinds = [(PERSON, _("consent page")), (SERVICE, _("service account")), (COMMAND, CLIENT)]
+        return kinds + [(ISSUER + issuer, plain(issuer, 255)) for issuer in issuers]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT
+        from .tokens import CLIENT
+
+        value, by_command = self.value() or "", Q(application__client_id=CLIENT)
+        if value.startswith(ISSUER):
+            links = LinkedIdentity._default_manager.filter(issuer=value.removeprefix(ISSUER)).values("pk")
+            identity = Cast(KT(f"facts__{LINKED_IDENTITY}"), BigIntegerField())
+            return queryset.filter(_beside(Q(identity__in=links), identity=identity))
+        if value == SERVICE:
+            return queryset.filter(_beside(Q(facts__has_key=SERVICE_ACCOUNT)))
+        if value == PERSON:
+            machines = Q(facts__has_key=SERVICE_ACCOUNT) | Q(facts__has_key=LINKED_IDENTITY)
+            return queryset.exclude(_beside(machines)).exclude(by_command)
+        return queryset.filter(by_command) if value == COMMAND else queryset
+
+
+def _beside(condition: Q, **computed: Any) -> Q:
+    """Return the condition on tokens with which such facts are kept."""
+    from .tokens import beside_tokens
+
+    kept = TokenFacts._default_manager.annotate(**computed).filter(condition).values("pk")
+    return Q(token_checksum__in=kept if beside_tokens() else [found["pk"] for found in kept])
+
+
+def _column(attribute: str, description: Any) -> Any:
+    """Return a column of the list: an attribute that a token has been given for display."""
+
+    @admin.display(description=description)
+    def show(self: Any, token: Any) -> Any:
+        return getattr(token, attribute)
+
+    return show
 
 
 class AccessTokenAdmin(toolkit.AccessTokenAdmin):
@@ -49,6 +189,10 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
     fields = LISTED
     readonly_fields = LISTED
     change_list_template = "mcp_django/oauth/access_list.html"
+    kind = _column("kind", _("kind"))
+    last_use = _column("used", _("last use"))
+    place = _column("place", _("address"))
+    ends = _column("until", _("ends"))
 
     def get_urls(self) -> list[URLPattern]:
         revoke = self.admin_site.admin_view(self.revoke_all)
@@ -56,8 +200,6 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         return [path("revoke/", revoke, name=self._name("revoke")), *urls]
 
     def get_list_filter(self, request: HttpRequest) -> list[Any]:
-        from .access_filters import ClientFilter, KindFilter, StateFilter, UserFilter
-
         return [StateFilter, KindFilter, UserFilter, ClientFilter, *super().get_list_filter(request)]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Iterable[str]:
@@ -182,10 +324,6 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
             home = format_html("{} {}", gettext("Described by"), home)
         return format_html("{} <div>{}</div>{}", link, home, _doubted(token.doubts))
 
-    @admin.display(description=_("kind"))
-    def kind(self, token: Any) -> str:
-        return str(token.kind)
-
     @admin.display(description=_("endpoint"))
     def endpoint(self, token: Any) -> str:
         return plain(" ".join(token.resource or ()), 500)
@@ -195,18 +333,6 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
         if token.labels is None:
             return gettext("all")
         return plain(", ".join(token.labels), 500) or gettext("nothing")
-
-    @admin.display(description=_("last use"))
-    def last_use(self, token: Any) -> Any:
-        return token.used
-
-    @admin.display(description=_("address"))
-    def place(self, token: Any) -> str:
-        return str(token.place)
-
-    @admin.display(description=_("ends"))
-    def ends(self, token: Any) -> Any:
-        return token.until
 
     def _narrowing(self, name: str, key: Any, text: str) -> str:
         return format_html('<a href="{}?{}={}"><bdi>{}</bdi></a>', self._url("changelist"), name, key, plain(text))
@@ -219,13 +345,25 @@ class AccessTokenAdmin(toolkit.AccessTokenAdmin):
 
 
 def _describe(tokens: Collection[Any]) -> None:
-    from .access_filters import add_kinds
+    """Give tokens what is to be shown of them, and as ``kind`` how access was given, in words, by one query."""
+    from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT
     from .pages import describe
+    from .tokens import CLIENT
 
     describe(tokens)
-    add_kinds(tokens)
+    linked = {token.facts[LINKED_IDENTITY] for token in tokens if LINKED_IDENTITY in token.facts}
+    issuers = dict(LinkedIdentity._default_manager.filter(pk__in=linked).values_list("pk", "issuer"))
     for token in tokens:
         token.username = _username(token)
+        name = plain(token.facts.get("name"))
+        if SERVICE_ACCOUNT in token.facts:
+            token.kind = f"{_('service account')}: {name}"
+        elif LINKED_IDENTITY in token.facts:
+            token.kind = plain(issuers.get(token.facts[LINKED_IDENTITY], ""), 255)
+        elif token.application is not None and token.application.client_id == CLIENT:
+            token.kind = f"{CLIENT}: {name}" if name else CLIENT
+        else:
+            token.kind = _("consent page")
 
 
 def _username(token: Any) -> str:

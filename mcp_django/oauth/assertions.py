@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
@@ -135,7 +136,7 @@ class _KeySet:
 _sets: dict[tuple[str, Fetcher], _KeySet] = {}
 
 
-def fetched_keys(url: str, again: bool, fetcher: Fetcher) -> Iterable[JWK]:
+def fetched_keys(url: str, fetcher: Fetcher, again: bool) -> Iterable[JWK]:
     """Return the keys that an https URL publishes; ``again``: those that were fetched before do not fit.
 
     There are none where they cannot be fetched, which is logged.
@@ -205,21 +206,6 @@ class InvalidAssertion(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """What is asked of an assertion.
-
-    ``issuer`` has signed it, for one of the ``audiences``. ``max_life`` is in seconds. ``typ`` is the type that its
-    header has to name, "" for any that is not an ID-JAG's. ``required`` are claims that it has to have, as text.
-    """
-
-    issuer: str
-    audiences: Collection[str]
-    max_life: int
-    typ: str = ""
-    required: tuple[str, ...] = ("sub", "jti")
-
-
-@dataclass(frozen=True, slots=True)
 class Assertion:
     """What was sent, read and not yet believed."""
 
@@ -243,31 +229,63 @@ def read_assertion(raw: str) -> Assertion:
     return Assertion(raw, _object(parts[0], "header"), _object(parts[1], "claims"))
 
 
-def verify(assertion: Assertion, keys: KeySource, rules: Rules) -> None:
-    """Check signature and claims."""
+def verify(
+    assertion: Assertion,
+    keys: KeySource,
+    signer: str,
+    audiences: Collection[str],
+    max_life: int,
+    typ: str = "",
+    required: tuple[str, ...] = ("sub", "jti"),
+) -> None:
+    """Check that ``signer`` has signed the assertion for one of the ``audiences``, and that it is good now.
+
+    ``max_life`` is in seconds. ``typ`` is the type that its header has to name, "" for any that is not an ID-JAG's.
+    ``required`` are claims that it has to have, as text.
+    """
     header = assertion.header
     if header.get("alg") not in ALGORITHMS:
         raise InvalidAssertion(f"The algorithm (alg) of the assertion must be one of {', '.join(ALGORITHMS)}.")
     found = [name for name in REFUSED_HEADERS if name in header]
     if found:
         raise InvalidAssertion(f"The header of the assertion has {', '.join(found)}, which is not accepted.")
-    kid, typ = header.get("kid", ""), header.get("typ", "")
-    if not isinstance(kid, str) or len(kid) > MAX_NAME or not isinstance(typ, str):
+    kid, named = header.get("kid", ""), header.get("typ", "")
+    if not isinstance(kid, str) or len(kid) > MAX_NAME or not isinstance(named, str):
         raise InvalidAssertion("The key (kid) and the type (typ) of the assertion must be short texts.")
     # The media type may be written in full, and in any case (RFC 7515, section 4.1.9).
-    kind = typ.lower().removeprefix("application/")
-    if rules.typ and kind != rules.typ:
-        raise InvalidAssertion(f"The type (typ) of the assertion must be {rules.typ}.")
-    if not rules.typ and kind not in ("", "jwt", "client-authentication+jwt"):
+    kind = named.lower().removeprefix("application/")
+    if typ and kind != typ:
+        raise InvalidAssertion(f"The type (typ) of the assertion must be {typ}.")
+    if not typ and kind not in ("", "jwt", "client-authentication+jwt"):
         raise InvalidAssertion("The type (typ) of the assertion must be JWT.")
-    if assertion.claims.get("iss") != rules.issuer:
+    if assertion.claims.get("iss") != signer:
         raise InvalidAssertion("The issuer (iss) of the assertion is not the one that was expected.")
     try:
         if not (_is_signed(assertion, keys(False)) or _is_signed(assertion, keys(True))):
             raise InvalidAssertion(NO_KEY, "")
     except FetchedLately as lately:
         raise InvalidAssertion(f"{NO_KEY} New keys are looked for in a moment.", "", wait=lately.seconds) from None
-    _check_claims(assertion, rules)
+    for name in required:
+        if not 0 < len(assertion.text(name)) <= MAX_NAME or not assertion.text(name).isprintable():
+            raise InvalidAssertion(f"The assertion needs {name}, a text of at most {MAX_NAME} characters.")
+    audience = assertion.claims.get("aud")
+    # One that is for several could be handed on by each of them.
+    if isinstance(audience, list) and len(audience) == 1:
+        [audience] = audience
+    if not isinstance(audience, str) or audience.removesuffix("/") not in {url.rstrip("/") for url in audiences}:
+        raise InvalidAssertion("The audience (aud) of the assertion must be the issuer of this server alone.", AUDIENCE)
+    now, expires = time.time(), _time(assertion, "exp")
+    if expires is None:
+        raise InvalidAssertion("The assertion needs the time at which it expires (exp).")
+    issued, begins = _time(assertion, "iat"), _time(assertion, "nbf")
+    if typ and issued is None:
+        raise InvalidAssertion("The assertion needs the time at which it was issued (iat).")
+    if expires <= now - LEEWAY:
+        raise InvalidAssertion("The assertion has expired (exp).", CLOCKS)
+    if any(moment is not None and moment > now + LEEWAY for moment in (issued, begins)):
+        raise InvalidAssertion("The assertion is not good yet (iat, nbf). Do the clocks agree?", CLOCKS)
+    if expires - (now if issued is None else issued) > max_life + LEEWAY:
+        raise InvalidAssertion(f"The assertion may be good for {max_life} seconds at most.", LONG_LIFE)
 
 
 def use_once(assertion: Assertion) -> None:
@@ -323,30 +341,6 @@ def _is_signed(assertion: Assertion, keys: Iterable[JWK]) -> bool:
             if signature.is_valid:
                 return True
     return False
-
-
-def _check_claims(assertion: Assertion, rules: Rules) -> None:
-    for name in rules.required:
-        if not 0 < len(assertion.text(name)) <= MAX_NAME or not assertion.text(name).isprintable():
-            raise InvalidAssertion(f"The assertion needs {name}, a text of at most {MAX_NAME} characters.")
-    audience = assertion.claims.get("aud")
-    # One that is for several could be handed on by each of them.
-    if isinstance(audience, list) and len(audience) == 1:
-        [audience] = audience
-    if not isinstance(audience, str) or audience.removesuffix("/") not in {url.rstrip("/") for url in rules.audiences}:
-        raise InvalidAssertion("The audience (aud) of the assertion must be the issuer of this server alone.", AUDIENCE)
-    now, expires = time.time(), _time(assertion, "exp")
-    if expires is None:
-        raise InvalidAssertion("The assertion needs the time at which it expires (exp).")
-    issued, begins = _time(assertion, "iat"), _time(assertion, "nbf")
-    if rules.typ and issued is None:
-        raise InvalidAssertion("The assertion needs the time at which it was issued (iat).")
-    if expires <= now - LEEWAY:
-        raise InvalidAssertion("The assertion has expired (exp).", CLOCKS)
-    if any(moment is not None and moment > now + LEEWAY for moment in (issued, begins)):
-        raise InvalidAssertion("The assertion is not good yet (iat, nbf). Do the clocks agree?", CLOCKS)
-    if expires - (now if issued is None else issued) > rules.max_life + LEEWAY:
-        raise InvalidAssertion(f"The assertion may be good for {rules.max_life} seconds at most.", LONG_LIFE)
 
 
 def _time(assertion: Assertion, name: str) -> float | None:
@@ -424,9 +418,10 @@ def read_credentials(request: HttpRequest) -> Credentials:
 def keys_of(holder: Any) -> KeySource:
     """Return the keys of whoever has a ``jwks_uri``, or else a ``public_key``."""
 
+    if holder.jwks_uri:
+        return partial(fetched_keys, holder.jwks_uri, fetcher_for(holder.jwks_uri))
+
     def keys(again: bool) -> Iterable[JWK]:
-        if holder.jwks_uri:
-            return fetched_keys(holder.jwks_uri, again, fetcher_for(holder.jwks_uri))
         with suppress(InvalidKeys):
             return read_keys(holder.public_key)
         return []
@@ -438,7 +433,7 @@ def check_assertion(request: HttpRequest, client_id: str, assertion: Assertion, 
     """Check that the client signed the assertion, for this server, and did not send it before (RFC 7523, section 3)."""
     # The issuer, as RFC 7523bis will have it; or the token endpoint, as RFC 7523, section 3, still has it.
     audiences = [issuer(request), origin(request) + reverse("mcp_oauth:token")]
-    verify(assertion, keys, Rules(client_id, audiences, MAX_LIFE))
+    verify(assertion, keys, client_id, audiences, MAX_LIFE)
     if assertion.text("sub") != client_id:
         raise InvalidAssertion(NOT_THE_CLIENT)
     use_once(assertion)

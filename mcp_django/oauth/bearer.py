@@ -4,6 +4,7 @@ A token is looked up with its user, its client and what is kept with it by one c
 a token was used last is kept in the shared cache, to the minute, without delaying a call.
 """
 
+import hashlib
 import ipaddress
 import re
 import time
@@ -44,9 +45,9 @@ from ..orm.permissions import FOUND, permission_columns
 from ..orm.plans import Bind, Plan, Slot, compile_plan
 from ..problems import AMBIGUOUS, NO_TOKEN, NOT_ACTIVE, OTHER_SCHEME, Problem
 from ..runtime.cache import cache
+from ..scopes import ADMIN, expand, join
 from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT, is_current
 from .resource import own_resource, same_resource
-from .scopes import ADMIN, expand, join
 from .tokens import beside_tokens, checksum_of, facts_of, stands
 
 MAX_HEADER: Final = 8192
@@ -84,29 +85,17 @@ CLOSED: Final = Problem(
 NOT_ACCEPTED: Final = Problem("OAUTH2_VALIDATOR_CLASS does not accept the token", "Its own rules say why.")
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """What a request may do: as ``user``, by their credentials (``auth``), with these scopes and facts."""
+def authenticate(request: MCPRequest, path: str) -> None:
+    """Find the user of a request to the endpoint at ``path``, by the first authentication class that knows them.
 
-    user: Any
-    auth: Any
-    scopes: frozenset[str]
-    client_id: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
-def authenticate(request: MCPRequest, path: str) -> Grant:
-    """Return what the request may do at the endpoint at ``path``, by the first class that knows its credentials.
-
-    ``request.mcp.resource`` becomes the URL that its token must be for.
+    Sets ``request.user`` and ``request.auth``, and on ``request.mcp`` the scopes, the client, the facts, and as
+    ``resource`` the URL that a token must be for.
     """
-    resource = own_resource(request, path)
+    resource, context = own_resource(request, path), request.mcp
     if resource is None:
         raise AuthenticationFailed(invalid=True, reason=AMBIGUOUS)
-    request.mcp.resource = resource
-    classes = settings.AUTHENTICATION_CLASSES
-    if not classes:
-        return Grant(AnonymousUser(), None, expand([ADMIN]))
+    context.resource = resource
+    classes, found = settings.AUTHENTICATION_CLASSES, None
     for authenticator in classes:
         try:
             found = authenticator().authenticate(request)
@@ -114,18 +103,20 @@ def authenticate(request: MCPRequest, path: str) -> Grant:
             seen = f"{authenticator.__name__} refuses the credentials: {error.get_codes()}"
             reason = Problem(seen, "That authentication class has the rules.")
             raise AuthenticationFailed(invalid=True, reason=reason) from None
-        if found is None:
-            continue
-        user, auth = found
-        if not user.is_active:
-            raise AuthenticationFailed(invalid=True, reason=NOT_ACTIVE)
-        if isinstance(auth, Token):
-            return Grant(user, auth, auth.scopes, auth.client_id, auth.facts)
-        # Another class may give nothing of the kind: its callers have every scope.
-        scopes = auth.scopes if hasattr(auth, "scopes") else expand([ADMIN])
-        return Grant(user, auth, scopes, getattr(auth, "client_id", ""), getattr(auth, "facts", {}))
-    given = bool(request.META.get("HTTP_AUTHORIZATION"))
-    raise AuthenticationFailed(invalid=given, reason=OTHER_SCHEME if given else NO_TOKEN)
+        if found is not None:
+            break
+    if classes and found is None:
+        given = bool(request.META.get("HTTP_AUTHORIZATION"))
+        raise AuthenticationFailed(invalid=given, reason=OTHER_SCHEME if given else NO_TOKEN)
+    user, auth = found or (AnonymousUser(), None)
+    if classes and not user.is_active:
+        raise AuthenticationFailed(invalid=True, reason=NOT_ACTIVE)
+    request.user, request.auth = user, auth  # type: ignore[attr-defined]
+    # A class of the project's own may give nothing of the kind: its callers have every scope.
+    context.scopes = getattr(auth, "scopes", expand([ADMIN]))
+    context.client_id, context.facts = getattr(auth, "client_id", ""), getattr(auth, "facts", {})
+    if isinstance(auth, Token):
+        note_use(auth, request.META.get("REMOTE_ADDR", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +180,7 @@ def verify(token: str, resource: str) -> tuple[AbstractBaseUser, Token]:
     The token must be live, issued for exactly this resource (RFC 8707; basic/authorization, Access Token Privilege
     Restriction) and to an active user, who has the password that they had then.
     """
-    checksum = checksum_of(token)
+    checksum = hashlib.sha256(token.encode()).hexdigest()
     if plannable():
         row, is_stored = find_token(checksum), True
     else:
@@ -406,10 +397,9 @@ class Use:
     place: str
 
 
-def note_use(auth: Any, address: str = "") -> None:
+def note_use(token: Token, address: str = "") -> None:
     """Note that a call came with this token from an address; a cache that is out of order forgets it."""
-    checksum = getattr(auth, "checksum", "")
-    now = time.monotonic()
+    checksum, now = token.checksum, time.monotonic()
     if not checksum or now < _noted.get(checksum, 0.0):
         return
     if len(_noted) >= MAX_NOTED:

@@ -20,11 +20,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from functools import cache
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
+
+from django.utils.http import parse_http_date_safe
 
 from ..conf import settings
 
@@ -138,6 +139,7 @@ class Fetched:
     age: int
 
 
+@dataclass(unsafe_hash=True)
 class Fetcher:
     """Fetches documents from addresses that ``admits`` says yes to.
 
@@ -145,18 +147,9 @@ class Fetcher:
     of an HTTP proxy that makes the connections.
     """
 
-    def __init__(
-        self, admits: Callable[[str], bool] = is_public, authorities: str | None = None, proxy: str | None = None
-    ) -> None:
-        self._admits = admits
-        self._authorities = authorities
-        self._proxy = proxy
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and vars(other) == vars(self)
-
-    def __hash__(self) -> int:
-        return hash((type(self), self._admits, self._authorities, self._proxy))
+    admits: Callable[[str], bool] = is_public
+    authorities: str | None = None
+    proxy: str | None = None
 
     def fetch(self, url: str) -> Fetched:
         """Return the document at an https URL."""
@@ -205,12 +198,12 @@ class Fetcher:
 
     def _connected(self, parts: SplitResult, deadline: float) -> socket.socket:
         host, port = parts.hostname or "", parts.port or 443
-        if self._proxy is not None:
+        if self.proxy is not None:
             if not is_public_name(host):
                 raise FetchFailed("its host is not on the public network", is_passing=False)
-            return self._through_proxy(urlsplit(self._proxy), f"{host}:{port}", deadline)
+            return self._through_proxy(urlsplit(self.proxy), f"{host}:{port}", deadline)
         addresses = self._resolved(host, port, deadline)
-        if not all(map(self._admits, addresses)):
+        if not all(map(self.admits, addresses)):
             # Which one it is tells a stranger what names mean within this network.
             raise FetchFailed("its host is not on the public network", is_passing=False)
         tried = addresses[:MAX_TRIED]
@@ -271,8 +264,8 @@ class Fetcher:
 
     def _secured(self, plain: socket.socket, parts: SplitResult, deadline: float) -> ssl.SSLSocket:
         context = ssl.create_default_context()
-        if self._authorities is not None:
-            context.load_verify_locations(self._authorities)
+        if self.authorities is not None:
+            context.load_verify_locations(self.authorities)
         plain.settimeout(_left(deadline))
         # The handshake takes no longer than the socket's timeout, however many bytes it comes in.
         return context.wrap_socket(plain, server_hostname=parts.hostname)
@@ -370,14 +363,6 @@ def age_of(headers: HTTPMessage) -> int:
         passed = headers.get("Age", "").strip()
         age = int(lasts) - (int(passed) if passed.isdecimal() and len(passed) < 10 else 0)
     elif "Expires" in headers:
-        age = _until(headers["Expires"], headers.get("Date", ""))
+        ends, begins = parse_http_date_safe(headers["Expires"]), parse_http_date_safe(headers.get("Date", ""))
+        age = 0 if ends is None else ends - (int(time.time()) if begins is None else begins)
     return max(MIN_AGE, min(age, MAX_AGE))
-
-
-def _until(expires: str, date: str) -> int:
-    try:
-        ends = parsedate_to_datetime(expires).timestamp()
-        begins = parsedate_to_datetime(date).timestamp() if date else time.time()
-    except (ValueError, OverflowError):
-        return 0
-    return int(ends - begins)

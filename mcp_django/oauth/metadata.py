@@ -15,13 +15,13 @@ from oauth2_provider.settings import oauth2_settings
 from ..conf import settings
 from ..problems import NO_DOCUMENT, SENT, Problem
 from ..routing import mounted_endpoints, mounted_sites
+from ..scopes import default_scopes, join
 from .assertions import ALGORITHMS
 from .client_documents import announces_documents
 from .client_metadata import SIGNED
 from .decorators import cors, logged, note
 from .programs import extend
 from .resource import endpoints, is_endpoint, issuer, mounted_path, origin, resource_url
-from .scopes import default_scopes, join
 
 # Long enough to spare a client's start the round trips, short enough for a change of settings.
 MAX_AGE: Final = 300

@@ -11,7 +11,7 @@ import ipaddress
 import logging
 import re
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,20 +21,23 @@ from urllib.parse import urlsplit
 from django.apps import apps
 from django.conf import settings as django_settings
 from django.contrib.admin import site as admin_site
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.mixins import LoginRequiredMixin
 from django.core.mail import EmailMessage
 from django.db import connections
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.template.loader import render_to_string
+from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
 from django.utils import timezone, translation
+from django.utils.decorators import method_decorator
 from django.utils.formats import date_format
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import get_language_info
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.clickjacking import xframe_options_deny
+from django.views.decorators.csrf import csrf_protect
+from django.views.generic import TemplateView
 from oauth2_provider.models import refresh_token_expire_timedelta
 from oauth2_provider.settings import oauth2_settings
 
@@ -46,11 +49,11 @@ from ..context.text import doubts_about, plain
 from ..emulation.history import made_by
 from ..orm.access import access_of
 from ..routing import mounted_endpoints
+from ..scopes import default_scopes, expand
 from ..signin import act_as, chosen_words, keep
 from ..tools.overviews import may_words
 from .bearer import last_uses
 from .resource import is_loopback, origin, resource_url
-from .scopes import default_scopes, expand
 from .tokens import facts_of_many, until_of
 
 if TYPE_CHECKING:
@@ -143,6 +146,29 @@ def _way_back(request: HttpRequest) -> tuple[str, str] | None:
     except (NoReverseMatch, Resolver404):
         return None
     return get_script_prefix(), _("The site")
+
+
+class PageMixin:
+    """A page for people, in their language, that no other page may frame, no cache keep and no script run in."""
+
+    request: HttpRequest
+
+    @method_decorator(never_cache)
+    @method_decorator(xframe_options_deny)
+    @method_decorator(csrf_protect)
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        with page_language(request):
+            response = super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
+            if isinstance(response, TemplateResponse):
+                response.render()
+        response["Content-Security-Policy"] = content_security_policy()
+        response["Referrer-Policy"] = "same-origin"
+        return response
+
+    def render_to_response(self, context: dict[str, Any], **kwargs: Any) -> HttpResponse:
+        """Render the page with what stands around each."""
+        found: HttpResponse = super().render_to_response({**context, **frame(self.request)}, **kwargs)  # type: ignore[misc]
+        return found
 
 
 # Applications
@@ -352,22 +378,20 @@ def _disarmed(text: str) -> str:
 # What a model reaches
 
 
-@never_cache
-@xframe_options_deny
-@login_required
-def access(request: HttpRequest) -> HttpResponse:
-    """Show what a model would see that acts as the user who is signed in here."""
-    with page_language(request):
+class AccessView(PageMixin, LoginRequiredMixin, TemplateView):
+    """The page that shows users what a model would see that acts as them."""
+
+    template_name = "mcp_django/access.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the tools and models of each endpoint."""
         found = []
         for path, site in mounted_endpoints().items():
             if not site.needs_middleware:
-                asked = _asked(request, site)
+                asked = _asked(self.request, site)
                 tools = [tool.name for tool in site.get_tools(asked)]
-                found.append({"url": resource_url(request, path), "tools": tools, "models": list(_models(asked))})
-        response = render(request, "mcp_django/access.html", {"endpoints": found, **frame(request), "page": "access"})
-    response["Content-Security-Policy"] = content_security_policy()
-    response["Referrer-Policy"] = "same-origin"
-    return response
+                found.append({"url": resource_url(self.request, path), "tools": tools, "models": list(_models(asked))})
+        return super().get_context_data(endpoints=found, page="access", **kwargs)
 
 
 def _asked(request: HttpRequest, site: "MCPSite") -> MCPRequest:
@@ -393,29 +417,8 @@ def _models(asked: MCPRequest) -> Iterator[dict[str, Any]]:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class App:
-    """An app of which a model sees something: its label, its name, and by their labels the names of the models."""
-
-    label: str
-    name: str
-    models: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """How much a model would reach: how many models and fields it sees, and what it can do with them."""
-
-    models: int
-    fields: int
-    changeable: int
-    deletable: int
-    actions: int
-    apps: tuple["App", ...] = ()
-
-
-def reach_of(request: HttpRequest, sites: "Iterable[MCPSite]") -> Reach | None:
-    """Return what a model would reach at these sites that acts as the user who is signed in here.
+def reach_of(request: HttpRequest, sites: "Iterable[MCPSite]") -> dict[str, Any] | None:
+    """Return how many models, fields and actions an AI model would reach at these sites as the user signed in here.
 
     None where it cannot be told: a site needs middleware of its own, or a hook of the project fails.
     """
@@ -430,14 +433,14 @@ def reach_of(request: HttpRequest, sites: "Iterable[MCPSite]") -> Reach | None:
     by_app: dict[str, dict[str, str]] = {}
     for model in models:
         by_app.setdefault(model["label"].partition(".")[0], {})[model["label"]] = str(model["name"])
-    return Reach(
-        models=len(models),
-        fields=sum(len(model["fields"]) for model in models),
-        changeable=sum(model["is_changeable"] for model in models),
-        deletable=sum(model["is_deletable"] for model in models),
-        actions=sum(model["actions"] for model in models),
-        apps=tuple(
-            App(label, str(getattr(apps.app_configs.get(label), "verbose_name", label)), names)
+    return {
+        "models": len(models),
+        "fields": sum(len(model["fields"]) for model in models),
+        "changeable": sum(model["is_changeable"] for model in models),
+        "deletable": sum(model["is_deletable"] for model in models),
+        "actions": sum(model["actions"] for model in models),
+        "apps": [
+            {"label": label, "name": getattr(apps.app_configs.get(label), "verbose_name", label), "models": names}
             for label, names in sorted(by_app.items())
-        ),
-    )
+        ],
+    }

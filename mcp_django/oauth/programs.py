@@ -17,7 +17,8 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final, TypedDict
+from functools import partial
+from typing import Any, Final
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -26,7 +27,6 @@ from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import IntegrityError, router, transaction
 from django.http import HttpRequest, JsonResponse
 from django.utils import timezone
-from jwcrypto.jwk import JWK
 from oauth2_provider.models import get_access_token_model, get_application_model
 from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2 import OAuth2Error
@@ -37,13 +37,13 @@ from ..conf import settings
 from ..context.request import CONFIRM_BY_TOKEN
 from ..models import LinkedIdentity, ServiceAccount, TokenFacts
 from ..problems import Problem
+from ..scopes import expand, join
 from ..signin import LINKED_IDENTITY, SERVICE_ACCOUNT
 from .assertions import (
     ALGORITHMS,
     Assertion,
     InvalidAssertion,
     KeySource,
-    Rules,
     check_assertion,
     fetched_keys,
     keys_of,
@@ -55,7 +55,6 @@ from .assertions import (
 from .decorators import note
 from .fetching import fetcher_for
 from .resource import issuer, resource_url, same_resource
-from .scopes import expand, join
 from .tokens import hashed_secret, same_secret, save_token, stands
 from .validator import MCPValidator, check_resources
 
@@ -79,15 +78,6 @@ NO_ENDPOINT: Final = "In the identity provider, name this server's endpoint as r
 LINK: Final = "A superuser links the user in the admin, under linked identities."
 
 
-class Issued(TypedDict):
-    """The answer of the token endpoint (RFC 6749, section 5.1)."""
-
-    access_token: str
-    token_type: str
-    expires_in: int
-    scope: str
-
-
 def issue(
     user: AbstractBaseUser,
     client: Any,
@@ -96,8 +86,8 @@ def issue(
     facts: Mapping[str, Any],
     *,
     until: datetime | None = None,
-) -> Issued:
-    """Save a token and return the answer that has it; it ends ``until`` then at the latest.
+) -> dict[str, Any]:
+    """Save a token that ends ``until`` then at the latest; return the answer that has it (RFC 6749, section 5.1).
 
     There is no refresh token: who got this one can prove again who they are (RFC 6749, section 4.4.3).
     """
@@ -128,10 +118,23 @@ def _refused(request: HttpRequest, reason: Problem, description: str) -> OAuth2E
     return errors.InvalidClientError(description=description)
 
 
+def _check_signature(
+    request: HttpRequest, client_id: str, assertion: Assertion, keys: KeySource | None, remedy: str
+) -> None:
+    """Check the assertion by which a client says who it is; ``remedy`` is for the log."""
+    try:
+        if keys is None:
+            raise InvalidAssertion("There are no keys of this client here.", remedy)
+        check_assertion(request, client_id, assertion, keys)
+    except InvalidAssertion as refusal:
+        note(request.META, refusal.reason(remedy), refusal.wait)
+        raise errors.InvalidClientError(description=str(refusal)) from None
+
+
 # Service accounts
 
 
-def account_token(request: HttpRequest) -> Issued:
+def account_token(request: HttpRequest) -> dict[str, Any]:
     """Return a token for the service account that asks (RFC 6749, section 4.4)."""
     credentials = read_credentials(request)
     accounts = ServiceAccount._default_manager.select_related("user")
@@ -140,11 +143,7 @@ def account_token(request: HttpRequest) -> Issued:
     if account is None or account.client_id != credentials.client_id:
         raise _refused(request, problems.NO_ACCOUNT, "There is no service account of this id.")
     if credentials.assertion is not None:
-        try:
-            check_assertion(request, account.client_id, credentials.assertion, keys_of(account))
-        except InvalidAssertion as refusal:
-            note(request.META, refusal.reason(WRONG_ACCOUNT_KEY), refusal.wait)
-            raise errors.InvalidClientError(description=str(refusal)) from None
+        _check_signature(request, account.client_id, credentials.assertion, keys_of(account), WRONG_ACCOUNT_KEY)
     elif not account.secret or not same_secret(credentials.secret, account.secret):
         raise _refused(request, problems.WRONG_ACCOUNT_SECRET, "The client secret is missing or wrong.")
     if not account.user.is_active or not stands({SERVICE_ACCOUNT: account.pk}, account.user.pk):
@@ -218,7 +217,7 @@ class NotLinked(Exception):
         self.reason = Problem(seen, remedy)
 
 
-def identity_token(request: HttpRequest) -> Issued:
+def identity_token(request: HttpRequest) -> dict[str, Any]:
     """Return a token for the user of an identity assertion (RFC 7523, section 2.1; ID-JAG)."""
     client = _provided_client(request)
     try:
@@ -229,8 +228,9 @@ def identity_token(request: HttpRequest) -> Issued:
         if provider is None:
             raise InvalidAssertion("The issuer (iss) of the assertion is not set up for this client.", NOT_SET_UP)
         needed = ("sub", "jti", "client_id")
-        rules = Rules(provider.issuer, [issuer(request)], MAX_IDENTITY_LIFE, typ=TYP, required=needed)
-        verify(assertion, _keys_at(provider.jwks_uri), rules)
+        verify(
+            assertion, _keys_at(provider.jwks_uri), provider.issuer, [issuer(request)], MAX_IDENTITY_LIFE, TYP, needed
+        )
         if assertion.text("client_id") != client.client_id:
             raise InvalidAssertion("The assertion is for another client (client_id).", OTHER_CLIENT)
         claim = assertion.claims.get("scope")
@@ -264,13 +264,8 @@ def _provided_client(request: HttpRequest) -> Any:
     if credentials.assertion is not None:
         # By the keys that its provider's entry names.
         urls = [found.client_keys[client.client_id] for found in providers if client.client_id in found.client_keys]
-        try:
-            if not urls or not urls[0]:
-                raise InvalidAssertion("There are no keys of this client here.", NO_CLIENT_KEYS)
-            check_assertion(request, client.client_id, credentials.assertion, _keys_at(urls[0]))
-        except InvalidAssertion as refusal:
-            note(request.META, refusal.reason(NO_CLIENT_KEYS), refusal.wait)
-            raise errors.InvalidClientError(description=str(refusal)) from None
+        keys = _keys_at(urls[0]) if urls and urls[0] else None
+        _check_signature(request, client.client_id, credentials.assertion, keys, NO_CLIENT_KEYS)
     is_proved = credentials.assertion is not None or (
         bool(credentials.secret) and MCPValidator()._check_secret(credentials.secret, client.client_secret)
     )
@@ -288,10 +283,7 @@ def _providers_of(client_id: str) -> list[Provider]:
 
 
 def _keys_at(url: str) -> KeySource:
-    def keys(again: bool) -> Iterable[JWK]:
-        return fetched_keys(url, again, fetcher_for(url, is_operators=True))
-
-    return keys
+    return partial(fetched_keys, url, fetcher_for(url, is_operators=True))
 
 
 def _resources(request: HttpRequest, assertion: Assertion) -> list[str]:
@@ -431,7 +423,7 @@ def end_tokens_of(identities: Collection[Any]) -> None:
 ACCOUNT_GRANT: Final = "client_credentials"
 IDENTITY_GRANT: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 # The setting that says for whom a grant is, and what gives a token.
-GRANTS: Final[dict[str, tuple[str, Callable[[HttpRequest], Issued]]]] = {
+GRANTS: Final[dict[str, tuple[str, Callable[[HttpRequest], dict[str, Any]]]]] = {
     ACCOUNT_GRANT: ("SERVICE_ACCOUNTS", account_token),
     IDENTITY_GRANT: ("IDENTITY_PROVIDERS", identity_token),
 }

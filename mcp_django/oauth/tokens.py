@@ -31,8 +31,8 @@ from ..conf import settings
 from ..context.narrowing import NARROWED_TO, kept_narrowing
 from ..models import LinkedIdentity, ServiceAccount, TokenFacts
 from ..orm.queries import chunks
+from ..scopes import join
 from ..signin import CHOSEN, LINKED_IDENTITY, SERVICE_ACCOUNT, Question, credential_of
-from .scopes import join
 
 # Under which is kept when access ends, in seconds since the epoch, where the user chose that.
 UNTIL: Final = "granted_until"
@@ -56,9 +56,8 @@ def store_facts(token: str, user: Any, facts: Mapping[str, Any], family: UUID | 
 
 
 def facts_of(token: str) -> dict[str, Any]:
-    """Return what is kept for the token or code with this checksum."""
-    found = TokenFacts._default_manager.filter(pk=token).values_list("facts", flat=True).first()
-    return dict(found or {})
+    """Return the facts that are kept for the token or code with this checksum."""
+    return facts_of_many([token]).get(token, {})
 
 
 def facts_of_many(tokens: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -260,15 +259,8 @@ def drop_codes(**of: Any) -> None:
 
 def unused_clients(*sources: str) -> Any:
     """Return the clients of these sources (``registration_source``) that hold no live code or token."""
-    now = timezone.now()
     mine = Q(application=OuterRef("pk"))
-    refresh = get_refresh_token_model().objects.filter(mine, revoked__isnull=True, access_token__isnull=False)
-    lifetime = refresh_token_expire_timedelta()
-    if lifetime is not None:
-        refresh = refresh.filter(access_token__expires__gt=now - lifetime)
+    codes = get_grant_model().objects.filter(mine, expires__gt=timezone.now())
     return get_application_model()._default_manager.filter(
-        ~Exists(refresh),
-        ~Exists(get_access_token_model().objects.filter(mine, expires__gt=now)),
-        ~Exists(get_grant_model().objects.filter(mine, expires__gt=now)),
-        registration_source__in=sources,
+        ~Exists(get_access_token_model().objects.filter(mine, live())), ~Exists(codes), registration_source__in=sources
     )

@@ -12,7 +12,7 @@ require_apps("mcp_django.oauth.urls", "mcp_django", "oauth2_provider")
 
 from . import registration, views  # noqa: E402
 from .metadata import CATALOGS, DOCUMENTS, catalog, well_known  # noqa: E402
-from .pages import access  # noqa: E402
+from .pages import AccessView  # noqa: E402
 
 DOCUMENT = "(?P<name>" + "|".join(DOCUMENTS) + ")"
 # A line end too, which would be left to the project's HTML page otherwise.
@@ -31,7 +31,7 @@ endpoints = [
     path("revoke_token", revoke),
     path("register/", registration.register, name="register"),
     path("register", registration.register),
-    path("access/", access, name="access"),
+    path("access/", AccessView.as_view(), name="access"),
     path("sign_out/", views.sign_out, name="sign-out"),
     path("authorized_tokens/", views.TokenListView.as_view(), name="authorized-token-list"),
     path("authorized_tokens/<int:pk>/delete/", views.TokenDeleteView.as_view(), name="authorized-token-delete"),

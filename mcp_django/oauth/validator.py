@@ -29,6 +29,7 @@ from ..conf import settings
 from ..models import TokenFacts
 from ..problems import IS_IT_RIGHT, NOT_ACTIVE, Problem
 from ..runtime.cache import give_back, hit_if_counted
+from ..scopes import expand
 from ..signals import client_connected
 from ..signin import credential_of, is_current
 from . import resource
@@ -37,7 +38,6 @@ from .client_documents import is_admitted, keys_of_client, renewed, takes_docume
 from .client_metadata import is_document_id
 from .decorators import note
 from .pages import tell_user
-from .scopes import expand
 from .tokens import (
     beside_tokens,
     checksum_of,

@@ -1,13 +1,13 @@
 """The pages and endpoints of the authorization server, over django-oauth-toolkit's."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
-from functools import wraps
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from django import forms
 from django.conf import settings as django_settings
 from django.contrib.admin import AdminSite
 from django.contrib.auth import logout
@@ -16,20 +16,19 @@ from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import BadRequest, ImproperlyConfigured, ObjectDoesNotExist
 from django.db import DataError, InterfaceError, OperationalError, transaction
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict
 from django.shortcuts import redirect
-from django.template.response import TemplateResponse
 from django.urls import reverse, reverse_lazy
 from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.utils.encoding import iri_to_uri
 from django.utils.timesince import TIME_STRINGS
 from django.views.decorators.cache import never_cache
-from django.views.decorators.clickjacking import xframe_options_deny
 from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 from oauth2_provider.exceptions import OAuthToolkitError
+from oauth2_provider.forms import AllowForm
 from oauth2_provider.models import (
     get_access_token_model,
     get_application_model,
@@ -40,30 +39,27 @@ from oauthlib.oauth2 import OAuth2Error
 
 from .. import problems
 from ..conf import settings
-from ..context.page import page_language
+from ..context.narrowing import LABEL, MAX_LABELS
 from ..context.text import plain
 from ..runtime.cache import give_back, hit_if_counted, times_as_many
-from ..scopes import ADMIN, WRITE
+from ..scopes import ADMIN, WRITE, expand
 from ..signin import keep, questions_for, would_admit
 from . import programs
 from .client_documents import DocumentRefused, find_described, is_admitted, takes_documents
 from .client_metadata import is_app_scheme, is_document_id
 from .decorators import begin, client_id, cors, log_refusal, logged, note
-from .forms import ConsentForm
 from .metadata import well_known
 from .pages import (
+    PageMixin,
     add_last_changes,
-    content_security_policy,
     describe,
     described_by,
-    frame,
     name_doubts,
     reach_of,
     scope_words,
     shown_target,
 )
 from .resource import default_resource, endpoints, issuer, resource_url
-from .scopes import expand
 from .tokens import answered, chosen, end_access, live
 from .validator import BEGAN, GRANT_TYPES, check_challenge, check_resources
 
@@ -91,27 +87,33 @@ SECRETS: Final = (
 )
 
 
-class PageMixin:
-    """A page for people, in their language, that no other page may frame, no cache keep and no script run in."""
+class ConsentForm(AllowForm):
+    """The authorization request, carried through the page, with the user's answer.
 
-    request: HttpRequest
+    Cleaned, ``scope`` holds what was asked for and ticked; with nothing ticked, ``allow`` is False. ``models`` are the
+    labels of the apps and models that it is for, none for all; ``days`` is when it ends, None for what the site has.
+    """
 
-    @method_decorator(never_cache)
-    @method_decorator(xframe_options_deny)
-    @method_decorator(csrf_protect)
-    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        with page_language(request):
-            response = super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
-            if isinstance(response, TemplateResponse):
-                response.render()
-        response["Content-Security-Policy"] = content_security_policy()
-        response["Referrer-Policy"] = "same-origin"
-        return response
+    nonce = claims = None
+    days = forms.TypedChoiceField(required=False, coerce=int, empty_value=None, choices=[("1", "1"), ("30", "30")])
 
-    def render_to_response(self, context: dict[str, Any], **kwargs: Any) -> HttpResponse:
-        """Render the page with what stands around each."""
-        found: HttpResponse = super().render_to_response({**context, **frame(self.request)}, **kwargs)  # type: ignore[misc]
-        return found
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for field in self.hidden_fields():
+            # Stripping would change the client's state.
+            field.field.strip = False
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        ticked = set(cast(QueryDict, self.data).getlist("granted"))
+        granted = [scope for scope in cleaned.get("scope", "").split() if scope in ticked]
+        cleaned["allow"] = bool(cleaned.get("allow") and granted)
+        cleaned["scope"] = " ".join(granted)
+        cleaned["models"] = cast(QueryDict, self.data).getlist("models")
+        if len(cleaned["models"]) > MAX_LABELS or not all(map(LABEL.fullmatch, cleaned["models"])):
+            # Without one of them it could be for more than was meant.
+            raise forms.ValidationError("unknown model")
+        return cleaned
 
 
 @method_decorator(login_not_required, name="dispatch")
@@ -304,33 +306,6 @@ def _period(span: timedelta | None) -> str:
     return str(TIME_STRINGS[unit] % {"num": seconds // size})
 
 
-View = Callable[..., HttpResponseBase]
-
-
-def limited(post: View) -> View:
-    """Decorate the ``post`` of a view for client programs: so many refusals for each client, and for each address.
-
-    Each request counts before anything is looked at, and is given back when it was a good one.
-    """
-
-    @wraps(post)
-    def wrapper(self: Any, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        address, rate = request.META.get("REMOTE_ADDR", ""), settings.TOKEN_REFUSAL_RATE
-        limits = [] if rate is None else [(f"{address} {client_id(request)}", rate), (address, times_as_many(rate, 5))]
-        for who, limit in limits:
-            wait = hit_if_counted("refusals", who, limit)
-            if wait is not None:
-                note(request.META, problems.MANY_REFUSALS)
-                return _unavailable(429, wait)
-        response = post(self, request, *args, **kwargs)
-        if response.status_code < 400:
-            for who, limit in limits:
-                give_back("refusals", who, limit)
-        return response
-
-    return wrapper
-
-
 # Those of an endpoint for client programs.
 FOR_PROGRAMS: Final = (
     transaction.non_atomic_requests,
@@ -341,12 +316,22 @@ FOR_PROGRAMS: Final = (
 
 
 class ProgramMixin:
-    """An endpoint for client programs: it answers in JSON, whatever was sent."""
+    """An endpoint for client programs: it answers in JSON, whatever was sent, and limits refusals.
 
-    @limited
+    So many are for each client, and for each address. Each request counts before anything is looked at, and is given
+    back when it was a good one.
+    """
+
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        address, rate = request.META.get("REMOTE_ADDR", ""), settings.TOKEN_REFUSAL_RATE
+        limits = [] if rate is None else [(f"{address} {client_id(request)}", rate), (address, times_as_many(rate, 5))]
+        for who, limit in limits:
+            wait = hit_if_counted("refusals", who, limit)
+            if wait is not None:
+                note(request.META, problems.MANY_REFUSALS)
+                return _unavailable(429, wait)
         try:
-            return self.answer(request)
+            response = self.answer(request)
         except UNREADABLE:
             return _refused("invalid_request")
         except ObjectDoesNotExist:
@@ -356,6 +341,10 @@ class ProgramMixin:
             logger.error("The database does not answer", exc_info=error)
             note(request.META, problems.NO_DATABASE)
             return _unavailable(503, RETRY_AFTER)
+        if response.status_code < 400:
+            for who, limit in limits:
+                give_back("refusals", who, limit)
+        return response
 
     def answer(self, request: HttpRequest) -> HttpResponseBase:
         raise NotImplementedError

@@ -259,7 +259,7 @@ def known_names(sites: Iterable[Any]) -> dict[str, set[str]]:
     """Return the names of what the sites have that can be off: tools, models and actions, by kind."""
     found = list(sites)
     exposures = [item for site in found for item in site.exposures_by_label.items()]
-    actions = [(label, name) for label, exposure in exposures for name in exposure.all_action_names()]
+    actions = [(label, name) for label, exposure in exposures for name in exposure.options.action_names()]
     return {
         TOOL: {name for site in found for name in (*site.all_tool_names(), *site._extra_tools)},
         MODEL: {label for label, _ in exposures},

@@ -6,23 +6,24 @@ forbidden. Names that clients send are looked up in allow-lists and never become
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cached_property, lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache, partial
 from typing import Any, Final, Literal, TypeVar
 
 import orjson
 from django.contrib.admin import AdminSite
 from django.contrib.auth import get_permission_codename
-from django.db.models import Model
+from django.db.models import CompositePrimaryKey, Field, Model, OneToOneRel, OuterRef, QuerySet
 
 from ..context.page import at_page
 from ..context.request import MCPRequest
 from ..exceptions import NotFound, ToolError
 from ..exposures.base import ModelExposure
-from ..exposures.managers import leaves_out_nothing
+from ..exposures.managers import among, leaves_out_nothing
 from ..models import Switch
 from ..runtime.hooks import asked, note_failure
-from .columns import Column, plain_key, read_fields, resolve_column
-from .kinds import is_json_field, kind_of, stored_field
+from .columns import Column, is_generic_key, is_generic_relation, linked_reader, plain_key, read_fields, resolve_column
+from .kinds import is_joinable, is_json_field, kind_of, stored_field
 from .permissions import EVERYTHING, known_permissions
 from .plans import row_by_key
 from .rendering import iso_text
@@ -155,21 +156,29 @@ class ModelAccess:
             verdict = self.stock_verdict(deed)
             if verdict is None:
                 hook = f"has_{deed}_permission"
-                verdict = bool(self._on_list(hook, getattr(self.exposure, hook), default=False))
+                verdict = not self.is_narrowed and bool(
+                    self._on_list(hook, getattr(self.exposure, hook), default=False)
+                )
             self._verdicts[deed] = verdict
         return self._verdicts[deed]
 
     def may_row(self, deed: str, row: Model) -> bool:
         """Return whether permissions let the caller do it to this row."""
+        return self.may_now(deed, row)
+
+    def may_now(self, deed: str, *row: Model) -> bool:
+        """Return the verdict of the hook, asked where the request is; what the call was narrowed to comes first."""
         verdict = self.stock_verdict(deed)
-        return bool(getattr(self.exposure, f"has_{deed}_permission")(self.request, row)) if verdict is None else verdict
+        if verdict is not None:
+            return verdict
+        return not self.is_narrowed and bool(getattr(self.exposure, f"has_{deed}_permission")(self.request, *row))
 
     def stock_verdict(self, deed: str) -> bool | None:
         """Return the verdict where it is read from the caller's permissions alone; None where hooks have to be asked.
 
         It is the same for each row.
         """
-        enough, known = self.exposure.stock_permissions.get(deed), self.access.known
+        enough, known = self.exposure.options.permissions.get(deed), self.access.known
         if enough is None or known is None:
             return None
         return self.is_admitted and (known is EVERYTHING or not known.isdisjoint(enough))
@@ -183,7 +192,7 @@ class ModelAccess:
     @property
     def is_admitted(self) -> bool:
         """Whether the call was not narrowed to other models, and the admin site of the model lets the caller in."""
-        admin_site = self.exposure.members_of
+        admin_site = self.exposure.options.admin_site
         return not self.is_narrowed and (admin_site is None or self.access.admits(admin_site))
 
     def why_not(self) -> Reason:
@@ -199,7 +208,7 @@ class ModelAccess:
     def _on_list(self, hook: str, ask: Callable[..., T], *, default: D) -> T | D:
         """Return what the hook gives for a request on the admin's list, ``default`` if it fails."""
         exposure, request = self.exposure, self.request
-        if not exposure.permits_by_place:
+        if not exposure.options.permits_by_place:
             # As asked() does, which these are too many to turn to.
             try:
                 return ask(request)
@@ -238,7 +247,7 @@ class ModelAccess:
     @cached_property
     def permitted_actions(self) -> Mapping[str, Any]:
         """The actions that permissions let the caller run, switched off or not."""
-        return self._on_list("get_actions", self.exposure.get_actions, default={})
+        return {} if self.is_narrowed else self._on_list("get_actions", self.exposure.get_actions, default={})
 
     @property
     def actions(self) -> Mapping[str, Any]:
@@ -257,17 +266,17 @@ class ModelAccess:
 
     def fields_of(self, row: Model | None) -> tuple[str, ...]:
         """Return the names that the caller may read of a row, the primary key's first; without one, of any."""
-        return self.fields if row is None or not self.exposure.has_own_pages else self._fields_of(row)
+        return self.fields if row is None or not self.exposure.options.has_own_pages else self._fields_of(row)
 
     def _fields_of(self, row: Model | None) -> tuple[str, ...]:
         exposure = self.exposure
-        only_key = exposure.with_primary_key(())
+        only_key = exposure.options.with_primary_key(())
         names = asked(exposure.label, "get_fields", exposure.get_fields, self.request, row, default=only_key)
         if exposure.serializer_class is not None:
             shown = read_fields(exposure)
             if exposure.fields is not None and exposure.fields != "__all__":
                 shown = tuple(name for name in shown if name in names)
-            names = exposure.with_primary_key(name for name in shown if name not in exposure.exclude)
+            names = exposure.options.with_primary_key(name for name in shown if name not in exposure.exclude)
         return self.readable(names)
 
     def readable(self, names: Iterable[str]) -> tuple[str, ...]:
@@ -294,7 +303,7 @@ class ModelAccess:
         parent = self.request.mcp.site.exposures.get(field.model)
         return (
             parent is None
-            or exposure.declares_field(name)
+            or exposure.options.declares_field(name)
             or field.name in asked(parent.label, "get_fields", parent.get_fields, self.request, default=())
         )
 
@@ -318,6 +327,58 @@ class ModelAccess:
             if column is not None and column.kind == "relation" and column.field.attname == text:
                 return name
         return None
+
+    def column(self, name: str) -> Column | None:
+        """Return the column of a name that the caller may read; None for any other name."""
+        return resolve_column(self.exposure, name) if name in self.fields else None
+
+    def column_named(self, text: str) -> Column | None:
+        """Return the visible column that a client's name means, as :meth:`field_named` reads it."""
+        name = self.field_named(text)
+        return resolve_column(self.exposure, name) if name is not None else None
+
+    # Relations
+
+    def to_one(self, name: str) -> Any:
+        """Return the relation to one row of this name: a foreign key, or the other end of a one-to-one field."""
+        column = self.column(name)
+        if column is not None and column.kind == "relation":
+            return column.field if column.is_plain and is_joinable(column.field) else None
+        link = self.link(name)
+        # Instances and queries have to know it by one name.
+        if link is None or not isinstance(link.field, OneToOneRel) or link.field.name != link.field.get_accessor_name():
+            return None
+        return link.field if not link.exposure.opts.is_composite_pk else None
+
+    def link(self, text: str) -> "Link | None":
+        """Return the relation of that name, None where the caller could not find the related rows by reading.
+
+        The caller reads the relation here, or the foreign key that makes it, there. It has the name of the field, or
+        the one by which Django's queries or instances know it.
+        """
+        field: Any
+        if (column := self.column(text)) is not None:
+            field = column.field if column.is_plain or column.kind in ("many", "reverse") else None
+        else:
+            field = _pointing(self.exposure).get(text)
+            there = self.access.exposure_of(field.related_model) if field is not None else None
+            if there is None or self.access[there].field_named(field.field.name) is None:
+                return None
+        if field is None or not field.is_relation or is_generic_key(field) or is_generic_relation(field):
+            return None
+        related = self.access.exposure_of(field.related_model)
+        return Link(text, field, self.access[related]) if related is not None and is_joinable(field) else None
+
+    @property
+    def links(self) -> "list[Link]":
+        """The relations to several rows that the caller can follow from here, each by one name."""
+        pointing = (rel.get_accessor_name() for rel in self.exposure.opts.related_objects)
+        found: dict[Any, Link] = {}
+        for name in dict.fromkeys([*self.fields, *pointing]):
+            link = self.link(name) if name else None
+            if link is not None and link.to_many:
+                found.setdefault(link.field, link)
+        return list(found.values())
 
     # Rows
 
@@ -371,12 +432,76 @@ class ModelAccess:
         return found[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A relation to other rows, to one or to several: its name, the field as Django has it, and the related model."""
+
+    name: str
+    field: Any
+    related: ModelAccess
+
+    @property
+    def exposure(self) -> ModelExposure:
+        """The exposure of the related rows."""
+        return self.related.exposure
+
+    @property
+    def to_many(self) -> bool:
+        """Whether a row can have several related rows."""
+        return bool(self.field.many_to_many or self.field.one_to_many)
+
+    def rows(self) -> QuerySet[Any]:
+        """Return the related rows of the row that the query around is about, which are the caller's to see."""
+        rows = self.exposure.model._base_manager.order_by()
+        rows = self._linked(rows, OuterRef(OuterRef("pk")), OuterRef)
+        if self.related.sees_every_row:
+            return rows
+        return rows.filter(among(self.exposure.get_queryset(self.related.request)))
+
+    def rows_of(self, row: Model, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return those rows of the queryset, which is one of the related model, that are related to the row."""
+        return self._linked(queryset, row.pk, partial(getattr, row))
+
+    def _linked(self, rows: QuerySet[Any], pk: Any, value: Callable[[str], Any]) -> QuerySet[Any]:
+        """Return the rows that are related to a row with this ``pk``, which has ``value`` of its columns."""
+        field = self.field
+        if field.many_to_many:
+            if isinstance(field, Field) and linked_reader(field) is not None:
+                # A relation of another class keeps its links in its own way, which a path alone knows.
+                return rows.filter(pk__in=field.model._base_manager.filter(pk=pk).order_by().values(field.name))
+            through, source, target = link_table(field)
+            return rows.filter(pk__in=through._base_manager.filter(**{source: pk}).order_by().values(target))
+        if field.concrete:
+            return rows.filter(**{field.target_field.attname: value(field.attname)})
+        return rows.filter(**{field.field.attname: value(field.field.target_field.attname)})
+
+
+def link_table(field: Any) -> tuple[type[Model], str, str]:
+    """Return the model of a many-to-many relation's table, and its columns for this row and for the related one."""
+    forward = isinstance(field, Field)
+    own = field if forward else field.field
+    through = field.remote_field.through if forward else field.through
+    names = (own.m2m_field_name(), own.m2m_reverse_field_name())
+    source, target = (through._meta.get_field(name).attname for name in (names if forward else reversed(names)))
+    return through, source, target
+
+
+@lru_cache(maxsize=1024)
+def _pointing(exposure: ModelExposure) -> Mapping[str, Any]:
+    """Return the relations of other models to this one, by their names in queries and on instances."""
+    found: dict[str, Any] = {}
+    for rel in exposure.opts.related_objects:
+        if not rel.hidden and not isinstance(rel.field.target_field, CompositePrimaryKey):
+            found |= {str(rel.get_accessor_name()): rel, rel.name: rel}
+    return found
+
+
 def has_every_row(exposure: ModelExposure) -> bool:
     """Return whether all rows of the table are the caller's: nothing of the project's own narrows them.
 
     A queryset that is declared stable may still hold parameters of the caller, so a declaration is no proof.
     """
-    return exposure.stable_queryset is None and exposure.has_stable_queryset
+    return exposure.stable_queryset is None and exposure.options.has_stable_queryset
 
 
 @lru_cache(maxsize=1024)

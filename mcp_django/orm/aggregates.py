@@ -36,7 +36,6 @@ from django.db.models.lookups import IsNull
 from .arithmetic import DURATION, EXACT_DIGITS, FLOAT, INTEGER
 from .columns import MAX_DIGITS, Column
 from .kinds import kind_of, stored_field
-from .path import is_comparable, is_countable, is_groupable, is_summable
 from .query_limits import check_time
 
 MAX_DECIMALS: Final = 6
@@ -407,7 +406,7 @@ def middle(share: float) -> "Function":
         found.share = share
         return found
 
-    return Function(make, is_summable, lambda column: DURATION if _word(column) == "duration" else FLOAT)
+    return Function(make, Column.is_summable, lambda column: DURATION if _word(column) == "duration" else FLOAT)
 
 
 def _own_field(column: Column) -> Any:
@@ -420,21 +419,21 @@ def _spread(function: type[Aggregate]) -> "Function":
     def make(expression: Any, output_field: Any, **options: Any) -> Any:
         return function(Cast(expression, FLOAT), output_field=output_field, **options)
 
-    return Function(make, lambda column: is_summable(column) and _word(column) != "duration", lambda column: FLOAT)
+    return Function(make, lambda column: column.is_summable() and _word(column) != "duration", lambda column: FLOAT)
 
 
 FUNCTIONS: Final[Mapping[str, Function]] = {
-    "count": Function(Count, is_countable, lambda column: INTEGER, Sum),
-    "count_distinct": Function(partial(Count, distinct=True), is_countable, lambda column: INTEGER),
-    "sum": Function(_sum, is_summable, _sum_field, sum_of_sums),
-    "avg": Function(Avg, is_summable, _average_field),
-    "min": Function(Min, is_comparable, _own_field, Min),
-    "max": Function(Max, is_comparable, _own_field, Max),
+    "count": Function(Count, Column.is_countable, lambda column: INTEGER, Sum),
+    "count_distinct": Function(partial(Count, distinct=True), Column.is_countable, lambda column: INTEGER),
+    "sum": Function(_sum, Column.is_summable, _sum_field, sum_of_sums),
+    "avg": Function(Avg, Column.is_summable, _average_field),
+    "min": Function(Min, Column.is_comparable, _own_field, Min),
+    "max": Function(Max, Column.is_comparable, _own_field, Max),
     "median": middle(0.5),
     "percentile": middle(0.5),
     "stddev": _spread(Deviation),
     "variance": _spread(Variation),
-    **dict.fromkeys(EDGES, Function(edge, is_groupable, _own_field)),
+    **dict.fromkeys(EDGES, Function(edge, Column.is_groupable, _own_field)),
 }
 
 

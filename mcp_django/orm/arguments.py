@@ -17,7 +17,7 @@ from .access import access_of, columns_of
 from .columns import Column, resolve_column
 from .paging import OrderKey, client_order_key, default_ordering, sortable_names, total_order
 from .parsing import filters_argument
-from .path import hops_told, names_behind, related_column
+from .path import Path
 from .queries import check_searchable
 from .suggestions import (
     Suggestions,
@@ -179,7 +179,11 @@ def fields_argument(request: MCPRequest, exposure: ModelExposure, value: Any) ->
     found = [*columns_of(exposure, visible[:1])]
     for text in names_argument(value, "fields", MAX_FIELDS):
         name = access_of(request)[exposure].field_named(text)
-        column = resolve_column(exposure, name) if name is not None else related_column(request, exposure, text)
+        column = (
+            resolve_column(exposure, name)
+            if name is not None
+            else Path.read(access_of(request)[exposure], text).shown_column
+        )
         if column is None:
             raise _unknown_field(request, exposure, text)
         found.append(column)
@@ -188,7 +192,9 @@ def fields_argument(request: MCPRequest, exposure: ModelExposure, value: Any) ->
 
 def _unknown_field(request: MCPRequest, exposure: ModelExposure, text: str) -> ToolError:
     def is_readable(path: str) -> bool:
-        known = access_of(request)[exposure].field_named(path) or related_column(request, exposure, path)
+        known = (
+            access_of(request)[exposure].field_named(path) or Path.read(access_of(request)[exposure], path).shown_column
+        )
         return known is not None
 
     message = f"{exposure.label} has no field {text[:60]!r}."
@@ -200,9 +206,9 @@ def _unknown_field(request: MCPRequest, exposure: ModelExposure, text: str) -> T
     for path in (text, text.rpartition("__")[0]):
         near = near or Suggestions(request).paths(exposure, path, is_readable)
     return misnamed(
-        message + hops_told(request, exposure, text),
+        message + Path.read(access_of(request)[exposure], text).length_hint,
         text,
-        [*access_of(request)[exposure].fields, *names_behind(request, exposure, text)],
+        [*access_of(request)[exposure].fields, *Path.read(access_of(request)[exposure], text).siblings],
         lambda right: with_field(text, right, ["fields"]),
         near or None,
         of=exposure.opts.model_name,
@@ -240,8 +246,9 @@ def _order_key(request: MCPRequest, exposure: ModelExposure, text: str) -> Order
     if not is_name:
         # A proposal would lose what else it says.
         near = [path for path in near if letters(path) == letters(name)]
+    path = Path.read(access_of(request)[exposure], name)
     raise misnamed(
-        f"{exposure.label} cannot be ordered by {name[:60]!r}.{hops_told(request, exposure, name)}",
+        f"{exposure.label} cannot be ordered by {name[:60]!r}.{path.length_hint}",
         name,
         sortable_names(request, exposure),
         lambda right: with_field(name, right, ["ordering"]),

@@ -30,9 +30,10 @@ from django.db.models.functions import Cast, NullIf, TruncDate
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.base import ModelExposure
+from .access import access_of
 from .columns import MAX_DIGITS, Column
 from .kinds import is_stored_as_text, kind_of, stored_field
-from .path import Target, is_countable, target_of
+from .path import Target, target_of
 
 MAX_LENGTH: Final = 200
 MAX_TOKENS: Final = 40
@@ -73,8 +74,8 @@ def is_expression(text: str) -> bool:
 def value_of(request: MCPRequest, exposure: ModelExposure, text: str, usable: Callable[[Column], bool]) -> Target:
     """Return the value of a field, a path, or an expression of them, whose column is ``usable``."""
     if not is_expression(text):
-        return target_of(request, exposure, text.strip(), usable)
-    found = _Parser(text, lambda name: target_of(request, exposure, name, is_countable)).read()
+        return target_of(access_of(request)[exposure], text.strip(), usable)
+    found = _Parser(text, lambda name: target_of(access_of(request)[exposure], name, Column.is_countable)).read()
     if not usable(found.column):
         raise ToolError(f"{text[:60]!r} gives a {kind_of(found.column.field).word}, which is of no use here.")
     return found

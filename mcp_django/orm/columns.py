@@ -30,8 +30,7 @@ from ..context.request import MCPRequest
 from ..exposures.base import ModelExposure
 from ..schema.values import MAX_SAFE_INTEGER, clean_text, may_hold_secrets, members
 from . import rendering
-from .kinds import key_field, kind_of, stored_field
-from .lookups import resolve_path
+from .kinds import is_stored_as_text, key_field, kind_of, resolve_path, stored_field
 from .prefetch import each_row
 from .rendering import iso_text
 from .unreadable import LOST
@@ -74,11 +73,31 @@ class Column:
         """Whether the value is that of a related row which the caller may see, and null otherwise."""
         return bool(self.through) and "__" not in self.path
 
-    @property
-    def is_stored(self) -> bool:
-        """Whether it is a column of the database, whose values are shown as they are stored."""
+    def is_countable(self) -> bool:
+        """Return whether it is a column of the database, whose values are shown as they are stored."""
         # What the attribute in place of a column hides is not told by a total of it.
         return self.is_plain and not self.by_instance and self.kind in ("field", "relation")
+
+    def is_summable(self) -> bool:
+        """Return whether values can be added."""
+        is_number = self.is_countable() and self.kind == "field" and kind_of(self.field).summable
+        return is_number and not is_stored_as_text(self.field)
+
+    def is_comparable(self) -> bool:
+        """Return whether one value can be the least."""
+        return self.is_countable() and self.kind == "field" and "gt" in kind_of(self.field).lookups
+
+    def is_groupable(self) -> bool:
+        """Return whether the database can group by the column."""
+        return self.is_countable() and kind_of(self.field).sortable
+
+    def is_period(self) -> bool:
+        """Return whether the column holds dates."""
+        return self.is_countable() and kind_of(self.field).word in ("date", "datetime")
+
+    def is_ordering(self) -> bool:
+        """Return whether all databases sort values alike: numbers, dates and durations."""
+        return self.is_summable() or self.is_period()
 
     @property
     def shows_truth(self) -> bool:

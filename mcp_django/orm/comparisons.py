@@ -17,7 +17,7 @@ from .aggregates import FUNCTIONS, result_of
 from .arithmetic import combined, shift, value_of
 from .columns import Column
 from .lookups import usual_lookups
-from .path import Target, is_countable
+from .path import Target
 from .suggestions import naming
 
 # What the other value may be moved by.
@@ -88,4 +88,4 @@ def _moved(target: Target, value: Mapping[str, Any]) -> Target:
 
 def _is_compared(column: Column) -> bool:
     """Return whether the column's values are compared as they are stored, which those of encrypted ones are not."""
-    return is_countable(column) and "exact" in usual_lookups(column.field)
+    return column.is_countable() and "exact" in usual_lookups(column.field)

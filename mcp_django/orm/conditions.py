@@ -1,11 +1,33 @@
-"""The conditions of a query as SQL that is the same for all of their values, which plans keep."""
+"""The conditions of a filter expression: on columns, on related rows, between columns, joined by and, or and not.
 
-from collections.abc import Hashable, Mapping, Sequence
+Each becomes a ``Q``. Where its SQL is the same for all values, these are bound, so that a plan can keep it. A condition
+through a relation holds by rows that the caller may view, and by no others: what a hidden row holds must not be told by
+which rows are found.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from itertools import chain, islice
+from typing import Any, ClassVar, Final, Literal
 
 from django.db import connections
-from django.db.models import Exists, F, IntegerField, Q, QuerySet, Subquery, Value, lookups
+from django.db.models import (
+    BooleanField,
+    Case,
+    Exists,
+    ExpressionWrapper,
+    F,
+    IntegerField,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+    lookups,
+)
 from django.db.models.lookups import (
     Exact,
     GreaterThan,
@@ -13,12 +35,19 @@ from django.db.models.lookups import (
     IsNull,
     LessThan,
     LessThanOrEqual,
+    Regex,
 )
+from django.db.models.sql import Query
+from django.utils.tree import Node
 
-from .access import has_every_row
-from .kinds import is_file_field, stored_field
-from .lookups import Condition, Filter, Junction, Quantified
-from .path import linked
+from ..context.request import MCPRequest
+from ..exceptions import ToolError
+from ..exposures.base import ModelExposure
+from ..exposures.managers import among
+from .access import Link, access_of, has_every_row
+from .kinds import FieldPath, is_file_field, stored_field
+from .named_filters import NamedFilter
+from .path import Target
 from .plans import Bind, BoundIn, prepare
 
 COMPARISONS: Final[Mapping[str, type[Any]]] = {
@@ -28,7 +57,6 @@ COMPARISONS: Final[Mapping[str, type[Any]]] = {
     "lt": LessThan,
     "lte": LessThanOrEqual,
 }
-
 # Of texts: these take a pattern, which is made of the value before it is bound.
 TEXTS: Final[Mapping[str, type[Any]]] = {
     "iexact": lookups.IExact,
@@ -39,110 +67,8 @@ TEXTS: Final[Mapping[str, type[Any]]] = {
     "endswith": lookups.EndsWith,
     "iendswith": lookups.IEndsWith,
 }
-
 # Holds for every row, also as a part of another condition, where one without parts would be left out.
 TRUE: Final = ~Q(pk__in=())
-
-
-def is_plannable(item: Filter) -> bool:
-    """Return whether the filter has the same SQL for all of its values."""
-    if isinstance(item, Condition):
-        path = item.path
-        is_plain = not path.many and not path.guards and path.expression is None
-        return is_plain and _is_bindable(path.field, item.lookup)
-    if isinstance(item, Quantified) and not has_every_row(item.link.exposure):
-        return False
-    return isinstance(item, (Junction, Quantified)) and all(map(is_plannable, item.parts))
-
-
-def places(item: Filter) -> int:
-    """Return the number of slots: lists are filled up to a power of two, which bounds the number of shapes."""
-    if not isinstance(item, Condition):
-        parts = sum(map(places, item.parts)) if isinstance(item, (Junction, Quantified)) else 0
-        return parts + len(item.values) if isinstance(item, Quantified) else parts
-    if item.lookup == "isnull":
-        return 0
-    count = len(item.values)
-    return 1 << (count - 1).bit_length() if item.lookup == "in" else count
-
-
-def condition_shape(item: Filter) -> Hashable:
-    """Return what the SQL of the filter depends on, where it is plannable."""
-    if isinstance(item, Quantified):
-        link = (item.link.name, item.link.exposure, item.quantifier, item.lookup)
-        return (*link, tuple(map(condition_shape, item.parts)))
-    if not isinstance(item, Condition):
-        return (item.connector, tuple(map(condition_shape, item.parts))) if isinstance(item, Junction) else ()
-    detail = item.values[0] if item.lookup == "isnull" else places(item)
-    return item.path.column, item.lookup, detail
-
-
-def condition_values(item: Filter, using: str) -> list[Any]:
-    """Return the values of the filter's slots."""
-    if not isinstance(item, Condition):
-        parts = item.parts if isinstance(item, (Junction, Quantified)) else ()
-        found = [value for part in parts for value in condition_values(part, using)]
-        return [*found, *item.values] if isinstance(item, Quantified) else found
-    if item.lookup == "isnull":
-        return []
-    if item.lookup in TEXTS:
-        return [_pattern(item.lookup, item.values[0], using)]
-    found = [prepare(item.path.field, value, using) for value in item.values]
-    return found + found[-1:] * (places(item) - len(found))
-
-
-def bound_condition(item: Filter, params: Sequence[Any], negated: bool = False) -> Q:
-    """Return the filter with these parameters: slots, or the values that :func:`condition_values` gave.
-
-    ``negated`` says that it stands below a ``not``: NULL is there false rather than unknown, as for Django's
-    ``exclude``, so that a filter and its negation are all rows together.
-    """
-    if isinstance(item, Quantified):
-        return _bound_quantified(item, params)
-    if isinstance(item, Junction):
-        negated = negated or item.connector == "not"
-        parts, used = [], 0
-        for part in item.parts:
-            parts.append(bound_condition(part, params[used : used + places(part)], negated))
-            used += places(part)
-        return joined(item.connector, parts)
-    assert isinstance(item, Condition)
-    column = item.path.expression if item.path.expression is not None else F(item.path.column)
-    if item.lookup == "isnull":
-        return missing(item, column)
-    found = _compared(item, column, params)
-    return found & Q(IsNull(column, False)) if negated and item.path.nullable else found
-
-
-def missing(item: Condition, column: Any) -> Q:
-    """Return the condition ``isnull`` on a value; a file that is not there is stored as an empty text."""
-    wanted = item.values[0]
-    found = Q(IsNull(column, wanted))
-    if not is_file_field(item.path.field):
-        return found
-    stored = Q(Exact(column, Value("")))
-    return found | stored if wanted else found & ~stored
-
-
-def _compared(item: Condition, column: Any, params: Sequence[Any]) -> Q:
-    if item.lookup == "in":
-        return Q(BoundIn(column, tuple(params)))
-    if item.lookup == "range":
-        first, last = params
-        return Q(GreaterThanOrEqual(column, Bind(first))) & Q(LessThanOrEqual(column, Bind(last)))
-    compare = _BOUND_TEXTS[item.lookup] if item.lookup in TEXTS else COMPARISONS[item.lookup]
-    return Q(compare(column, Bind(params[0])))
-
-
-def _bound_quantified(item: Quantified, params: Sequence[Any]) -> Q:
-    # Of those that do not pass, those count whose verdict is unknown: a condition and its denial are all rows.
-    denied = item.quantifier == "every"
-    parts = Junction("and", item.parts)
-    passes = bound_condition(Junction("not", item.parts) if denied else parts, params[: places(parts)])
-    rows = linked(item.link)
-    if denied and not item.parts:
-        return TRUE
-    return quantified(item, rows.filter(passes), Bind(params[-1]) if item.values else None)
 
 
 class _BoundText:
@@ -160,23 +86,10 @@ class _BoundText:
         return str(connection.operators[self.lookup_name] % rhs)
 
 
-_BOUND_TEXTS: Final = {name: type(f"Bound{found.__name__}", (_BoundText, found), {}) for name, found in TEXTS.items()}
-
-
-def _pattern(lookup: str, value: str, using: str) -> str:
-    """Return what a text lookup of Django's makes of its value."""
-    ops = connections[using].ops
-    if lookup == "iexact":
-        return str(ops.prep_for_iexact_query(value))
-    return str(TEXTS[lookup].param_pattern % ops.prep_for_like_query(value))
-
-
-@lru_cache(maxsize=4096)
-def _is_bindable(field: Any, lookup: str) -> bool:
-    """Return whether the lookup of the field is one of those that are written here, not one of the field's own."""
-    if lookup in TEXTS:
-        return stored_field(field).get_lookup(lookup) is TEXTS[lookup]
-    return lookup in COMPARISONS or lookup in ("in", "range", "isnull")
+_BOUND: Final[Mapping[str, type[Any]]] = {
+    **COMPARISONS,
+    **{name: type(f"Bound{found.__name__}", (_BoundText, found), {}) for name, found in TEXTS.items()},
+}
 
 
 class Some(Exists):
@@ -198,18 +111,434 @@ class Number(Subquery):
     output_field = IntegerField()
 
 
-def quantified(item: Quantified, rows: QuerySet[Any], number: Any) -> Q:
-    """Return the condition on related rows: of ``every``, ``rows`` are those that do not pass, else those that do.
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The rows that conditions are about: a caller's, of one exposure, on the database ``using``.
 
-    Each is a subquery of its own, so that no row comes twice. ``number`` is what ``count`` is compared with.
+    ``params`` are what the values of the conditions are bound to, slots of a plan maybe; None for the values.
     """
-    keys = rows.order_by().values("pk")
-    if item.quantifier == "count":
-        return Q(COMPARISONS[item.lookup](Number(keys), number))
-    return Q(Some(keys)) if item.quantifier == "some" else ~Q(Some(keys))
+
+    request: MCPRequest
+    exposure: ModelExposure
+    using: str
+    params: Iterator[Any] | None = None
+
+    def bound(self, item: "Filter") -> list[Any]:
+        """Return the parameters of a condition's own values, which are the next ones."""
+        return item.own_params(self.using) if self.params is None else list(islice(self.params, item.places))
+
+    def all_of(self, items: "Sequence[Filter]", *, inside: bool = False) -> Q:
+        """Return that all of the conditions hold."""
+        return joined("and", [item.q(self, inside) for item in items])
+
+
+class Filter(ABC):
+    """A condition on rows, which may have conditions within it (``parts``)."""
+
+    __slots__ = ()
+    parts: "tuple[Filter, ...]" = ()
+    # Whether the parts are conditions on other rows.
+    is_on_related: ClassVar[bool] = False
+    # Whether it has the same SQL for all of its values.
+    is_plannable: bool = False
+    # How many parameters its own values take.
+    places: int = 0
+
+    @abstractmethod
+    def q(self, scope: Scope, inside: bool = False) -> Q:
+        """Return it as a ``Q``.
+
+        ``inside`` says that it stands below a ``not``, or below what has no plan: an ``or``, or a query on related
+        rows. It is an expression there, which neither makes joins inner ones nor depends on those that other parts
+        made, and NULL is false, so that a condition and its denial are all rows together.
+        """
+
+    @abstractmethod
+    def wording(self) -> list[Any]:
+        """Return it as JSON, equal for equal ones, with relative dates as the client wrote them."""
+
+    def shape(self) -> Hashable:
+        """Return what its SQL depends on, where it is plannable."""
+        return ()
+
+    def own_params(self, using: str) -> list[Any]:
+        """Return its own values, prepared for the database."""
+        return []
+
+    def params(self, using: str) -> list[Any]:
+        """Return the values of its parts, and its own."""
+        return [*(value for part in self.parts for value in part.params(using)), *self.own_params(using)]
+
+    def sort_key(self) -> tuple[str, ...]:
+        """Return what conditions are put in order by."""
+        return "", repr(self.wording())
+
+
+@dataclass(frozen=True, slots=True)
+class Condition(Filter):
+    """One resolved filter: ``path`` compared by ``lookup`` with ``values``, parsed and in the order of the lookup.
+
+    ``given`` is what the client wrote where that is a relative date, whose values change with the clock.
+    """
+
+    path: FieldPath
+    lookup: str
+    values: tuple[Any, ...]
+    given: Any = None
+
+    @property
+    def is_plannable(self) -> bool:  # type: ignore[override]
+        path = self.path
+        return not path.many and not path.guards and path.expression is None and _is_bindable(path.field, self.lookup)
+
+    @property
+    def places(self) -> int:  # type: ignore[override]
+        """See :class:`Filter`; lists are filled up to a power of two, which bounds the number of shapes."""
+        count = len(self.values)
+        return 0 if self.lookup == "isnull" else 1 << (count - 1).bit_length() if self.lookup == "in" else count
+
+    def shape(self) -> Hashable:
+        return self.path.column, self.lookup, self.values[0] if self.lookup == "isnull" else self.places
+
+    def own_params(self, using: str) -> list[Any]:
+        if self.lookup == "isnull":
+            return []
+        if self.lookup in TEXTS:
+            return [_pattern(self.lookup, self.values[0], using)]
+        found = [prepare(self.path.field, value, using) for value in self.values]
+        return found + found[-1:] * (self.places - len(found))
+
+    def q(self, scope: Scope, inside: bool = False) -> Q:
+        return self._through_many(scope, inside) if self.path.many else self._on(self.path.column, scope, inside)
+
+    def _on(self, name: str, scope: Scope, inside: bool) -> Q:
+        """Return the condition on a column; path and lookup come from the model and the closed list of lookups.
+
+        What a row holds that is hidden is found by none, and by ``isnull``.
+        """
+        path, is_null = self.path, self.lookup == "isnull"
+        column = path.expression if path.expression is not None else F(name)
+        if is_null and (not path.many or is_file_field(path.field)):
+            found = self._missing(column)
+        elif path.expression is not None or (not path.many and _is_bindable(path.field, self.lookup)):
+            found = self._compared(column, scope.bound(self))
+        else:
+            several = self.lookup.rpartition("__")[2] in ("in", "range")
+            found = Q((f"{name}__{self.lookup}", list(self.values) if several else self.values[0]))
+            found = Q(ExpressionWrapper(found, BooleanField())) if inside else found
+        if inside and path.nullable and not is_null:
+            found &= Q(IsNull(column, False))
+        if path.guards:
+            seen = Q(ExpressionWrapper(Q(*path.guards), BooleanField())) if inside else Q(*path.guards)
+            found = ~seen | found if is_null and self.values[0] else seen & found
+        return found
+
+    def _missing(self, column: Any) -> Q:
+        """Return the condition ``isnull``; a file that is not there is stored as an empty text."""
+        wanted = self.values[0]
+        found = Q(IsNull(column, wanted))
+        if not is_file_field(self.path.field):
+            return found
+        stored = Q(Exact(column, Value("")))
+        return found | stored if wanted else found & ~stored
+
+    def _compared(self, column: Any, params: Sequence[Any]) -> Q:
+        if self.lookup == "in":
+            return Q(BoundIn(column, tuple(params)))
+        if self.lookup == "range":
+            first, last = params
+            return Q(GreaterThanOrEqual(column, Bind(first))) & Q(LessThanOrEqual(column, Bind(last)))
+        return Q(_BOUND[self.lookup](column, Bind(params[0])))
+
+    def _through_many(self, scope: Scope, inside: bool) -> Q:
+        """Return the condition on a many-to-many relation, as a subquery, so that no row comes twice.
+
+        Of the related rows only those count that the caller may view.
+        """
+        root, _, rest = self.path.column.partition("__")
+        field = scope.exposure.opts.get_field(root)
+        access = access_of(scope.request)
+        related = access.exposure_of(field.related_model)
+        if related is None:
+            return Q(pk__in=[])
+        inner = self._on(rest or "pk", scope, False)
+        if inside:
+            return Q(Exists(Link(root, field, access[related]).rows().filter(inner)))
+        targets = related.get_queryset(scope.request).order_by().filter(inner)
+        sources = scope.exposure.model._base_manager.using(targets.db).filter(Q((f"{root}__in", targets.values("pk"))))
+        return Q(pk__in=sources.values("pk"))
+
+    def wording(self) -> list[Any]:
+        values = [str(value) for value in self.values] if self.given is None else [self.given]
+        return [self.path.column, self.lookup, values]
+
+    def sort_key(self) -> tuple[str, ...]:
+        return self.path.column, self.lookup, repr(self.values if self.given is None else self.given)
+
+
+@dataclass(frozen=True, slots=True)
+class Junction(Filter):
+    """All of the parts (``and``), any of them (``or``), or not all of them (``not``)."""
+
+    connector: Literal["and", "or", "not"]
+    parts: tuple[Filter, ...]
+
+    @property
+    def is_plannable(self) -> bool:  # type: ignore[override]
+        return all(part.is_plannable for part in self.parts)
+
+    def shape(self) -> Hashable:
+        return self.connector, tuple(part.shape() for part in self.parts)
+
+    def q(self, scope: Scope, inside: bool = False) -> Q:
+        inside = inside or self.connector == "not" or (self.connector == "or" and not self.is_plannable)
+        return joined(self.connector, [part.q(scope, inside) for part in self.parts])
+
+    def wording(self) -> list[Any]:
+        return [self.connector, [part.wording() for part in self.parts]]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied(Filter):
+    """A filter of the project's own with the values that the client gave, by their names."""
+
+    source: NamedFilter
+    values: Mapping[str, tuple[str, ...]]
+
+    def q(self, scope: Scope, inside: bool = False) -> Q:
+        return among(self.source.narrow(scope.exposure.get_queryset(scope.request).using(scope.using), self.values))
+
+    def wording(self) -> list[Any]:
+        return ["", sorted([name, *values] for name, values in self.values.items())]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantified(Filter):
+    """How many related rows pass all of ``parts``: some, none, every one, or a number that is compared (``count``).
+
+    ``link`` is the relation, ``lookup`` with ``values`` what the number has to be.
+    """
+
+    link: Link
+    quantifier: Literal["some", "none", "every", "count"]
+    parts: tuple[Filter, ...]
+    lookup: str = ""
+    values: tuple[int, ...] = ()
+    is_on_related: ClassVar[bool] = True
+
+    @property
+    def is_plannable(self) -> bool:  # type: ignore[override]
+        return has_every_row(self.link.exposure) and all(part.is_plannable for part in self.parts)
+
+    @property
+    def places(self) -> int:  # type: ignore[override]
+        return len(self.values)
+
+    def shape(self) -> Hashable:
+        link = (self.link.name, self.link.exposure, self.quantifier, self.lookup)
+        return (*link, tuple(part.shape() for part in self.parts))
+
+    def own_params(self, using: str) -> list[Any]:
+        return list(self.values)
+
+    def q(self, scope: Scope, inside: bool = False) -> Q:
+        if self.quantifier == "every" and not self.parts:
+            return TRUE
+        rows = self.link.rows()
+        related = Scope(scope.request, self.link.exposure, scope.using, scope.params)
+        every, has_plan = self.quantifier == "every", self.is_plannable
+        passes = related.all_of(self.parts, inside=every or not has_plan)
+        # Of every row none may fail. What is neither true nor false, as a comparison with NULL, does not pass.
+        if not every:
+            rows = rows.filter(passes)
+        elif has_plan:
+            rows = rows.filter(~passes)
+        else:
+            verdict = Case(When(passes, then=Value(1)), default=Value(0), output_field=IntegerField())
+            rows = rows.annotate(mcp_passes=verdict).filter(mcp_passes=0)
+        # A subquery of its own, so that no row comes twice.
+        keys = rows.order_by().values("pk")
+        if self.quantifier == "count":
+            return Q(COMPARISONS[self.lookup](Number(keys), Bind(scope.bound(self)[0])))
+        return Q(Some(keys)) if self.quantifier == "some" else ~Q(Some(keys))
+
+    def wording(self) -> list[Any]:
+        number = [self.lookup, *self.values]
+        return [self.link.name, self.quantifier, number, [part.wording() for part in self.parts]]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Filter):
+    """Two values of a row compared with each other; ``parts`` are filters on the rows that the right one is made of."""
+
+    left: Target
+    lookup: str
+    right: Target
+    parts: tuple[Filter, ...] = ()
+    is_on_related: ClassVar[bool] = True
+
+    def q(self, scope: Scope, inside: bool = False) -> Q:
+        left, right = self.left.expression, self.right.expression
+        found = Q(COMPARISONS[self.lookup](left, right))
+        # A value that is NULL does not pass.
+        return found & Q(IsNull(left, False)) & Q(IsNull(right, False)) if inside else found
+
+    def wording(self) -> list[Any]:
+        return [self.left.name, self.lookup, self.right.name, *(part.wording() for part in self.parts)]
+
+
+@lru_cache(maxsize=4096)
+def _is_bindable(field: Any, lookup: str) -> bool:
+    """Return whether the lookup of the field is one of those that are written here, not one of the field's own."""
+    if lookup in TEXTS:
+        return stored_field(field).get_lookup(lookup) is TEXTS[lookup]
+    return lookup in COMPARISONS or lookup in ("in", "range", "isnull")
+
+
+def _pattern(lookup: str, value: str, using: str) -> str:
+    """Return what a text lookup of Django's makes of its value."""
+    ops = connections[using].ops
+    if lookup == "iexact":
+        return str(ops.prep_for_iexact_query(value))
+    return str(TEXTS[lookup].param_pattern % ops.prep_for_like_query(value))
 
 
 def joined(connector: str, parts: Sequence[Q]) -> Q:
     """Return the parts joined by ``and``, ``or``, or ``not``, which denies that all of them hold."""
     found = Q(*parts, _connector=Q.OR if connector == "or" else Q.AND)
     return ~found if connector == "not" else found
+
+
+# Expressions
+
+
+def conditions_of(filters: Sequence[Filter], *, related: bool = True) -> Iterator[Condition | Applied]:
+    """Yield what stands at the ends of the expression, in conditions on ``related`` rows too."""
+    for item in filters:
+        if isinstance(item, (Condition, Applied)):
+            yield item
+        elif related or not item.is_on_related:
+            yield from conditions_of(item.parts, related=related)
+
+
+def left_open(found: Sequence[Filter], opening: Sequence[NamedFilter]) -> Iterator[Applied]:
+    """Yield the filters that narrow the list when it is opened and of which nothing is chosen."""
+    chosen = {name for item in conditions_of(found, related=False) if isinstance(item, Applied) for name in item.values}
+    for source in opening:
+        if chosen.isdisjoint(source.names()):
+            yield Applied(source, {})
+
+
+def opening_hint(filters: Sequence[Filter]) -> Iterator[str]:
+    """Yield what to say of filters that narrow though the caller has not named them."""
+    names = [name for item in filters if isinstance(item, Applied) and not item.values for name in item.source.names()]
+    if names:
+        yield f"As in the admin, the filter {', '.join(names)} applies by itself: describe_model tells its choices."
+
+
+def is_moving(filters: Sequence[Filter]) -> bool:
+    """Return whether the filters mean something else at another time, as "last 30 days" does."""
+    return any(isinstance(item, Condition) and item.given is not None for item in conditions_of(filters))
+
+
+def in_fixed_order(filters: Sequence[Filter]) -> tuple[Filter, ...]:
+    """Return the filters in an order that does not depend on how the client wrote them."""
+    return tuple(sorted(filters, key=lambda item: item.sort_key())) if len(filters) > 1 else tuple(filters)
+
+
+# Rows
+
+
+def plannable_params(filters: Sequence[Filter], using: str) -> list[Any]:
+    """Return the values of the conditions that have one SQL for all of them."""
+    return [value for item in filters if item.is_plannable for value in item.params(using)]
+
+
+def filtered(
+    request: MCPRequest,
+    exposure: ModelExposure,
+    queryset: QuerySet[Any],
+    filters: Sequence[Filter],
+    params: Iterable[Any],
+) -> QuerySet[Any]:
+    """Return the rows that pass all filters; ``params`` are slots for :func:`plannable_params`, or these values."""
+    # What the project wrote comes first: it may run the queryset, which has no slots for values as yet.
+    for item in filters:
+        if isinstance(item, Applied):
+            found = item.source.narrow(queryset, item.values)
+            check_patterns(found, _texts(item))
+            queryset = found if is_part_of(found, queryset) else queryset.filter(pk__in=keys_of(found))
+    planned = Scope(request, exposure, queryset.db, iter(params))
+    for item in filters:
+        if item.is_plannable:
+            queryset = queryset.filter(item.q(planned))
+        elif not isinstance(item, Applied):
+            queryset = queryset.filter(item.q(Scope(request, exposure, queryset.db)))
+            check_patterns(queryset, _texts(item))
+    return queryset
+
+
+def keys_of(queryset: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the primary keys of the rows, for a subquery."""
+    return (queryset if queryset.query.is_sliced else queryset.order_by()).values("pk")
+
+
+def is_part_of(found: QuerySet[Any], queryset: QuerySet[Any], *, joins: bool = False) -> bool:
+    """Return whether all rows of ``found`` are rows of the queryset, each once, and can be filtered and sorted on.
+
+    Joins may repeat a row, unless it is known that these do not.
+    """
+    query: Any = found.query
+    given: Any = queryset.query
+    if query.distinct or query.combinator or query.is_sliced or query.group_by or query.model is not given.model:
+        return False
+    if not joins and sum(1 for alias in query.alias_map if query.alias_refcount.get(alias)) > 1:
+        return False
+    kept = query.where.connector == Q.AND and not query.where.negated
+    return not given.where or (kept and all(child in query.where.children for child in given.where.children))
+
+
+# Regular expressions that clients write. SQLite has no matcher of its own: Django lends it Python's, which backtracks,
+# holds the interpreter and obeys no timeout. Without these an expression has one way to match, and takes linear time.
+_BRANCHING: Final = re.compile(r"[*+?{|]")
+
+
+def is_pattern_lookup(lookup: str) -> bool:
+    """Return whether a lookup, or a path that ends with one, takes a regular expression."""
+    return lookup.rpartition("__")[2] in ("regex", "iregex")
+
+
+def matches_here(using: str) -> bool:
+    """Return whether the database of the alias has this process match regular expressions."""
+    return connections[using].vendor == "sqlite"
+
+
+def check_patterns(queryset: QuerySet[Any], texts: Iterable[str]) -> None:
+    """Pass unless this process would have to match an expression that a client's text made costly."""
+    costly = [text.casefold() for text in texts if _BRANCHING.search(text)]
+    if costly and matches_here(queryset.db):
+        for pattern in _patterns(queryset.query):
+            if any(text in pattern.casefold() for text in costly):
+                raise ToolError("This database takes no regular expressions: leave out * + ? { and |.")
+
+
+def _patterns(node: Any) -> Iterator[str]:
+    if isinstance(node, Regex) and isinstance(node.rhs, str):
+        yield node.rhs
+    if isinstance(node, Query):
+        inner: Iterable[Any] = (node.where, *node.annotations.values(), *node.combined_queries)
+    elif isinstance(node, Node):
+        inner = node.children
+    else:
+        inner = node.get_source_expressions() if hasattr(node, "get_source_expressions") else ()
+    for item in inner:
+        yield from _patterns(item)
+
+
+def _texts(item: Filter) -> Iterator[str]:
+    """Yield the texts of the filter that may be regular expressions."""
+    for part in conditions_of([item]):
+        if isinstance(part, Applied):
+            yield from chain.from_iterable(part.values.values())
+        elif is_pattern_lookup(part.lookup):
+            yield from part.values

@@ -4,16 +4,14 @@ They are looked up only where what was given is no key, so that keys cost nothin
 unique fields that they may read and filter by, and by labels as results show them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
 from django.db.models import Model, Q, QuerySet
 
-from ..context.request import MCPRequest
 from ..exceptions import NotFound, Repair, ToolError, Unreadable
-from ..exposures.base import ModelExposure
-from .access import access_of, parse_pk
+from .access import ModelAccess, parse_pk
 from .columns import pk_text
 from .conditions import joined
 from .filters import find_filter
@@ -30,136 +28,122 @@ MAX_NAMED: Final = 5
 MIN_PART: Final = 3
 
 
-def named_rows(request: MCPRequest, exposure: ModelExposure, given: Iterable[Any], missing: str) -> list[Model]:
-    """Return the rows that primary keys, or other names of theirs, mean."""
-    found: list[Model] = []
-    for item in given:
+class RowFinder:
+    """Finds the rows of a model that a caller names by a unique field or by the label, in place of the primary key."""
+
+    def __init__(self, model: ModelAccess) -> None:
+        self.model, self.exposure = model, model.exposure
+
+    def rows(self, given: Iterable[Any], missing: str) -> list[Model]:
+        """Return the rows that primary keys, or other names of theirs, mean."""
+        found: list[Model] = []
+        for item in given:
+            try:
+                found.append(self.model.get_row(item))
+            except NotFound:
+                found.append(self.model.get_row(self.key(item, missing)))
+        return list({row.pk: row for row in found}.values())
+
+    def key(self, given: Any, missing: str, repair: Callable[[str], Repair] | None = None) -> str:
+        """Return the primary key of the one row of the caller that ``given``, which is no key of theirs, names.
+
+        What could be a key is never taken for a name, only told: the row that it was the key of may have gone.
+        ``repair`` mends the call by the key of the only row that may be meant.
+        """
+        text = str(given) if isinstance(given, int) and not isinstance(given, bool) else given
+        if not is_short_text(text, MAX_LABEL) or not text.strip() or self.exposure.opts.is_composite_pk:
+            raise ToolError(missing)
+        text = text.strip()
+        could_be_key = self._could_be_key(text)
         try:
-            found.append(access_of(request)[exposure].get_row(item))
+            found, is_exact = self._named(text), True
+            if not found and not could_be_key and len(text) >= MIN_PART:
+                found, is_exact = self._near(text), False
+        except Unreadable:
+            raise ToolError(missing) from None
+        keys = [pk_text(row.pk) for row in found]
+        if is_exact and len(keys) == 1 and not could_be_key:
+            return keys[0]
+        if keys:
+            labels = (label_of(self.exposure, row) or "(no label)" for row in found[:MAX_NAMED])
+            rows = "; ".join(f"{key}: {label}" for key, label in zip(keys, labels, strict=False))
+            more = " and more" if len(keys) > MAX_NAMED else ""
+            which = "is named" if is_exact and len(keys) == 1 else "are named" if is_exact else "may be meant by"
+            missing = f"{missing} Of {self.exposure.label} {which} {text[:60]!r}, by key: {rows}{more}. Give the key."
+        raise ToolError(missing.strip(), repair=repair(keys[0]) if repair is not None and len(keys) == 1 else None)
+
+    def hints(self, given: Iterable[Any]) -> Iterator[str]:
+        """Yield which keys may be meant by texts that were taken for keys."""
+        for item in islice(given, MAX_NAMED):
+            try:
+                key = self.key(item, "")
+            except ToolError as error:
+                yield from [error.message.strip(" .")] if error.message else ()
+            else:
+                if key != item:
+                    yield f"{item!r} is {key}"
+
+    def _could_be_key(self, text: str) -> bool:
+        """Return whether the text has the form of a key; any text is one where keys are texts, and says nothing."""
+        if kind_of(self.exposure.opts.pk).word == "text":
+            return False
+        try:
+            parse_pk(self.exposure, text)
         except NotFound:
-            found.append(access_of(request)[exposure].get_row(key_meant(request, exposure, item, missing)))
-    return list({row.pk: row for row in found}.values())
+            return False
+        return True
 
-
-def key_meant(
-    request: MCPRequest,
-    exposure: ModelExposure,
-    given: Any,
-    missing: str,
-    repair: Callable[[str], Repair] | None = None,
-) -> str:
-    """Return the primary key of the one row of the caller that ``given``, which is no key of theirs, names.
-
-    What could be a key is never taken for a name, only told: the row that it was the key of may have gone. ``repair``
-    mends the call by the key of the only row that may be meant.
-    """
-    text = str(given) if isinstance(given, int) and not isinstance(given, bool) else given
-    if not is_short_text(text, MAX_LABEL) or not text.strip() or exposure.opts.is_composite_pk:
-        raise ToolError(missing)
-    text = text.strip()
-    could_be_key = _could_be_key(exposure, text)
-    try:
-        found, is_exact = _rows_named(request, exposure, text), True
-        if not found and not could_be_key and len(text) >= MIN_PART:
-            found, is_exact = _rows_near(request, exposure, text), False
-    except Unreadable:
-        raise ToolError(missing) from None
-    if is_exact and len(found) == 1 and not could_be_key:
-        return pk_text(found[0].pk)
-    mended = repair(pk_text(found[0].pk)) if repair is not None and len(found) == 1 else None
-    raise ToolError(f"{missing} {_told(exposure, text, found, is_exact)}".strip(), repair=mended)
-
-
-def names_told(request: MCPRequest, exposure: ModelExposure, given: Iterable[Any]) -> Iterator[str]:
-    """Yield which keys may be meant by texts that were taken for keys."""
-    for item in islice(given, MAX_NAMED):
-        try:
-            key = key_meant(request, exposure, item, "")
-        except ToolError as error:
-            yield from [error.message.strip(" .")] if error.message else ()
-        else:
-            if key != item:
-                yield f"{item!r} is {key}"
-
-
-def _could_be_key(exposure: ModelExposure, text: str) -> bool:
-    """Return whether the text has the form of a key; any text is one where keys are texts, and says nothing then."""
-    if kind_of(exposure.opts.pk).word == "text":
-        return False
-    try:
-        parse_pk(exposure, text)
-    except NotFound:
-        return False
-    return True
-
-
-def _told(exposure: ModelExposure, text: str, found: Sequence[Model], is_exact: bool) -> str:
-    if not found:
-        return ""
-    rows = "; ".join(f"{pk_text(row.pk)}: {label_of(exposure, row) or '(no label)'}" for row in found[:MAX_NAMED])
-    more = " and more" if len(found) > MAX_NAMED else ""
-    which = "is named" if is_exact and len(found) == 1 else "are named" if is_exact else "may be meant by"
-    return f"Of {exposure.label} {which} {text[:60]!r}, by key: {rows}{more}. Give the key."
-
-
-def _rows_named(request: MCPRequest, exposure: ModelExposure, text: str) -> list[Model]:
-    """Return the rows whose unique field or label is the text; if there are none, in whatever case it is."""
-    rows = exposure.get_queryset(request).order_by("pk")
-    label = plain_label(exposure)
-    conditions = [*_unique_values(request, exposure, text), *([Q((label, text))] if label is not None else [])]
-    found = _read(request, exposure, rows.filter(joined("or", conditions))) if conditions else []
-    if found:
-        return found
-    if label is not None:
-        return _read(request, exposure, rows.filter(Q((f"{label}__iexact", text))))
-    return _labelled(request, exposure, rows, text)
-
-
-def _unique_values(request: MCPRequest, exposure: ModelExposure, text: str) -> Iterator[Q]:
-    """Yield a condition for each unique field that can have the value, of those that the caller may filter by."""
-    alone = {item.fields[0] for item in exposure.opts.total_unique_constraints if len(item.fields) == 1}
-    for name in access_of(request)[exposure].fields:
-        field = exposure.fields_by_name.get(name)
-        if field is None or field.is_relation or field.primary_key or not (field.unique or name in alone):
-            continue
-        found = find_filter(request, exposure, name)
-        if found is None or "exact" not in found[1]:
-            continue
-        path = found[0].column
-        try:
-            value = parse_value(field, text)
-        except ValueError:
-            continue
-        if exposure.lookup_allowed(request, f"{path}__exact", text):
-            yield Q((path, value))
-
-
-def _read(request: MCPRequest, exposure: ModelExposure, rows: QuerySet[Any]) -> list[Model]:
-    with all_readable():
-        read = list(with_labels_of(exposure, rows)[: MAX_NAMED + 1])
-    return [row for row in read if access_of(request)[exposure].may_row("view", row)]
-
-
-def _labelled(request: MCPRequest, exposure: ModelExposure, rows: QuerySet[Any], text: str) -> list[Model]:
-    """Return the rows that ``__str__`` calls so; none where there are too many rows to ask each of them."""
-    with all_readable():
-        read = list(with_labels_of(exposure, rows)[: MAX_COMPARED + 1])
-    if len(read) > MAX_COMPARED:
-        return []
-    wanted, seen = text.casefold(), [row for row in read if access_of(request)[exposure].may_row("view", row)]
-    labels = labels_of(exposure, seen)
-    return [row for row, label in zip(seen, labels, strict=True) if (label or "").casefold() == wanted]
-
-
-def _rows_near(request: MCPRequest, exposure: ModelExposure, text: str) -> list[Model]:
-    """Return some rows whose label contains the text, or which the exposure's search finds by it."""
-    label = plain_label(exposure)
-    try:
+    def _named(self, text: str) -> list[Model]:
+        """Return the rows whose unique field or label is the text; if there are none, in whatever case it is."""
+        rows = self.exposure.get_queryset(self.model.request).order_by("pk")
+        label = plain_label(self.exposure)
+        conditions = [*self._unique_values(text), *([Q((label, text))] if label is not None else [])]
+        found = self._read(rows.filter(joined("or", conditions))) if conditions else []
+        if found:
+            return found
         if label is not None:
-            rows = exposure.get_queryset(request).filter(Q((f"{label}__icontains", text)))
-        else:
-            check_searchable(request, exposure)
-            rows = narrowed(request, exposure, (), text)
-    except ToolError:
-        return []
-    return _read(request, exposure, rows.order_by("pk"))
+            return self._read(rows.filter(Q((f"{label}__iexact", text))))
+        # Those that ``__str__`` calls so, unless there are too many rows to ask each of them.
+        read = self._read(rows, MAX_COMPARED, all_or_none=True)
+        labels = labels_of(self.exposure, read)
+        return [row for row, label in zip(read, labels, strict=True) if (label or "").casefold() == text.casefold()]
+
+    def _near(self, text: str) -> list[Model]:
+        """Return some rows whose label contains the text, or which the exposure's search finds by it."""
+        request, label = self.model.request, plain_label(self.exposure)
+        try:
+            if label is not None:
+                rows = self.exposure.get_queryset(request).filter(Q((f"{label}__icontains", text)))
+            else:
+                check_searchable(request, self.exposure)
+                rows = narrowed(request, self.exposure, (), text)
+        except ToolError:
+            return []
+        return self._read(rows.order_by("pk"))
+
+    def _read(self, rows: QuerySet[Any], most: int = MAX_NAMED, *, all_or_none: bool = False) -> list[Model]:
+        """Return the first rows, as far as the caller may view them, one more than ``most``."""
+        with all_readable():
+            read = list(with_labels_of(self.exposure, rows)[: most + 1])
+        if all_or_none and len(read) > most:
+            return []
+        return [row for row in read if self.model.may_row("view", row)]
+
+    def _unique_values(self, text: str) -> Iterator[Q]:
+        """Yield a condition for each unique field that can have the value, of those that the caller may filter by."""
+        exposure = self.exposure
+        alone = {item.fields[0] for item in exposure.opts.total_unique_constraints if len(item.fields) == 1}
+        for name in self.model.fields:
+            field = exposure.options.model_fields.get(name)
+            if field is None or field.is_relation or field.primary_key or not (field.unique or name in alone):
+                continue
+            found = find_filter(self.model, name)
+            if found is None or "exact" not in found[1]:
+                continue
+            path = found[0].column
+            try:
+                value = parse_value(field, text)
+            except ValueError:
+                continue
+            if exposure.lookup_allowed(self.model.request, f"{path}__exact", text):
+                yield Q((path, value))

@@ -15,7 +15,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.conf import settings as django_settings
-from django.core.exceptions import ValidationError
+from django.core.exceptions import FieldDoesNotExist, ValidationError
 from django.db import connection, connections, models, router
 from django.forms import MultipleChoiceField
 from django.utils import timezone
@@ -444,3 +444,86 @@ def parse_operand(field: Any, value: Any) -> Any:
         if field.many_to_many or not getattr(stored_field(field), "choices", None):
             raise
         return parse_value(field, value)
+
+
+# Paths from a model
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPath:
+    """A field reached from a model: the ORM path of its column, and whether that is one value, and may be NULL.
+
+    ``guards`` are conditions that rows on the way have to meet to be the caller's: where one does not, there is no
+    value. Of a path that begins with a relation to many rows they are seen from these. A value that the database
+    computes has an ``expression``, and a name in place of the column.
+    """
+
+    column: str
+    field: Any
+    many: bool
+    nullable: bool
+    guards: tuple[models.Q, ...] = ()
+    expression: Any = None
+
+
+def resolve_path(model: type[models.Model], text: str) -> FieldPath | None:
+    """Return the concrete column that a path of field names leads to.
+
+    None stands for no such field, a generic relation, or a path into another database, which no query can follow.
+    """
+    path, followed = _resolved(model, text)
+    return path if all(map(is_joinable, followed)) else None
+
+
+@lru_cache(maxsize=4096)
+def _resolved(model: type[models.Model], text: str) -> tuple[FieldPath | None, tuple[Any, ...]]:
+    """Return the path and the relations that it follows."""
+    opts, names, many, nullable = model._meta, text.split("__"), False, False
+    column: list[str] = []
+    followed: list[Any] = []
+    for position, name in enumerate(names):
+        try:
+            field: Any = opts.pk if name == "pk" else opts.get_field(name)
+        except FieldDoesNotExist:
+            return None, ()
+        if not isinstance(field, (models.Field, models.ForeignObjectRel)):
+            return None, ()
+        last = position == len(names) - 1
+        if last:
+            if not isinstance(field, models.Field) or not (field.concrete or field.many_to_many):
+                return None, ()
+            column += _key_names(field)
+            followed += [field] if len(column) > position + 1 else []
+            many, nullable = many or bool(field.many_to_many), nullable or bool(field.null)
+            return FieldPath("__".join(column), field, many, nullable), tuple(followed)
+        if not field.is_relation or field.related_model is None:
+            return None, ()
+        column.append(field.name)
+        followed.append(field)
+        many = many or bool(field.many_to_many or field.one_to_many)
+        nullable = nullable or not isinstance(field, models.Field) or bool(field.null)
+        opts = field.related_model._meta
+    return None, ()
+
+
+def _key_names(field: Any) -> tuple[str, ...]:
+    """Return the names that lead to what a field shows: its column, or the primary key of the row that it points to."""
+    if field.many_to_many:
+        return (field.name,)
+    if field.is_relation and key_field(field) is not field.target_field:
+        return field.name, key_field(field).attname
+    return (field.attname,)
+
+
+def relations_on(model: Any, path: str) -> Iterator[tuple[list[str], Any]]:
+    """Yield the relations that a path follows before its last name, each after the names that lead there."""
+    names = path.split("__")
+    for position, name in enumerate(names[:-1], 1):
+        try:
+            relation: Any = model._meta.get_field(model._meta.pk.name if name == "pk" else name)
+        except FieldDoesNotExist:
+            return
+        model = relation.related_model
+        if model is None:
+            return
+        yield names[:position], relation

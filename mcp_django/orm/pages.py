@@ -8,7 +8,7 @@ or of an exposure with its own serializer, is read as instances.
 import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import chain, islice
 from operator import attrgetter
 from types import MappingProxyType
@@ -37,19 +37,18 @@ from .columns import (
     trimmed,
 )
 from .kinds import is_joinable, kind_of
-from .paging import Segment
 from .plans import (
     Plan,
     by_key,
     cached_plan,
     compile_plan,
     key_params,
-    planned_instances,
+    plan_of,
     shape_of,
-    with_slots,
+    shape_of_instances,
 )
 from .prefetch import each_row, learn, learned
-from .queries import PageQuery, slots_of
+from .queries import PageQuery
 from .relations import (
     MAX_LABEL,
     MAX_RELATED,
@@ -64,7 +63,7 @@ from .relations import (
     with_related,
 )
 from .rendering import texts
-from .unreadable import LOST, is_unreadable, salvaged_columns, salvaged_keys, salvaged_rows
+from .unreadable import LOST, is_unreadable, salvaged_rows
 from .uris import row_uri
 
 logger = logging.getLogger("mcp_django")
@@ -175,19 +174,16 @@ def read_tuples(query: PageQuery) -> Page:
     request, exposure = query.request, query.exposure
     joins = [joined_label(request, column) if column.kind == "relation" else None for column in query.columns]
     layout = layout_of(exposure, query.columns, query.ordering, tuple(joins), query.text_limit)
-    queryset = None if exposure.has_stable_queryset else exposure.get_queryset(request)
+    queryset = None if exposure.options.has_stable_queryset else exposure.get_queryset(request)
     using = queryset.db if queryset is not None else str(exposure.model._default_manager.db)
-    has_one_sql, params = query.has_one_sql, query.params(using)
-    own = shape_of(queryset, using) if queryset is not None and has_one_sql else None
-    is_kept = has_one_sql and (queryset is None or own is not None)
+    has_one_sql = query.has_one_sql
+    shape = shape_of(queryset, using) if queryset is not None and has_one_sql else None
+    is_kept = has_one_sql and (queryset is None or shape is not None)
 
-    @cache
-    def matching() -> QuerySet[Any]:
-        base = queryset if queryset is not None else exposure.get_queryset(request)
-        return query.matching(with_slots(base, len(params)) if own is not None else base, slots_of(params))
+    def base() -> QuerySet[Any]:
+        return exposure.get_queryset(request) if queryset is None else queryset
 
-    def compiled(segment: Segment) -> Plan:
-        rows = query.of_segment(matching(), segment, slots_of(params))
+    def select(rows: QuerySet[Any]) -> Plan:
         # Rows that are sorted by what a relation leads to have it.
         sorted_by = {name for key in query.ordering for name in ways_to(key.path)}
         keys = [column.path for column in query.columns if column.path.startswith(f"{column.name}__")]
@@ -195,27 +191,25 @@ def read_tuples(query: PageQuery) -> Page:
         followed = {name for path in (*joins, *keys) if path is not None for name in ways_to(path)}
         return compile_plan(with_labels(plain_rows(rows), layout.paths, followed - sorted_by), using)
 
-    key = (exposure, using, layout.paths, own and own.key, *query.shape) if is_kept else ()
-    values = [*params, *own.values] if own is not None else params
     found: Columns = []
     try:
-        for segment in query.segments(using):
-            plan = cached_plan((*key, segment), partial(compiled, segment)) if is_kept else compiled(segment)
+        for segment, plan, values in query.plans(
+            base, shape, (exposure, using, layout.paths) if is_kept else None, select, using
+        ):
             read = plan.columns(using, values)
             for position in [layout.keys[index] for index in segment.filled(query.ordering)] if read else ():
                 # SQLite's driver makes nothing of a date that is none.
                 if None in read[position]:
                     read[position] = [LOST if value is None else value for value in read[position]]
-            both = found and read
-            found = [[*first, *more] for first, more in zip(found, read, strict=True)] if both else found or read
+            found = (
+                [[*first, *more] for first, more in zip(found, read, strict=True)] if found and read else found or read
+            )
             if found and len(found[0]) > query.limit:
                 break
     except Exception as error:
         if not is_unreadable(error):
             raise
-        rows = query.with_values(exposure.get_queryset(request))
-        lasting = salvaged_keys(query.rows(rows), query.limit + 1)
-        found = salvaged_columns(rows, lasting, layout.paths)
+        return read_instances(query)
     return _Assembly(request, exposure, layout, found, (), query.limit).page()
 
 
@@ -235,9 +229,9 @@ def read_instances(query: PageQuery) -> Page:
         if is_replaced(getattr(key.field, "model", None), key.field)
     }
 
-    def found() -> Iterator[QuerySet[Any]]:
+    def rows() -> Iterator[QuerySet[Any]]:
         for rows in query.rows(queryset):
-            if exposure.reads_keys_first:
+            if exposure.options.reads_keys_first:
                 # A query finds the rows by their keys, and computes their columns alone.
                 order: Any = rows.query.order_by
                 keys = list(rows.values_list("pk", flat=True))
@@ -245,13 +239,13 @@ def read_instances(query: PageQuery) -> Page:
             yield loaded(rows.annotate(**{name: F(path) for name, path in hidden.items()}) if hidden else rows)
 
     try:
-        instances = None if hidden else _planned(query, queryset, needed, loaded)
+        instances = None if hidden or needed is None else _planned(query, queryset, needed, loaded)
         if instances is None:
-            instances = list(islice(chain.from_iterable(found()), query.limit + 1))
+            instances = list(islice(chain.from_iterable(rows()), query.limit + 1))
     except Exception as error:
         if not is_unreadable(error):
             raise
-        instances = salvaged_rows(found(), queryset, query.limit + 1)
+        instances = salvaged_rows(rows(), query.with_values(queryset), query.limit + 1, query.computed)
     read: Columns = [list(map(_getter(path), instances)) for path in layout.paths]
     if hidden:
         places = dict(zip(hidden, range(len(read), len(read) + len(hidden)), strict=True))
@@ -328,19 +322,16 @@ def _loading_of(query: PageQuery, layout: Layout) -> tuple[Hashable, Callable[[Q
 
 def _planned(query: PageQuery, queryset: QuerySet[Any], needed: Hashable, loaded: Any) -> list[Model] | None:
     """Return the instances of the page from a plan; None where there can be none, or a value cannot be read."""
-    if needed is None or not query.has_one_sql:
+    using = queryset.db
+    shape = shape_of_instances(queryset, using) if query.has_one_sql else None
+    if shape is None:
         return None
-    params = query.params(queryset.db)
-
-    def narrow(segment: Segment, rows: QuerySet[Any]) -> QuerySet[Any]:
-        slots = slots_of(params)
-        found: QuerySet[Any] = loaded(query.of_segment(query.matching(rows, slots), segment, slots))
-        return found
-
+    key = ("instances", query.exposure, using, needed)
     found: list[Model] = []
-    for segment in query.segments(queryset.db):
-        key = (query.exposure, needed, *query.shape, segment)
-        read = planned_instances(queryset, key, params, partial(narrow, segment))
+    for _, plan, values in query.plans(
+        lambda: queryset, shape, key, lambda rows: plan_of(loaded(rows).query, using), using
+    ):
+        read = plan.instances(using, values, queryset)
         if read is None:
             return None
         found += read
@@ -361,6 +352,10 @@ def _getter(path: str) -> Callable[[Any], Any]:
                 row = getattr(row, name) if row is not None else None
             except ObjectDoesNotExist:
                 return None
+            except Exception as error:
+                if not is_unreadable(error):
+                    raise
+                return LOST
         return row
 
     return follow
@@ -400,8 +395,9 @@ class _Assembly:
         pks = [read[position] for position in layout.pk]
         self.pks = pks[0] if len(pks) == 1 else list(zip(*pks, strict=True))
         if self.instances and layout.has_computed:
-            self.instances = self.exposure.get_listed_rows(self.request, self.instances)
-            self.functions = self.exposure.get_list_functions(self.request)
+            listing = self.exposure.get_listing(self.request)
+            self.instances = listing.prepared(self.instances)
+            self.functions = listing.functions()
         cells = list(map(self.values, layout.cells))
         keys = list(zip(*[read[position] for position in layout.keys], strict=True))
         if self.followed:
@@ -467,7 +463,7 @@ class _Assembly:
             return None
         except Exception as error:
             # As on the admin's page, where a read-only field finds no attribute or cannot make its value.
-            if self.exposure.is_display_error(self.request, column.name, row, error):
+            if self.exposure.get_listing(self.request).shows_nothing(column.name, row, error):
                 return None
             logger.warning("The column %s of %s failed", column.name, self.exposure.label, exc_info=True)
             self.note_failure(column)

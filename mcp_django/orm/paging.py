@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any, Final
 
 import orjson
@@ -33,9 +32,8 @@ from ..exposures.base import ModelExposure
 from ..protocol.errors import InvalidParams
 from .access import MAX_NAME, access_of
 from .columns import Column, resolve_column
-from .kinds import kind_of, stored_field
-from .lookups import resolve_path
-from .path import GUARDED, guarded_values, guards_on, is_readable, order_source, related_column
+from .kinds import kind_of, resolve_path, stored_field
+from .path import Path, Reading, guarded_name, guarded_values, guards_on, order_source
 
 CURSOR_ERROR: Final = (
     "This cursor is not valid for this request: it is damaged, expired, or belongs to another query. "
@@ -333,7 +331,7 @@ def default_ordering(request: MCPRequest, exposure: ModelExposure) -> tuple[Orde
 
 def declared_ordering(exposure: ModelExposure) -> tuple[OrderKey, ...]:
     """Return the order that the exposure, its admin or its model declares for all callers."""
-    return total_order(exposure, _keys(exposure, exposure.declared_ordering))
+    return total_order(exposure, _keys(exposure, exposure.options.ordering))
 
 
 def _keys(exposure: ModelExposure, entries: Sequence[Any]) -> list[OrderKey]:
@@ -454,7 +452,7 @@ def _computed_key(request: MCPRequest, exposure: ModelExposure, name: str, order
         is_sortable = kind_of(found.output_field).sortable
     except (FieldError, TypeError, ValueError):
         return None
-    if not is_sortable or not is_readable(request, exposure, rows, found, nested=True):
+    if not is_sortable or not Reading(access_of(request)[exposure], rows).allows(found, nested=True):
         return None
     return OrderKey(path, found.output_field, descending, True, nulls_last, expression)
 
@@ -465,12 +463,12 @@ def _readable_key(request: MCPRequest, exposure: ModelExposure, text: str) -> Or
     own = resolve_column(exposure, name) if name is not None else None
     if own is not None:
         return _own_key(exposure.model, own.name) if own.is_plain else None
-    column = related_column(request, exposure, text)
+    column = Path.read(access_of(request)[exposure], text).shown_column
     key = _own_key(exposure.model, column.name) if column is not None else None
     if column is None or key is None or not column.is_guarded:
         return key
     # What the caller may not see is null, as it is in a column.
-    value = guarded_values(request, exposure, [column])[column.path]
+    value = guarded_values(access_of(request)[exposure], [column])[column.path]
     return OrderKey(column.path, column.field, False, True, None, value)
 
 
@@ -485,11 +483,10 @@ def _declared_key(request: MCPRequest, exposure: ModelExposure, text: str) -> Or
 
 def _guarded_key(request: MCPRequest, exposure: ModelExposure, key: OrderKey) -> OrderKey | None:
     """Return the key, which is null behind rows that the caller may not see; None behind such a model."""
-    guards = guards_on(request, exposure.model, key.path)
+    guards = guards_on(access_of(request), exposure.model, key.path)
     if not guards:
         return key if guards is not None else None
-    path = f"{GUARDED}{blake2b(key.path.encode(), digest_size=8).hexdigest()}"
-    return replace(key, path=path, nullable=True, expression=Case(When(Q(*guards), then=F(key.path))))
+    return replace(key, path=guarded_name(key.path), nullable=True, expression=Case(When(Q(*guards), then=F(key.path))))
 
 
 def sortable_names(request: MCPRequest, exposure: ModelExposure) -> list[str]:

@@ -14,33 +14,28 @@ from django.db.models import IntegerField, Q
 from ..context.request import MCPRequest
 from ..exceptions import Repair, ToolError
 from ..exposures.base import ModelExposure
-from .access import access_of
+from .access import Link, access_of
 from .arithmetic import compared
-from .columns import pk_text
+from .columns import Column, pk_text
 from .comparisons import aggregate_in, aggregate_value, is_field, other_value
-from .conditions import COMPARISONS
-from .filters import all_of, find_filter
-from .keys import key_meant, named_rows
-from .kinds import kind_of, parse_integer
-from .lookups import (
-    MAX_VALUES,
-    OF_PARTS,
-    PARTS,
+from .conditions import (
+    COMPARISONS,
     Applied,
     Comparison,
     Condition,
     Filter,
     Junction,
-    NamedFilter,
-    Offer,
-    Path,
     Quantified,
+    Scope,
     in_fixed_order,
-    is_dated,
     left_open,
-    parse_condition,
 )
-from .path import Link, is_countable, link_of, target_of
+from .filters import find_filter
+from .keys import RowFinder
+from .kinds import FieldPath, kind_of, parse_integer
+from .lookups import MAX_VALUES, OF_PARTS, PARTS, is_dated, parse_condition
+from .named_filters import NamedFilter, Offer
+from .path import target_of
 from .relative_dates import local_now
 from .suggestions import QUANTIFIERS, FilterSuggestions, open_link, with_argument, with_condition
 from .wording import (
@@ -101,7 +96,7 @@ class _Reader:
             given = self._spelt_out(given)
         for name, value in given.items():
             connector = JUNCTIONS.get(name.lower())
-            if connector is not None and find_filter(self.request, self.exposure, name) is None:
+            if connector is not None and find_filter(access_of(self.request)[self.exposure], name) is None:
                 found.append(self._junction(connector, value, depth))
                 continue
             source = next((source for source in self.sources if source.comes_first(name, value)), None)
@@ -120,7 +115,7 @@ class _Reader:
         """Return ``{"total": {"gt": 3}}`` for ``{"field": "total", "operator": ">", "value": 3}``."""
         operator = next((given[key] for key in ("operator", "op", "lookup") if key in given), "exact")
         extra = len(given) - len(SPELT_OUT) - any(key in given for key in ("operator", "op", "lookup"))
-        name, known = given["field"], find_filter(self.request, self.exposure, "field") is not None
+        name, known = given["field"], find_filter(access_of(self.request)[self.exposure], "field") is not None
         if known or extra or not isinstance(name, str) or not isinstance(operator, str):
             return given
         return {name: {operator: given["value"]}}
@@ -175,8 +170,8 @@ class _Reader:
 
     def _link(self, name: str, value: Mapping[str, Any]) -> Link | None:
         """Return the relation of that name, unless the object has nothing but lookups of a column."""
-        link = link_of(self.request, self.exposure, name)
-        target = find_filter(self.request, self.exposure, name) if link is not None else None
+        link = access_of(self.request)[self.exposure].link(name)
+        target = find_filter(access_of(self.request)[self.exposure], name) if link is not None else None
         lookups = target[1] if target is not None else ()
         if lookups and all(key in lookups or lookup_meant(key, item, lookups) for key, item in value.items()):
             return None
@@ -194,7 +189,7 @@ class _Reader:
         if not rest:
             return self._related(link, {"some": {"pk": value}}, depth)
         inner = replace(self, prefix=f"{self.prefix}{root}__")
-        if word in QUANTIFIERS and find_filter(self.request, link.exposure, word) is not None:
+        if word in QUANTIFIERS and find_filter(access_of(self.request)[link.exposure], word) is not None:
             # A path leads to a field where there is one of that name.
             return inner._related(link, {"some": {rest: value}}, depth)
         if QUANTIFIERS.get(word.lower()) == "count" and lookup:
@@ -213,7 +208,11 @@ class _Reader:
         for key, item in value.items():
             word, _, lookup = key.lower().partition("__")
             quantifier = QUANTIFIERS.get(word)
-            if not link.to_many and quantifier and find_filter(self.request, link.exposure, word) is not None:
+            if (
+                not link.to_many
+                and quantifier
+                and find_filter(access_of(self.request)[link.exposure], word) is not None
+            ):
                 # Of one row there is nothing to count.
                 quantifier = None
             if key == "where" or quantifier is None:
@@ -260,11 +259,11 @@ class _Reader:
         return [self._condition(name, lookup, item) for lookup, item in value.items()]
 
     def _condition(self, name: str, lookup: str | None, value: Any) -> Filter:
-        target, is_path, part = find_filter(self.request, self.exposure, name), False, ""
+        target, is_path, part = find_filter(access_of(self.request)[self.exposure], name), False, ""
         if target is None and lookup is None:
             root, _, last = name.rpartition("__")
             is_path = True
-            target, lookup = find_filter(self.request, self.exposure, root) if root else None, last
+            target, lookup = find_filter(access_of(self.request)[self.exposure], root) if root else None, last
         if target is None:
             # A part of a date: `year` of "created__year__gte", or of {"created__year": {"gte": 2025}}.
             target, part = self._part(root if is_path else name)
@@ -303,10 +302,12 @@ class _Reader:
         found = self._compared(name, path, lookups, meant[0], meant[1], part)
         return Junction("not", (found,)) if meant[2] else found
 
-    def _part(self, name: str) -> tuple[tuple[Path, tuple[str, ...]] | None, str]:
+    def _part(self, name: str) -> tuple[tuple[FieldPath, tuple[str, ...]] | None, str]:
         """Return the filter on the date of which the name is a part, and the part; None for any other name."""
         root, _, part = name.replace(".", "__").rpartition("__")
-        return (find_filter(self.request, self.exposure, root), part) if root and part in PARTS else (None, "")
+        return (
+            (find_filter(access_of(self.request)[self.exposure], root), part) if root and part in PARTS else (None, "")
+        )
 
     def _check_text(self, name: str, value: Any) -> None:
         """Pass unless a text holds a list, which may be meant as one."""
@@ -319,7 +320,7 @@ class _Reader:
             )
 
     def _compared(
-        self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Any, part: str = ""
+        self, name: str, path: FieldPath, lookups: Sequence[str], lookup: str, value: Any, part: str = ""
     ) -> Condition | Comparison:
         """Return the condition; with ``part``, it is one on that part of the date."""
         self._count()
@@ -342,13 +343,15 @@ class _Reader:
         return isinstance(value, dict) and (is_field(value) or bool(aggregate_in(self.request, self.exposure, value)))
 
     def _with_other(
-        self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Mapping[str, Any]
+        self, name: str, path: FieldPath, lookups: Sequence[str], lookup: str, value: Mapping[str, Any]
     ) -> Comparison:
         """Return the comparison with another field of the row or of a related one, or with an aggregate of all rows."""
         if lookup not in COMPARISONS or lookup not in lookups:
             raise ToolError(f"The filter {name[:60]!r} compares fields by {', '.join(COMPARISONS)}.")
-        root = name if find_filter(self.request, self.exposure, name) is not None else name.rpartition("__")[0]
-        left = target_of(self.request, self.exposure, root, is_countable)
+        root = (
+            name if find_filter(access_of(self.request)[self.exposure], name) is not None else name.rpartition("__")[0]
+        )
+        left = target_of(access_of(self.request)[self.exposure], root, Column.is_countable)
         parts: tuple[Filter, ...] = ()
         if is_field(value):
             right = other_value(self.request, self.exposure, value)
@@ -361,12 +364,12 @@ class _Reader:
                 if not isinstance(given, dict):
                     raise ToolError(f"where must be an object such as {EXAMPLE}.")
                 parts = replace(self, is_inner=True).read(given, 1)
-                where = partial(all_of, self.request, self.exposure, using, parts)
+                where = partial(Scope(self.request, self.exposure, using).all_of, parts)
             right = aggregate_value(self.request, self.exposure, value, where)
         left, right = compared(left, right)
         return Comparison(left, lookup, right, parts)
 
-    def _parsed(self, name: str, path: Path, lookup: str, value: Any) -> Condition:
+    def _parsed(self, name: str, path: FieldPath, lookup: str, value: Any) -> Condition:
         """Return the condition; what is no key of a related row may name that row otherwise."""
         linked = path.field.is_relation and lookup in ("exact", "in")
         if lookup in ("in", "range"):
@@ -434,10 +437,10 @@ def _keys(
 ) -> Any:
     """Return the primary keys of the rows that a filter names, one of which at least is no key."""
     if not isinstance(value, list):
-        return key_meant(request, related, value, missing, repair)
+        return RowFinder(access_of(request)[related]).key(value, missing, repair)
     if not 0 < len(value) <= MAX_VALUES:
         raise ToolError(missing)
-    return [pk_text(row.pk) for row in named_rows(request, related, value, missing)]
+    return [pk_text(row.pk) for row in RowFinder(access_of(request)[related]).rows(value, missing)]
 
 
 def filters_argument(
@@ -465,7 +468,7 @@ def filters_argument(
             raise ToolError(text, repair=with_argument("filters", meant) if meant is not None else None)
         value = reader.unwrapped(value)
         found = reader.read(value, 0)
-    opening = exposure.get_opening_filters(request)
+    opening = exposure.get_listing(request).opening_filters()
     return in_fixed_order([*found, *left_open(found, opening)]) if opening else found
 
 
@@ -474,4 +477,4 @@ def condition_of(request: MCPRequest, exposure: ModelExposure, value: Any) -> Q:
     if not isinstance(given := as_conditions(json_or_text(value)), dict) or not given:
         raise ToolError(f"where must be an object such as {EXAMPLE}.")
     reader = _Reader(request, exposure, cache(local_now), exposure.get_named_filters(request))
-    return all_of(request, exposure, exposure.get_queryset(request).db, reader.read(given, 0))
+    return Scope(request, exposure, exposure.get_queryset(request).db).all_of(reader.read(given, 0))

@@ -194,11 +194,12 @@ def compile_plan(queryset: QuerySet[Any], using: str) -> Plan:
         query.select = tuple(as_read(column, using) for column in query.select)
         # Without names: by the name of a column the order would be that of its text, which no index has.
         query.selected = None
-    return _plan_of(query.get_compiler(using=using))
+    return plan_of(query, using)
 
 
-def _plan_of(compiler: Any) -> Plan:
-    """Return the plan that one of Django's compilers writes."""
+def plan_of(query: Any, using: str) -> Plan:
+    """Return the plan of a query as Django's compiler writes it."""
+    compiler: Any = query.get_compiler(using=using)
     try:
         sql, params = compiler.as_sql()
     except EmptyResultSet:
@@ -300,7 +301,7 @@ def update_by_key(model: type[Model], key: str, using: str, **values: Any) -> bo
     def build() -> Plan:
         query: Any = model._base_manager.filter(by_key(opts)).query.chain(UpdateQuery)
         query.add_update_values({name: Bind(Slot(number)) for number, name in enumerate(values, 1)})
-        return _plan_of(query.get_compiler(using=using))
+        return plan_of(query, using)
 
     return cached_plan(("update", model, using, *values), build).write(using, [key, *params]) > 0
 
@@ -310,7 +311,7 @@ def delete_by_key(model: type[Model], key: str, using: str) -> None:
 
     def build() -> Plan:
         query: Any = model._base_manager.filter(by_key(model._meta)).query.chain(DeleteQuery)
-        return _plan_of(query.get_compiler(using=using))
+        return plan_of(query, using)
 
     cached_plan(("delete", model, using), build).write(using, [key])
 
@@ -331,7 +332,7 @@ def planned_instances(
         return None
 
     def build() -> Plan:
-        return _plan_of(narrow(with_slots(queryset, len(params))).query.get_compiler(using=using))
+        return plan_of(narrow(with_slots(queryset, len(params))).query, using)
 
     plan = cached_plan(("instances", queryset.model, using, own.key, key), build)
     return plan.instances(using, [*params, *own.values], queryset)

@@ -75,7 +75,7 @@ def learned(exposure: Any, columns: Collection[str]) -> set[str]:
 def learn(exposure: Any, followed: Mapping[str, Collection[str]]) -> None:
     """Remember what the code behind columns followed, as far as a join gives the same rows."""
     for name, paths in followed.items():
-        if keys := frozenset(path for path in paths if _is_read_with_rows(exposure.fields_by_name.get(path))):
+        if keys := frozenset(path for path in paths if _is_read_with_rows(exposure.options.model_fields.get(path))):
             known = _learned.setdefault(exposure, {})
             known[name] = known.get(name, frozenset()) | keys
 

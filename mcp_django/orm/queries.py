@@ -1,8 +1,9 @@
 """The rows that a caller asked for, as a queryset: the exposure's own rows, narrowed by filters and search."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, TypeVar
 
 from django.db import connections
@@ -11,13 +12,13 @@ from django.db.models import QuerySet
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.base import ModelExposure
+from .access import access_of
 from .columns import Column
-from .conditions import condition_shape, condition_values, is_plannable
-from .filters import filtered, searched
-from .lookups import Filter
+from .conditions import Filter, filtered, plannable_params
+from .filters import searched
 from .paging import OrderKey, Segment, segments
 from .path import GUARDED
-from .plans import Bind, Slot, prepare
+from .plans import Bind, Plan, Shape, Slot, cached_plan, prepare, with_slots
 
 T = TypeVar("T")
 
@@ -55,37 +56,41 @@ class PageQuery:
     @property
     def has_one_sql(self) -> bool:
         """Whether what is asked of the exposure's rows has one SQL for all of its values."""
-        if self.search or self.guarded or not all(map(is_plannable, self.conditions)):
+        if self.search or self.guarded or not all(item.is_plannable for item in self.conditions):
             return False
         # The SQL of a guarded key depends on which related rows the caller may see.
         for key in self.ordering:
             if key.path.startswith(GUARDED):
                 return False
-        return not self.exposure.narrows_without_search(self.request)
+        return not self.exposure.get_listing(self.request).narrows_without_search()
 
     @property
     def shape(self) -> tuple[Any, ...]:
         """What that SQL depends on, but for the columns."""
         order = [(key.path, key.descending, key.nulls_last) for key in self.ordering]
-        return tuple(map(condition_shape, self.conditions)), tuple(order), self.limit
+        return tuple(item.shape() for item in self.conditions), tuple(order), self.limit
 
     def params(self, using: str) -> list[Any]:
         """Return the values of the query, prepared for the database."""
-        found = _values_of(self.conditions, using)
+        found = plannable_params(self.conditions, using)
         for key, value in zip(self.ordering, self.after or (), strict=False):
             found.append(None if value is None else prepare(key.field, value, using))
         return found
 
+    @property
+    def computed(self) -> Mapping[str, Any]:
+        """The expressions of the values that the query computes to show rows and to sort them by, by their names."""
+        return {key.path: key.expression for key in self.ordering if key.expression is not None} | {**self.guarded}
+
     def with_values(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Return the rows with the values that the query computes to show them and to sort them by."""
-        computed = {key.path: key.expression for key in self.ordering if key.expression is not None}
-        computed.update(self.guarded)
+        """Return the rows with these values."""
+        computed = self.computed
         return queryset.annotate(**computed) if computed else queryset
 
     def matching(self, queryset: QuerySet[Any], params: Sequence[Any]) -> QuerySet[Any]:
         """Return the rows that match, on whatever page."""
-        rows = searched(self.request, self.exposure, self.with_values(queryset), self.search)
-        return filtered(self.request, self.exposure, rows, self.conditions, params)[0]
+        rows = searched(access_of(self.request)[self.exposure], self.with_values(queryset), self.search)
+        return filtered(self.request, self.exposure, rows, self.conditions, params)
 
     def segments(self, using: str) -> Sequence[Segment]:
         """Return the segments that the page is read from, one after the other until it is full."""
@@ -106,6 +111,38 @@ class PageQuery:
         order = segment.order(self.ordering, nulls_largest=largest)
         return (rows.filter(condition) if condition else rows).order_by(*order)[: self.limit + 1]
 
+    def plans(
+        self,
+        base: Callable[[], QuerySet[Any]],
+        shape: Shape | None,
+        key: Hashable,
+        select: Callable[[Any], Any],
+        using: str,
+    ) -> Iterator[tuple[Segment, Plan, Sequence[Any]]]:
+        """Yield the plan of each segment and the values that it is run with; to be read until the page is full.
+
+        ``base`` gives the exposure's rows, of which ``shape`` is the shape, if they have one. ``select`` turns the
+        rows of a segment into a plan, which is kept by the ``key``, None for nowhere.
+        """
+        params = self.params(using)
+        slots = slots_of(params)
+
+        @cache
+        def matching() -> QuerySet[Any]:
+            rows = base()
+            return self.matching(with_slots(rows, len(params)) if shape is not None else rows, slots)
+
+        for segment in self.segments(using):
+
+            def compiled(segment: Segment = segment) -> Plan:
+                found: Plan = select(self.of_segment(matching(), segment, slots))
+                return found
+
+            plan = (
+                compiled() if key is None else cached_plan((key, shape and shape.key, *self.shape, segment), compiled)
+            )
+            yield segment, plan, [*params, *shape.values] if shape is not None else params
+
     def rows(self, queryset: QuerySet[Any]) -> Iterator[QuerySet[Any]]:
         """Yield the rows of the page, and more, in order: a queryset for each segment, to be read until it is full."""
         params = self.params(queryset.db)
@@ -124,15 +161,6 @@ def slots_of(params: Sequence[Any]) -> list[Any]:
     return list(map(Slot, range(len(params))))
 
 
-def _values_of(conditions: Sequence[Filter], using: str) -> list[Any]:
-    """Return the values of the conditions that have one SQL for all of them."""
-    found: list[Any] = []
-    for condition in conditions:
-        if is_plannable(condition):
-            found += condition_values(condition, using)
-    return found
-
-
 def chunks(keys: Sequence[T]) -> list[Sequence[T]]:
     """Return the keys in parts for one query each."""
     return [keys[start : start + CHUNK] for start in range(0, len(keys), CHUNK)]
@@ -141,11 +169,11 @@ def chunks(keys: Sequence[T]) -> list[Sequence[T]]:
 def narrowed(request: MCPRequest, exposure: ModelExposure, conditions: Sequence[Filter], search: str) -> QuerySet[Any]:
     """Return all rows that match, in no order."""
     queryset = exposure.get_queryset(request).order_by()
-    rows = searched(request, exposure, queryset, search)
-    return filtered(request, exposure, rows, conditions, _values_of(conditions, queryset.db))[0].order_by()
+    rows = searched(access_of(request)[exposure], queryset, search)
+    return filtered(request, exposure, rows, conditions, plannable_params(conditions, queryset.db)).order_by()
 
 
 def check_searchable(request: MCPRequest, exposure: ModelExposure) -> None:
     """Pass if the exposure can be searched."""
-    if not exposure.has_search(request):
+    if not exposure.options.has_search(request):
         raise ToolError(f"{exposure.label} has no text search. Use filters instead; describe_model lists them.")

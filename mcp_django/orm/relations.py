@@ -8,7 +8,7 @@ foreign key is its bare key, and a many-to-many relation does not list the row.
 import ast
 import inspect
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from textwrap import dedent
 from typing import Any, Final, cast
@@ -22,13 +22,11 @@ from ..exceptions import NotFound
 from ..exposures.base import ModelExposure
 from ..runtime.hooks import asked
 from ..schema.values import HIDDEN, clean_text, secret_columns
-from .access import access_of, has_every_row, parse_pk
+from .access import access_of, has_every_row, link_table, parse_pk
 from .columns import Column, field_renderer, is_generic_relation, is_replaced, pk_text
-from .kinds import is_joinable, key_field
-from .lookups import resolve_path
-from .path import link_table
+from .kinds import is_joinable, key_field, resolve_path
 from .prefetch import each_row, learn, learned
-from .unreadable import LOST, VALUE_ERRORS, is_unreadable, salvaged_by_key
+from .unreadable import LOST, VALUE_ERRORS, is_unreadable, salvaged_rows
 
 logger = logging.getLogger("mcp_django")
 
@@ -136,7 +134,7 @@ def _loaded_secrets(row: models.Model, names: Iterable[str], depth: int) -> Iter
 
 @lru_cache(maxsize=1024)
 def _secrets(exposure: ModelExposure) -> frozenset[str]:
-    return frozenset(secret_columns(exposure.model)) - {exposure.label_field, *exposure.default_fields}
+    return frozenset(secret_columns(exposure.model)) - {exposure.label_field, *exposure.options.fields}
 
 
 # Related rows of one many-to-many value.
@@ -218,18 +216,13 @@ def _labels(request: MCPRequest, related: ModelExposure, target: str, wanted: se
     if label is not None:
         return {key: clean_text(text, MAX_LABEL) for key, text in rows.values_list(target, label)}
     rows = with_labels_of(related, rows)
-    lost: list[Any] = []
     try:
         loaded = list(rows)
     except Exception as error:
         if not is_unreadable(error):
             raise
-        keys = list(wanted)
-        found = salvaged_by_key(visible, target, keys)
-        lost = [key for key, row in zip(keys, found, strict=True) if row is LOST]
-        loaded = [row for row in found if row is not None and row is not LOST]
-    known = {getattr(row, target): label for row, label in zip(loaded, labels_of(related, loaded), strict=True)}
-    return known | dict.fromkeys(lost)
+        loaded = salvaged_rows([rows], visible, len(wanted))
+    return {getattr(row, target): label for row, label in zip(loaded, labels_of(related, loaded), strict=True)}
 
 
 def _is_key(field: Any, key: Any) -> bool:
@@ -250,42 +243,65 @@ def linked_values(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple
     """Return for each key the ``[key, label]`` pairs of the rows linked to it, and whether a list was cut.
 
     ``keys`` are primary keys for a many-to-many relation, otherwise what the rows point to; of a one-to-one relation
-    the pair itself is returned, or None.
+    the pair itself is returned, or None. A list holds at most ``MAX_RELATED`` pairs; one that was cut ends with "…".
     """
-    lists, cut = (related_lists if field.many_to_many else reverse_lists)(request, field, keys)
+    related = access_of(request).exposure_of(field.related_model)
+    links = _links(request, related, field, keys) if related is not None and keys else []
+    if related is None or not links:
+        return [None if field.one_to_one else [] for _ in keys], False
+    pk = related.opts.pk
+    labels = _labels(request, related, pk.attname, {target for _, target in links})
+    renderer = pk_text if related.opts.is_composite_pk else field_renderer(pk, None, "")
+    lists: dict[Any, list[Any]] = {}
+    for source, target in links:
+        listed = lists.setdefault(source, [])
+        if target in labels and len(listed) <= MAX_RELATED:
+            listed.append([renderer(target), labels[target]])
     if field.one_to_one:
         return [lists[key][0] if lists.get(key) else None for key in keys], False
-    return [lists.get(key, []) for key in keys], cut
+    cut = [listed for listed in lists.values() if len(listed) > MAX_RELATED]
+    for listed in cut:
+        listed[MAX_RELATED:] = ["…"]
+    return [lists.get(key, []) for key in keys], bool(cut)
 
 
-def related_lists(request: MCPRequest, field: Any, pks: Sequence[Any]) -> tuple[dict[Any, list[Any]], bool]:
-    """Return ``[key, label]`` pairs of a many-to-many relation by the pk of the row, and whether a list was cut.
+def _links(request: MCPRequest, related: ModelExposure, field: Any, keys: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """Return pairs of these keys and of the keys of the rows that are linked to them, as many as can be shown of each.
 
-    A list holds at most ``MAX_RELATED`` pairs; one that was cut ends with "…".
+    ``field`` is the relation as this model has it: many-to-many, a foreign key or one-to-one field of the other model,
+    or a generic relation.
     """
-    related = access_of(request).exposure_of(field.related_model)
-    if related is None or not pks:
-        return {}, False
-    return _listed(request, related, _links(request, related, field, pks))
-
-
-def reverse_lists(request: MCPRequest, field: Any, keys: Sequence[Any]) -> tuple[dict[Any, list[Any]], bool]:
-    """Return ``[key, label]`` pairs of the rows that point here, by what they point to, and whether a list was cut.
-
-    ``field`` is the relation as this model has it: of a foreign key, of a one-to-one field, or a generic relation.
-    """
-    related = access_of(request).exposure_of(field.related_model)
-    if related is None or not keys:
-        return {}, False
-    if not is_generic_relation(field):
-        return _listed(request, related, _pointing(request, related, field.field.attname, keys, {}))
-    remote: Any = related.opts.get_field(field.object_id_field_name)
-    holder: Any = related.opts.get_field(field.content_type_field_name)
-    types = holder.related_model.objects
-    own = types.get_for_model(field.model, for_concrete_model=field.for_concrete_model)
-    spelt = {remote.to_python(key): key for key in keys}
-    pairs = _pointing(request, related, remote.attname, list(spelt), {holder.attname: own.pk})
-    return _listed(request, related, [(spelt[source], target) for source, target in pairs])
+    # What holds the key of this model's row, of the linked row, and how the texts of generic relations spell keys.
+    targets = [part.attname for part in related.opts.pk_fields]
+    rows, spelt = related.model._base_manager.all(), {key: key for key in keys}
+    if field.many_to_many:
+        through, source, target = link_table(field)
+        rows, targets = through._default_manager.all(), [target]
+    elif is_generic_relation(field):
+        remote: Any = related.opts.get_field(field.object_id_field_name)
+        holder: Any = related.opts.get_field(field.content_type_field_name)
+        types = holder.related_model.objects
+        own = types.get_for_model(field.model, for_concrete_model=field.for_concrete_model)
+        rows, source = rows.filter(**{holder.attname: own.pk}), remote.attname
+        spelt = {remote.to_python(key): key for key in keys}
+    else:
+        source = field.field.attname
+    rows = rows.filter(**{f"{source}__in": list(spelt)}).order_by()
+    if not has_every_row(related):
+        visible = _visible(request, related)
+        if not field.many_to_many:
+            rows = rows.using(visible.db).filter(pk__in=visible.values("pk"))
+        elif visible.db == rows.db:
+            # Rows of another database are sorted out with their labels.
+            rows = rows.filter(**{f"{targets[0]}__in": visible.values("pk")})
+    # Of each source as many as can be shown and one more. The key may be the column itself, as that of a one-to-one
+    # relation is.
+    names = list(dict.fromkeys([source, *targets]))
+    rank = Window(RowNumber(), partition_by=[F(source)], order_by=[F(name).asc() for name in targets])
+    found = rows.annotate(mcp_rank=rank).filter(mcp_rank__lte=MAX_RELATED + 1).order_by(*names)
+    places = [names.index(name) for name in targets]
+    read = ((row[0], tuple(row[place] for place in places)) for row in found.values_list(*names))
+    return list(dict.fromkeys((spelt.get(first, first), key if len(key) > 1 else key[0]) for first, key in read))
 
 
 def generic_paths(field: Any) -> tuple[str, str]:
@@ -328,55 +344,3 @@ def _key_of(related: ModelExposure, key: Any) -> Any:
         return parse_pk(related, key)
     except NotFound:
         return None
-
-
-def _listed(
-    request: MCPRequest, related: ModelExposure, links: Sequence[tuple[Any, Any]]
-) -> tuple[dict[Any, list[Any]], bool]:
-    """Return the pairs of what is linked, by what it is linked to, and whether a list was cut."""
-    pk = related.opts.pk
-    labels = _labels(request, related, pk.attname, {target for _, target in links}) if links else {}
-    renderer = pk_text if related.opts.is_composite_pk else field_renderer(pk, None, "")
-    found: dict[Any, list[Any]] = {}
-    for source, target in links:
-        listed = found.setdefault(source, [])
-        if target in labels and len(listed) <= MAX_RELATED:
-            listed.append([renderer(target), labels[target]])
-    cut = [listed for listed in found.values() if len(listed) > MAX_RELATED]
-    for listed in cut:
-        listed[MAX_RELATED:] = ["…"]
-    return found, bool(cut)
-
-
-def _links(request: MCPRequest, related: ModelExposure, field: Any, pks: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Return the pairs of keys that the relation's table holds for the rows, as many as can be shown of each."""
-    through, source, target = link_table(field)
-    links = through._default_manager.filter(**{f"{source}__in": pks}).order_by()
-    if not has_every_row(related):
-        visible = _visible(request, related)
-        # Rows of another database are sorted out with their labels.
-        if visible.db == links.db:
-            links = links.filter(**{f"{target}__in": visible.values("pk")})
-    return _ranked(links, source, [target])
-
-
-def _pointing(
-    request: MCPRequest, related: ModelExposure, source: str, keys: Sequence[Any], also: Mapping[str, Any]
-) -> list[tuple[Any, Any]]:
-    """Return pairs of what the column ``source`` of the related model holds and the key of the row, for these keys."""
-    rows = related.model._base_manager.filter(**{f"{source}__in": keys}, **also).order_by()
-    if not has_every_row(related):
-        visible = _visible(request, related)
-        rows = rows.using(visible.db).filter(pk__in=visible.values("pk"))
-    return _ranked(rows, source, [part.attname for part in related.opts.pk_fields])
-
-
-def _ranked(rows: QuerySet[Any], source: str, target: Sequence[str]) -> list[tuple[Any, Any]]:
-    """Return pairs of ``source`` and ``target``, of each source as many as can be shown and one more."""
-    # The key may be the column itself, as that of a one-to-one relation is.
-    names = list(dict.fromkeys([source, *target]))
-    rank = Window(RowNumber(), partition_by=[F(source)], order_by=[F(name).asc() for name in target])
-    found = rows.annotate(mcp_rank=rank).filter(mcp_rank__lte=MAX_RELATED + 1).order_by(*names)
-    places = [names.index(name) for name in target]
-    read = ((row[0], tuple(row[place] for place in places)) for row in found.values_list(*names))
-    return list(dict.fromkeys((first, key if len(key) > 1 else key[0]) for first, key in read))

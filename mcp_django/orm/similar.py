@@ -17,9 +17,11 @@ from django.db.models.functions import Greatest
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..exposures.base import ModelExposure
+from .access import access_of
+from .conditions import Applied
 from .filters import is_searched, search_paths
-from .kinds import kind_of
-from .lookups import Applied, Narrowed, resolve_path
+from .kinds import kind_of, resolve_path
+from .named_filters import Narrowed
 from .queries import PageQuery, narrowed
 from .query_limits import read_limits
 
@@ -79,7 +81,7 @@ def _text_paths(request: MCPRequest, exposure: ModelExposure) -> Iterator[str]:
         name = text.removeprefix("^")
         path = resolve_path(exposure.model, name)
         is_text = path is not None and path.column == name and not path.many and kind_of(path.field).word == "text"
-        if is_text and is_searched(request, exposure, name):
+        if is_text and is_searched(access_of(request)[exposure], name):
             yield name
 
 

@@ -16,11 +16,12 @@ from orjson import dumps
 from ..context.request import MCPRequest
 from ..exceptions import Repair, ToolError
 from ..exposures.base import ModelExposure
-from .access import MAX_NAME, access_of
+from .access import MAX_NAME, Link, access_of
 from .filters import filters_of, find_filter
-from .kinds import TEXTUAL, choices_of
-from .lookups import MORE_TEXT, NamedFilter, Path, is_dated, named_filters_of, parse_condition
-from .path import MAX_HOPS, Link, NoField, link_of, links_of
+from .kinds import TEXTUAL, FieldPath, choices_of
+from .lookups import MORE_TEXT, is_dated, parse_condition
+from .named_filters import NamedFilter, named_filters_of
+from .path import MAX_HOPS, NoField
 from .relative_dates import days_meant
 from .wording import (
     COUNTING,
@@ -90,7 +91,7 @@ class Suggestions:
         for name in _SEPARATORS.split(path)[:MAX_PARTS]:
             if seen is None:
                 return True
-            link = link_of(self.request, seen, name)
+            link = access_of(self.request)[seen].link(name)
             if link is None and name != "pk" and name not in access_of(self.request)[seen].fields:
                 return seen is not exposure and name.lower() in _ENDINGS | {"some", "none", "every", "count", "isnull"}
             seen = link.exposure if link is not None else None
@@ -120,11 +121,11 @@ class Suggestions:
 
     def _names(self, exposure: ModelExposure) -> list[str]:
         """Return the names that a path can go on with."""
-        links = [link.name for link in links_of(self.request, exposure)]
+        links = [link.name for link in access_of(self.request)[exposure].links]
         return list(dict.fromkeys(["pk", *access_of(self.request)[exposure].fields, *links]))
 
     def _followed(self, exposure: ModelExposure, head: str, rest: Sequence[str]) -> Iterator[str]:
-        link = link_of(self.request, exposure, head) if rest else None
+        link = access_of(self.request)[exposure].link(head) if rest else None
         found = [f"{head}__{path}" for path in self._meant(link.exposure, rest)] if link is not None else []
         yield from found or ["__".join([head, *rest])]
 
@@ -136,7 +137,7 @@ class Suggestions:
             head, tail = by_letters.get(letters("".join(parts[:cut]))), "_".join(parts[cut:]).lower()
             if head is not None and tail in _ENDINGS:
                 yield "__".join([head, tail, *rest])
-            elif head is not None and (link := link_of(self.request, exposure, head)) is not None:
+            elif head is not None and (link := access_of(self.request)[exposure].link(head)) is not None:
                 there = self._names(link.exposure)
                 ends = [name for name in there if letters(name) == letters(tail)]
                 behind = [["__".join([name, *rest])] for name in ends] or [
@@ -145,7 +146,7 @@ class Suggestions:
                 yield from (f"{head}__{path}" for paths in behind for path in paths)
         counted = [part for part in parts if part.lower() not in {*COUNTING, "of"}]
         if len(counted) < len(parts):
-            many = [link.name for link in links_of(self.request, exposure)]
+            many = [link.name for link in access_of(self.request)[exposure].links]
             same = (name for name in many if singular(name) == singular("".join(counted)))
             yield from ("__".join([name, "count", *rest]) for name in same)
         own = by_letters.get(letters("".join(parts[1:]))) if len(parts) > 1 else None
@@ -198,7 +199,7 @@ def naming(request: MCPRequest, *within: str) -> Iterator[None]:
     try:
         yield
     except NoField as error:
-        several = {link.name for link in links_of(request, error.exposure)} if "aggregates" in within else set()
+        several = {link.name for link in access_of(request)[error.exposure].links} if "aggregates" in within else set()
         # The name is another one outside of the clause.
         lost = error
         near = Suggestions(request).paths(lost.exposure, lost.text, lambda path: path in several or lost.accepts(path))
@@ -230,8 +231,8 @@ class FilterSuggestions(Suggestions):
 
     def unknown(self, name: str) -> ToolError:
         """Return the error of a name that no filter has."""
-        known = [known for known, _, _ in filters_of(self.request, self.exposure)]
-        known += [offer.name for offer in named_filters_of(self.request, self.exposure)]
+        known = [known for known, _, _ in filters_of(access_of(self.request)[self.exposure])]
+        known += [offer.name for offer in named_filters_of(access_of(self.request)[self.exposure])]
         near = self.paths(self.exposure, name_meant(name) or name, self.is_filter)
         return misnamed(
             f"{self.exposure.label} has no filter {(self.prefix + name)[:60]!r}.",
@@ -243,7 +244,7 @@ class FilterSuggestions(Suggestions):
             of=self.exposure.opts.model_name,
         )
 
-    def other_lookup(self, name: str, path: Path, lookups: Sequence[str], lookup: str, value: Any) -> ToolError:
+    def other_lookup(self, name: str, path: FieldPath, lookups: Sequence[str], lookup: str, value: Any) -> ToolError:
         """Return the error of a lookup that the field does not take."""
         message, root = f"The filter {name[:60]!r} takes other lookups.", self.column(name)
         is_null = lookup == "isnull" or value is None
@@ -260,10 +261,10 @@ class FilterSuggestions(Suggestions):
             self._by_key(name),
         )
 
-    def other_value(self, message: str, name: str, path: Path, lookup: str, value: Any) -> ToolError:
+    def other_value(self, message: str, name: str, path: FieldPath, lookup: str, value: Any) -> ToolError:
         """Return the error of a value that does not fit, with the condition that it may mean."""
         root = self.column(name)
-        target = find_filter(self.request, self.exposure, root)
+        target = find_filter(access_of(self.request)[self.exposure], root)
         choices = [str(item) for pair in choices_of(path.field) for item in pair] if lookup in ("exact", "in") else []
         near = nearest(value, choices) if choices else []
         choice = [("", near[0])] if near and len({*map(str.lower, near)}) == 1 else []
@@ -287,16 +288,18 @@ class FilterSuggestions(Suggestions):
 
     def column(self, name: str) -> str:
         """Return the name of a condition without the lookup at its end."""
-        return name if find_filter(self.request, self.exposure, name) is not None else name.rpartition("__")[0]
+        return (
+            name if find_filter(access_of(self.request)[self.exposure], name) is not None else name.rpartition("__")[0]
+        )
 
     def is_filter(self, path: str) -> bool:
         """Return whether a condition can have the name, which is of exact names."""
         if any(path in source.names() for source in self.sources):
             return True
-        if find_filter(self.request, self.exposure, path) is not None:
+        if find_filter(access_of(self.request)[self.exposure], path) is not None:
             return True
         root, _, last = path.rpartition("__")
-        target = find_filter(self.request, self.exposure, root) if root else None
+        target = find_filter(access_of(self.request)[self.exposure], root) if root else None
         if target is not None and (last in target[1] or lookup_meant(last, "", target[1]) is not None):
             return True
         head, _, rest = path.partition("__")
@@ -310,7 +313,7 @@ class FilterSuggestions(Suggestions):
     def _by_key(self, name: str) -> str:
         """Return how to filter by what a relation leads to: by the keys of the rows there."""
         root, separator, _ = name.partition("__")
-        target = find_filter(self.request, self.exposure, root) if separator else None
+        target = find_filter(access_of(self.request)[self.exposure], root) if separator else None
         if target is None or not target[0].field.is_relation:
             return ""
         related = access_of(self.request).exposure_of(target[0].field.related_model)
@@ -321,7 +324,7 @@ class FilterSuggestions(Suggestions):
 
 def open_link(request: MCPRequest, exposure: ModelExposure, name: str) -> Link | None:
     """Return the relation of that name, where anything may be asked of it."""
-    return link_of(request, exposure, name) if exposure.get_filter_fields(request) is None else None
+    return access_of(request)[exposure].link(name) if exposure.get_filter_fields(request) is None else None
 
 
 # Repairs: each makes the right arguments of those that a client sent, or None where it does not fit them

@@ -8,7 +8,6 @@ alone. That costs queries only where such a value is.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -86,65 +85,45 @@ def salvaged_first(rows: QuerySet[Any], limit: int) -> list[Any]:
     return salvaged(lambda part: list(rows[part.start : part.stop]), range(limit))
 
 
-def salvaged_keys(segments: Iterable[QuerySet[Any]], limit: int) -> list[Any]:
-    """Return the primary keys of the first rows, but those of rows whose key itself cannot be read."""
-    found: list[Any] = []
-    for rows in segments:
-        found += salvaged_first(rows.values_list("pk"), limit - len(found))
-        if found and all(key is LOST for key in found):
-            # It is not the values: what the query itself raises is told.
-            list(rows.values_list("pk")[:1])
-        if len(found) >= limit:
-            break
-    return [key[0] for key in found if key is not LOST]
-
-
-def salvaged_columns(rows: QuerySet[Any], keys: Sequence[Any], paths: Sequence[str]) -> list[Sequence[Any]]:
-    """Return the columns of the rows with these primary keys, in their order; ``rows`` are all rows that may be read.
-
-    A row that has gone in the meantime has lost all of its values.
-    """
-
-    def read(path: str, wanted: Sequence[Any]) -> list[Any]:
-        found = dict(rows.order_by().filter(pk__in=wanted).values_list("pk", path))
-        return [found.get(key, LOST) for key in wanted]
-
-    return [salvaged(partial(read, path), keys) for path in paths] if keys else []
-
-
 def salvaged_tuples(rows: QuerySet[Any], names: Sequence[str], limit: int) -> list[tuple[Any, ...]]:
     """Return the first rows of a query of values, with None for what cannot be read of them."""
     columns = [salvaged_first(rows.values_list(name, flat=True), limit) for name in names]
     return [tuple(None if value is LOST else value for value in row) for row in zip(*columns, strict=True)]
 
 
-def salvaged_by_key(rows: QuerySet[Any], path: str, keys: Sequence[Any]) -> list[Any]:
-    """Return for each key the row whose column ``path`` has it, None where there is none, or :data:`LOST`."""
+def salvaged_rows(
+    segments: Iterable[QuerySet[Any]], rows: QuerySet[Any], limit: int, computed: Collection[str] = ()
+) -> list[Any]:
+    """Return the first rows as instances, without those whose key cannot be read; ``rows`` are all that may be read.
 
-    def read(wanted: Sequence[Any]) -> list[Any]:
-        found = {getattr(row, path): row for row in rows.filter(**{f"{path}__in": wanted})}
-        return [found.get(key) for key in wanted]
-
-    return salvaged(read, keys)
-
-
-def salvaged_rows(segments: Iterable[QuerySet[Any]], rows: QuerySet[Any], limit: int) -> list[Model]:
-    """Return the first rows as instances; ``rows`` are all rows that may be read.
-
-    One with a value that cannot be read is made of its columns alone, without what the queryset adds to it.
+    One with a value that cannot be read is made of its columns alone, without what the queryset adds to it, but for
+    the ``computed`` values.
     """
     names = [field.attname for field in rows.model._meta.concrete_fields]
-    found: list[Model] = []
+    found: list[Any] = []
+    failure: Exception | None = None
     for segment in segments:
         for position, row in enumerate(salvaged_first(segment, limit - len(found))):
             if row is not LOST:
                 found.append(row)
                 continue
-            for key in salvaged_keys([segment[position : position + 1]], 1):
-                columns = salvaged_columns(rows, [key], names)
-                found.append(rows.model.from_db(rows.db, names, [values[0] for values in columns]))
+            try:
+                key = segment.values_list("pk")[position][0]
+            except IndexError:
+                continue
+            except Exception as error:
+                failure = error
+                continue
+            one = rows.order_by().filter(pk=key)
+            values = {name: salvaged_first(one.values_list(name, flat=True), 1) for name in (*names, *computed)}
+            row = rows.model.from_db(rows.db, names, [(values[name] or [LOST])[0] for name in names])
+            row.__dict__.update((name, (values[name] or [LOST])[0]) for name in computed)
+            found.append(row)
         if len(found) >= limit:
             break
+    if failure is not None and (not found or not is_unreadable(failure)):
+        # It is not the values: what the query itself raises is told.
+        raise failure
     return found
 
 

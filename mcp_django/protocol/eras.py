@@ -5,10 +5,8 @@ only place that decides which era a message is of.
 """
 
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, ClassVar, Final, Protocol
 
 from .errors import (
@@ -50,23 +48,23 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 
 class SessionFacts(Protocol):
-    """What a session of the legacy era knows of its client since ``initialize``."""
+    """What a session of the legacy era knows of its client since ``initialize``.
+
+    It is the revision agreed on, the ``Implementation`` and ``ClientCapabilities`` that the client sent, and the least
+    level of log messages that it asked for.
+    """
 
     @property
-    def version(self) -> str:
-        """The revision agreed on."""
+    def version(self) -> str: ...
 
     @property
-    def client(self) -> Mapping[str, Any]:
-        """The ``Implementation`` object that the client sent."""
+    def client(self) -> Mapping[str, Any]: ...
 
     @property
-    def capabilities(self) -> Mapping[str, Any]:
-        """The ``ClientCapabilities`` that it sent."""
+    def capabilities(self) -> Mapping[str, Any]: ...
 
     @property
-    def log_level(self) -> str | None:
-        """The least level of log messages that it asked for, if it did."""
+    def log_level(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,38 +90,6 @@ class Call:
     request_state: str | None = None
 
 
-class Era(ABC):
-    """One era's rules for reading messages and shaping answers."""
-
-    modern: ClassVar[bool]
-    # Does closing the connection cancel the call? (2026-07-28: MUST; 2025-11-25: SHOULD NOT)
-    disconnect_cancels: ClassVar[bool]
-
-    @abstractmethod
-    def read(self, message: Message, headers: Headers, session: SessionFacts | None = None) -> Call:
-        """Return the call that the message, its HTTP headers and the caller's session make.
-
-        Raises:
-            ProtocolError: the first rule that they break.
-        """
-
-    @abstractmethod
-    def accept(self, response: ClientResponse, headers: Headers, session: SessionFacts | None = None) -> ClientResponse:
-        """Return the response if the client may send one at all.
-
-        Raises:
-            ProtocolError: it answers nothing that this server can have asked.
-        """
-
-    @abstractmethod
-    def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
-        """Return the result for the wire; ``server`` is the ``Implementation`` object of this server."""
-
-    @abstractmethod
-    def status(self, error: ProtocolError) -> int:
-        """Return the HTTP status that carries the error."""
-
-
 def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
     """Check the parameters of a request against the schema of its revision.
 
@@ -131,7 +97,9 @@ def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
         MethodNotFound: the revision has no such method.
         InvalidParams: the parameters are not the method's; the message names the first member that is wrong.
     """
-    wire = _wire()
+    # Its models are what takes most of the time that a process needs to load the app.
+    from . import wire
+
     try:
         wire.validate_client_request(method, version, params)
     except KeyError:
@@ -142,14 +110,6 @@ def validate(method: str, version: str, params: Mapping[str, Any]) -> None:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "params"
         raise InvalidParams(f"Invalid params: {where[:200]}: {first['msg']}") from None
-
-
-@cache
-def _wire() -> Any:
-    # Its models are what takes most of the time that a process needs to load the app.
-    from . import wire
-
-    return wire
 
 
 def progress_token(meta: Mapping[str, Any]) -> str | int | None:
@@ -222,8 +182,8 @@ def client_meta(name: str, version: str = MODERN[-1], capabilities: Mapping[str,
     }
 
 
-class ModernEra(Era):
-    """The era without a handshake."""
+class ModernEra:
+    """The era without a handshake. Closing the connection of a call cancels it (a MUST)."""
 
     modern: ClassVar[bool] = True
     disconnect_cancels: ClassVar[bool] = True
@@ -359,8 +319,8 @@ CAPABILITIES: Final[Mapping[str, str]] = {
 }
 
 
-class LegacyEra(Era):
-    """The era of the handshake.
+class LegacyEra:
+    """The era of the handshake. Closing a connection cancels nothing (2025-11-25: SHOULD NOT).
 
     Without a session each request says its version, or is taken as 2025-03-26, and nothing is known of its client.
     """
@@ -375,7 +335,11 @@ class LegacyEra(Era):
         """
         begins = message.method == "initialize"
         version = negotiate(message.params.get("protocolVersion")) if begins else self.version(headers, session)
-        meta = self._check(message, version)
+        meta: Mapping[str, Any] = {}
+        # A notification is taken as it is.
+        if message.id is not None:
+            validate(message.method, version, message.params)
+            meta = message.params.get("_meta") or {}
         client: Mapping[str, Any] = {}
         capabilities: Mapping[str, Any] = {}
         if begins and message.id is not None:
@@ -394,13 +358,6 @@ class LegacyEra(Era):
             log_level=session.log_level if session is not None and not begins else None,
             trace=trace_context(meta),
         )
-
-    def _check(self, message: Message, version: str) -> Mapping[str, Any]:
-        """Check a request's parameters; return its ``_meta``. A notification is taken as it is."""
-        if message.id is None:
-            return {}
-        validate(message.method, version, message.params)
-        return message.params.get("_meta") or {}
 
     def version(self, headers: Headers, session: SessionFacts | None = None) -> str:
         """Return the revision of a request: that of its header, or else of its session, or else 2025-03-26.
@@ -426,16 +383,25 @@ class LegacyEra(Era):
 
     def shape(self, call: Call, result: Mapping[str, Any], *, server: Mapping[str, Any], ttl_ms: int) -> dict[str, Any]:
         """Turn what the revision does not know into what it does."""
-        wire = {name: value for name, value in result.items() if name not in MODERN_MEMBERS}
-        downgrade = DOWNGRADES.get(call.method)
-        return downgrade(wire, call.version) if downgrade else wire
+        wire, version = {name: value for name, value in result.items() if name not in MODERN_MEMBERS}, call.version
+        if call.method == "initialize":
+            wire["capabilities"] = {
+                name: value
+                for name, value in wire["capabilities"].items()
+                if name in CAPABILITIES and is_at_least(version, CAPABILITIES[name])
+            }
+        elif version in STRUCTURED:
+            return wire
+        elif call.method == "prompts/get":
+            wire["messages"] = [{**item, "content": _block(item["content"], version)} for item in wire["messages"]]
+        elif call.method == "tools/call":
+            wire.pop("structuredContent", None)
+            wire["content"] = [_block(block, version) for block in wire["content"]]
+        return wire
 
     def status(self, error: ProtocolError) -> int:
         """Return 400 for what is not a message of this era; a method's own errors are answers, 200."""
         return 400 if isinstance(error, (ParseError, InvalidRequest, UnsupportedVersion)) else 200
-
-
-# Results
 
 
 def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
@@ -447,30 +413,7 @@ def _block(block: Mapping[str, Any], version: str) -> Mapping[str, Any]:
     return block
 
 
-def _call_result(wire: dict[str, Any], version: str) -> dict[str, Any]:
-    if version not in STRUCTURED:
-        wire.pop("structuredContent", None)
-        wire["content"] = [_block(block, version) for block in wire["content"]]
-    return wire
-
-
-def _prompt(wire: dict[str, Any], version: str) -> dict[str, Any]:
-    if version not in STRUCTURED:
-        wire["messages"] = [{**item, "content": _block(item["content"], version)} for item in wire["messages"]]
-    return wire
-
-
-def _initialize(wire: dict[str, Any], version: str) -> dict[str, Any]:
-    known = {name for name, since in CAPABILITIES.items() if is_at_least(version, since)}
-    wire["capabilities"] = {name: value for name, value in wire["capabilities"].items() if name in known}
-    return wire
-
-
-DOWNGRADES: Final[Mapping[str, Callable[[dict[str, Any], str], dict[str, Any]]]] = {
-    "initialize": _initialize,
-    "prompts/get": _prompt,
-    "tools/call": _call_result,
-}
+Era = ModernEra | LegacyEra
 
 
 # From a body and its headers to a call, an answer of the client, or a batch
@@ -497,13 +440,11 @@ class Batch:
     items: tuple[Call | ClientResponse | Rejected, ...]
 
 
-def era_of(message: Message, headers: Headers) -> Era:
-    """Return the era that the request declares: its ``_meta`` decides, and without one a modern version header.
-
-    Never the method's name, nor ``Mcp-Method``, which clients of the legacy era send too.
-    """
-    meta = message.params.get("_meta")
-    return MODERN_ERA if isinstance(meta, dict) and VERSION_KEY in meta else _era_of_headers(headers)
+def _is_modern(value: Any) -> bool:
+    """Return whether the ``_meta`` of a message names its revision, which no message of the legacy era does."""
+    params = value.get("params") if isinstance(value, dict) else None
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and VERSION_KEY in meta
 
 
 def _era_of_headers(headers: Headers) -> Era:
@@ -535,50 +476,40 @@ def _classify_one(value: Any, headers: Headers, session: SessionFacts | None) ->
         message = read_message(value)
         if isinstance(message, ClientResponse):
             return _era_of_headers(headers).accept(message, headers, session)
-        era = era_of(message, headers)
+        # ``_meta`` decides, and without one a modern version header: never the method's name, nor ``Mcp-Method``, which
+        # clients of the legacy era send too.
+        era = MODERN_ERA if _is_modern(value) else _era_of_headers(headers)
         return era.read(message, headers, session)
     except ProtocolError as error:
         raise Rejected(error, era or _era_of_headers(headers), readable_id(value)) from None
 
 
 def _classify_batch(values: list[Any], headers: Headers, session: SessionFacts | None) -> Batch:
+    """Check the batch as a whole, then its members."""
     try:
-        answers = _check_batch(values, headers, session)
+        agreed = BATCHES_IN if session is None else session.version
+        has_batches = (
+            not _era_of_headers(headers).modern and agreed == LEGACY_ERA.version(headers, session) == BATCHES_IN
+        )
+        if not has_batches or any(map(_is_modern, values)):
+            raise InvalidRequest("Invalid request: the body must be one JSON-RPC object")
+        if not 0 < len(values) <= MAX_BATCH:
+            raise InvalidRequest(f"Invalid request: a batch has 1 to {MAX_BATCH} members")
+        answers = {isinstance(value, dict) and is_response(value) for value in values}
+        if len(answers) > 1:
+            raise InvalidRequest("Invalid request: a batch is either of responses or of requests and notifications")
     except ProtocolError as error:
         raise Rejected(error, _era_of_headers(headers), None) from None
-    read = _classify_one if answers else _read_member
-    return Batch(tuple(read(value, headers, session) for value in values))
-
-
-def _check_batch(values: list[Any], headers: Headers, session: SessionFacts | None) -> bool:
-    """Check the batch as a whole; return whether it is one of responses."""
-    if _era_of_headers(headers).modern or not _has_batches(headers, session) or any(map(_is_modern, values)):
-        raise InvalidRequest("Invalid request: the body must be one JSON-RPC object")
-    if not 0 < len(values) <= MAX_BATCH:
-        raise InvalidRequest(f"Invalid request: a batch has 1 to {MAX_BATCH} members")
-    answers = {isinstance(value, dict) and is_response(value) for value in values}
-    if len(answers) > 1:
-        raise InvalidRequest("Invalid request: a batch is either of responses or of requests and notifications")
-    return answers.pop()
-
-
-def _has_batches(headers: Headers, session: SessionFacts | None) -> bool:
-    agreed = BATCHES_IN if session is None else session.version
-    return agreed == LEGACY_ERA.version(headers, session) == BATCHES_IN
-
-
-def _is_modern(value: Any) -> bool:
-    params = value.get("params") if isinstance(value, dict) else None
-    meta = params.get("_meta") if isinstance(params, dict) else None
-    return isinstance(meta, dict) and VERSION_KEY in meta
-
-
-def _read_member(value: Any, headers: Headers, session: SessionFacts | None) -> Call | ClientResponse | Rejected:
-    try:
-        member = _classify_one(value, headers, session)
-    except Rejected as rejected:
-        return rejected
-    if isinstance(member, Call) and member.method == "initialize":
-        # 2025-03-26, basic/lifecycle: nothing else can be asked before it is answered.
-        return Rejected(InvalidRequest("Invalid request: initialize in a batch"), LEGACY_ERA, member.id)
-    return member
+    items: list[Call | ClientResponse | Rejected] = []
+    for value in values:
+        try:
+            member: Call | ClientResponse | Rejected = _classify_one(value, headers, session)
+        except Rejected as rejected:
+            if answers == {True}:
+                raise
+            member = rejected
+        if isinstance(member, Call) and member.method == "initialize":
+            # 2025-03-26, basic/lifecycle: nothing else can be asked before it is answered.
+            member = Rejected(InvalidRequest("Invalid request: initialize in a batch"), LEGACY_ERA, member.id)
+        items.append(member)
+    return Batch(tuple(items))

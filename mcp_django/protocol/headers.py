@@ -127,15 +127,6 @@ def param_headers(schema: Mapping[str, Any]) -> tuple[ParamHeader, ...]:
     return tuple(found.values())
 
 
-def validate_annotations(schema: Mapping[str, Any]) -> None:
-    """Check the ``x-mcp-header`` annotations of a tool's ``inputSchema``.
-
-    Raises:
-        ValueError: clients would drop the tool because of one of them.
-    """
-    param_headers(schema)
-
-
 # Requests
 
 

@@ -10,7 +10,7 @@ Resumability and Redelivery).
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeGuard
@@ -296,6 +296,7 @@ EVENTS: Final = "text/event-stream"
 SESSION_HEADER: Final = "Mcp-Session-Id"
 LAST_EVENT_HEADER: Final = "Last-Event-ID"
 MAX_ACCEPT_CHARS: Final = 2_000
+_NOT: Final = re.compile(r"q=0(\.0{0,3})?")
 _DIGITS: Final = re.compile(r"[0-9]{1,15}")
 # 2025-11-25, basic/transports, Session Management: visible ASCII. The bound is this server's.
 
@@ -351,12 +352,8 @@ def _admits(accept: str, media_type: str) -> bool:
         name, *parameters = (part.strip().lower() for part in item.split(";"))
         rank = {media_type: 2, f"{kind}/*": 1, "*/*": 0}.get(name, -1)
         if rank > best:
-            best, allowed = rank, not _is_zero(parameters)
+            best, allowed = rank, not any(_NOT.fullmatch(parameter.replace(" ", "")) for parameter in parameters)
     return allowed
-
-
-def _is_zero(parameters: Iterable[str]) -> bool:
-    return any(re.fullmatch(r"q=0(\.0{0,3})?", parameter.replace(" ", "")) for parameter in parameters)
 
 
 def body_length(value: str | None) -> int | None:

@@ -18,7 +18,7 @@ from rest_framework.serializers import ListSerializer
 
 from ..exceptions import NotFound, ToolError
 from ..orm.arguments import check_names
-from ..orm.lookups import is_pattern_lookup, matches_here
+from ..orm.conditions import is_pattern_lookup, matches_here
 from ..orm.wording import alternatives, json_or_text
 from ..schema.forms import field_schema, serializer_schema, writable_fields
 from ..schema.types import FREE_OBJECT, is_empty, key_type, types_of

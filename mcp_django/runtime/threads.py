@@ -16,19 +16,22 @@ for ``QUEUE_TIMEOUT`` seconds at most; the owners who wait take turns.
 import asyncio
 import contextlib
 import contextvars
+import logging
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from asgiref.sync import SyncToAsync, _restore_context, sync_to_async
 from django.core.signals import request_finished, request_started
-from django.db import connections
+from django.db import close_old_connections, connections
 
 from ..conf import settings
+
+logger = logging.getLogger("mcp_django")
 
 T = TypeVar("T")
 LaneName = Literal["door", "reads", "queries", "slow", "streams"]
@@ -37,6 +40,10 @@ EXTRA_THREADS: Final = 3
 # Threads that store messages.
 STREAM_THREADS: Final = 2
 POOLS: Final[tuple[Literal["reads", "slow", "streams"], ...]] = ("reads", "slow", "streams")
+
+# Seconds of rest during which a worker keeps its connections to databases, and after a failure that it did not expect.
+SHORT_REST: Final = 1.0
+AFTER_FAILURE: Final = 5.0
 
 # What the client is told.
 BUSY: Final = "The server is busy. Nothing was done. Repeat the call in some seconds."
@@ -55,58 +62,17 @@ class Handover(Generic[T]):
     work: "Callable[[], T | Handover[T]]"
 
 
+@dataclass(slots=True, eq=False)
 class Lane:
-    """How many of its kind run at once, of one owner and in all, and who waits; guarded by its pool's lock."""
+    """Free places of one kind of work, and the share of them of one owner; guarded by the lock of its pool.
 
-    def __init__(self, places: int, share: int) -> None:
-        self.free, self.share = places, share
-        # The places that each owner has.
-        self.owners: dict[str, int] = {}
-        # By owner, the owner whose turn it is first.
-        self.waiting: OrderedDict[str, deque[Job]] = OrderedDict()
+    ``held`` are the places of each owner, ``waiting`` the jobs without one, by owner: whose turn it is comes first.
+    """
 
-    def take(self, owner: str) -> bool:
-        """Take a place, if there is one; work without an owner is bounded by the lane alone."""
-        held = self.owners.get(owner, 0)
-        if not self.free or (held >= self.share and owner):
-            return False
-        self.free -= 1
-        self.owners[owner] = held + 1
-        return True
-
-    def give_back(self, owner: str) -> None:
-        """Give a place back."""
-        self.free += 1
-        held = self.owners[owner] - 1
-        if held:
-            self.owners[owner] = held
-        else:
-            del self.owners[owner]
-
-    def wait(self, job: "Job") -> None:
-        """Have the job wait for its owner's turn."""
-        self.waiting.setdefault(job.owner, deque()).append(job)
-
-    def leave(self, job: "Job") -> bool:
-        """Have the job wait no longer; return whether it did."""
-        jobs = self.waiting.get(job.owner)
-        if jobs is None or job not in jobs:
-            return False
-        jobs.remove(job)
-        if not jobs:
-            del self.waiting[job.owner]
-        return True
-
-    def next(self) -> "Job | None":
-        """Return the job whose turn it is, with its place, or None where nobody who waits can have one."""
-        for owner, jobs in self.waiting.items():
-            if self.take(owner):
-                job = jobs.popleft()
-                del self.waiting[owner]
-                if jobs:
-                    self.waiting[owner] = jobs
-                return job
-        return None
+    free: int
+    share: int
+    held: dict[str, int] = field(default_factory=dict)
+    waiting: "OrderedDict[str, deque[Job]]" = field(default_factory=OrderedDict)
 
 
 class Job:
@@ -166,31 +132,54 @@ class Pool:
 
     # Places
 
+    def has_place(self, lane: Lane, owner: str) -> bool:
+        """Take a place if there is one; work without an owner is bounded by the lane alone."""
+        if not self.free or not lane.free or (owner and lane.held.get(owner, 0) >= lane.share):
+            return False
+        self.free -= 1
+        lane.free -= 1
+        lane.held[owner] = lane.held.get(owner, 0) + 1
+        return True
+
     def take(self, job: Job) -> bool:
         """Take a place for the job, or have it wait; return whether it has one."""
+        lane = self.lanes[job.lane]
         with self.lock:
-            lane = self.lanes[job.lane]
-            if self.free and lane.take(job.owner):
-                self.free -= 1
+            if self.has_place(lane, job.owner):
                 return True
-            lane.wait(job)
+            lane.waiting.setdefault(job.owner, deque()).append(job)
             return False
 
     def give_back(self, job: Job) -> Job | None:
         """Give the place of a job back, and return another that has a place by that."""
+        lane = self.lanes[job.lane]
         with self.lock:
             self.free += 1
-            self.lanes[job.lane].give_back(job.owner)
+            lane.free += 1
+            lane.held[job.owner] -= 1
+            if not lane.held[job.owner]:
+                del lane.held[job.owner]
             for lane in self.lanes.values():
-                if lane.waiting and (found := lane.next()) is not None:
-                    self.free -= 1
-                    return found
+                for owner in lane.waiting:
+                    if self.has_place(lane, owner):
+                        jobs = lane.waiting.pop(owner)
+                        found = jobs.popleft()
+                        if jobs:
+                            lane.waiting[owner] = jobs
+                        return found
         return None
 
     def stop_waiting(self, job: Job) -> bool:
         """Have the job wait for a place no longer; return whether it did."""
         with self.lock:
-            return job.lane != "door" and self.lanes[job.lane].leave(job)
+            waiting = self.lanes[job.lane].waiting if job.lane != "door" else {}
+            jobs = waiting.get(job.owner, ())
+            if job not in jobs:
+                return False
+            waiting[job.owner].remove(job)
+            if not waiting[job.owner]:
+                del waiting[job.owner]
+            return True
 
     def bound_wait(self, job: Job) -> None:
         """Bound the time that a job waits, which ends as well when nobody waits for its future any more."""
@@ -310,25 +299,6 @@ def half(threads: int) -> int:
     return max(1, threads // 2)
 
 
-def _as_future(work: Awaitable[T]) -> asyncio.Future[T]:
-    """Return the future of what a task of its own awaits: unlike the task it can be settled from without."""
-    task, found = asyncio.ensure_future(work), asyncio.get_running_loop().create_future()
-
-    def take_over(done: asyncio.Future[T]) -> None:
-        if found.done():
-            # Whoever waited was answered; what failed afterwards is nobody's.
-            done.cancelled() or done.exception()
-        elif done.cancelled():
-            found.cancel()
-        elif (error := done.exception()) is not None:
-            found.set_exception(error)
-        else:
-            found.set_result(done.result())
-
-    task.add_done_callback(take_over)
-    return found
-
-
 def in_thread(
     lane: LaneName, work: Callable[[], T], *, owner: str = "", thread_sensitive: bool = False
 ) -> asyncio.Future[T]:
@@ -343,7 +313,66 @@ def in_thread(
     found no place.
     """
     if thread_sensitive:
-        return _as_future(sync_to_async(run_through, thread_sensitive=True)(work))
+        # The thread is not waited for by who gives the future up.
+        return asyncio.shield(sync_to_async(run_through, thread_sensitive=True)(work))
     job = Job(lane, owner, work)
     _pool(lane if lane in ("slow", "streams") else "reads").submit(job)
     return job.future
+
+
+class Worker:
+    """A daemon thread around ``work``, which returns after how many seconds it wants to run again.
+
+    None stands for "when woken". The thread is started by the first :meth:`wake` and ends with the process.
+    """
+
+    def __init__(self, name: str, work: Callable[[], float | None]) -> None:
+        self.name, self.work = name, work
+        self._wake, self._stop, self._hurry = threading.Event(), threading.Event(), threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """Have the work run soon; during a rest that it asked for, after the rest."""
+        self._wake.set()
+        with self._lock:
+            if self._thread is None:
+                stop, hurry = threading.Event(), threading.Event()
+                thread = threading.Thread(target=self._run, args=[stop, hurry], name=self.name, daemon=True)
+                thread.start()
+                self._thread, self._stop, self._hurry = thread, stop, hurry
+
+    def hurry(self) -> None:
+        """End a rest that the work asked for; where there is none, nothing happens or the next one is left out."""
+        self._hurry.set()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """End the thread, within ``timeout`` seconds or when its work is done; the next :meth:`wake` starts another."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._stop.set()
+        self._hurry.set()
+        self._wake.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout)
+
+    def _run(self, stop: threading.Event, hurry: threading.Event) -> None:
+        while not stop.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            while not stop.is_set():
+                close_old_connections()
+                try:
+                    rest = self.work()
+                except BaseException:
+                    # Whatever a hook of the project raises, such as an exit: nobody would start the thread again.
+                    logger.exception("The thread %s failed", self.name)
+                    rest = AFTER_FAILURE
+                if rest is None:
+                    break
+                if rest >= SHORT_REST:
+                    connections.close_all()
+                hurry.wait(rest)
+                if not stop.is_set():
+                    hurry.clear()
+            connections.close_all()

@@ -30,7 +30,7 @@ from ..protocol.eras import Call
 from ..protocol.errors import InvalidParams
 from ..protocol.versions import LEGACY, negotiate
 from ..runtime.cache import cache
-from ..subscriptions.hub import hub
+from ..subscriptions.bus import bus
 
 logger = logging.getLogger("mcp_django")
 
@@ -94,9 +94,9 @@ class ClientSession:
             if not isinstance(news, dict) or news.get("known") == token:
                 known.set()
 
-        unsubscribe = hub.subscribe(topic(self.id), heard)
+        unsubscribe = bus.subscribe(topic(self.id), heard)
         try:
-            hub.publish(topic(self.id), {"uris": list(self.uris), "token": token})
+            bus.publish(topic(self.id), {"uris": list(self.uris), "token": token})
             try:
                 is_listening = cache.get(lease_key(self.id)) is not None
             except Exception as error:
@@ -228,7 +228,7 @@ def _stored_sessions() -> QuerySet[Any]:
 def _forget(session_ids: Sequence[str]) -> None:
     Stream.objects.filter(session_id__in=session_ids).delete()
     for session_id in session_ids:
-        hub.publish(topic(session_id), {"ended": True})
+        bus.publish(topic(session_id), {"ended": True})
 
 
 def clear_sessions() -> int:

@@ -35,7 +35,7 @@ from ..models import Session, Stream, StreamEvent
 from ..orm.plans import Bind, Slot, delete_by_key, insert_if_new, own_rows
 from ..protocol.errors import InternalError
 from ..protocol.messages import ClientResponse, Id, encode, error_response, notification, request
-from ..subscriptions.hub import hub
+from ..subscriptions.bus import bus
 from .sessions import ClientSession
 
 # Seconds between two signs of life of a call's worker, and of silence after which it is taken for dead by who looks a
@@ -136,7 +136,7 @@ def _make_room(session: ClientSession, newest: str, surplus: int) -> None:
         surplus -= length
     Stream.objects.filter(pk__in=oldest).delete()
     for stream_id in oldest:
-        hub.publish(topic(stream_id), None)
+        bus.publish(topic(stream_id), None)
 
 
 def discard(stream_id: str) -> None:
@@ -182,7 +182,7 @@ def append(stream_id: str, messages: Sequence[bytes], first: int | None = None, 
             elif last > settings.STREAM_EVENTS:
                 too_many = StreamEvent.objects.filter(stream_id=stream_id, number__lte=last - settings.STREAM_EVENTS)
                 too_many.delete()
-    hub.publish(topic(stream_id), None)
+    bus.publish(topic(stream_id), None)
     return is_open
 
 

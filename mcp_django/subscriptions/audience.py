@@ -24,15 +24,29 @@ from ..conf import settings
 from ..context.middleware import through
 from ..context.request import MCPContext, MCPRequest
 from ..exceptions import NotFound
+from ..exposures.base import ModelExposure
 from ..operating.switches import board
+from ..orm.access import access_of, has_every_row
 from ..orm.permissions import STOCK
 from ..orm.queries import chunks
 from ..protocol.errors import InvalidParams
 from ..runtime.threads import take_over
 from ..scopes import READ
 from ..signin import is_current, restore
-from .changes import Changes
-from .watches import Watch, content_digest, find_watches, needs_digest
+from .changes import KINDS, Changes
+from .watches import (
+    STEP,
+    Rows,
+    Watch,
+    any_visible,
+    content_digest,
+    find_watches,
+    is_readable,
+    list_digests,
+    needs_digest,
+    reason_lost,
+    shows,
+)
 
 logger = logging.getLogger("mcp_django")
 
@@ -79,6 +93,7 @@ class Caller:
     def __init__(self, request: MCPRequest) -> None:
         self.key = caller_key(request)
         self.user = request.user
+        self.user_key = identity(request.user)
         self.site = request.mcp.site
         self.digest: int | None = None
         self.lists: Mapping[str, int] | None = None
@@ -112,7 +127,10 @@ class Caller:
         def moved() -> None:
             take_over(variables)
             request = self.request(person.user)
-            through(request, lambda: work(request))
+            if settings.CALL_MIDDLEWARE:
+                through(request, lambda: work(request))
+            else:
+                work(request)
 
         variables.run(moved)
 
@@ -130,6 +148,109 @@ class Caller:
         self._context.off = board.off
         restore(made)
         return made
+
+    def tell(self, request: MCPRequest, entries: "Entries", changes: Changes, rows: Rows) -> None:
+        """Tell the caller's subscriptions what of the changes the caller can know of."""
+        by_label: dict[str, Entries] = defaultdict(dict)
+        for subscription, watch in entries:
+            by_label[watch.label][subscription, watch] = None
+        for label, some in by_label.items():
+            if label:
+                changed = None if changes.everything else changes.rows.get(label)
+                told = self._changed(request, label, some, changed, rows)
+            else:
+                told = [entry for entry in some if is_readable(request, entry[1])]
+            for subscription, watch in told:
+                subscription.tell(UPDATED, {"uri": watch.uri})
+        kinds = {kind for kind, site in changes.lists if site is None or site == self.site.name}
+        self.tell_lists(sorted(KINDS if changes.everything else kinds))
+        if kinds and self.lists is not None:
+            self.lists = list_digests(request)
+
+    def tell_lists(self, kinds: Iterable[str]) -> None:
+        for kind in kinds:
+            for subscription in tuple(self.subscriptions):
+                if kind in subscription.lists:
+                    subscription.tell(f"notifications/{kind}/list_changed", {})
+
+    def _changed(
+        self, request: MCPRequest, label: str, entries: "Entries", changed: set[str] | None, rows: Rows
+    ) -> list[tuple["Subscription", Watch]]:
+        """Return those of the entries of a model that the caller is to be told of, and note what the caller sees now.
+
+        ``changed`` are the keys of changed rows, None when they are not known.
+        """
+        exposure = request.mcp.site.exposures_by_label.get(label)
+        if exposure is None or not access_of(request)[exposure].is_there:
+            return []
+        pks = {watch.pk for _, watch in entries if watch.pk is not None}
+        visible = rows.visible(request, exposure, pks) if pks else {}
+        missed = {pk for pk in pks if pk not in visible and (label, pk) in self.seen}
+        gone = rows.gone(request, exposure, missed) if missed else set()
+        self.seen.update((label, pk) for pk in visible)
+        self.seen.difference_update((label, pk) for pk in missed)
+        pages = {watch for _, watch in entries if watch.pk is None}
+        changed_pages = self._changed_pages(request, exposure, pages, changed, rows, bool(visible)) if pages else set()
+        return [
+            (subscription, watch)
+            for subscription, watch in entries
+            if watch in changed_pages
+            or watch.pk in gone
+            or (watch.pk in visible and (watch.field is None or shows(request, exposure, watch, visible[watch.pk])))
+        ]
+
+    def _changed_pages(
+        self,
+        request: MCPRequest,
+        exposure: ModelExposure,
+        pages: set[Watch],
+        changed: set[str] | None,
+        rows: Rows,
+        row_changed: bool,
+    ) -> set[Watch]:
+        """Return the pages that have lost a row, all of them when a visible one changed."""
+        pks = sorted(changed or ())
+        if not row_changed and changed is None:
+            row_changed = any_visible(request, exposure)
+        elif not row_changed:
+            steps = (pks[start : start + STEP] for start in range(0, len(pks), STEP))
+            row_changed = any(rows.visible(request, exposure, step) for step in steps)
+        if has_every_row(exposure):
+            if not row_changed and changed is None:
+                row_changed = not exposure.get_queryset(request).exists()
+            elif not row_changed:
+                row_changed = bool(rows.gone(request, exposure, pks))
+            return pages if row_changed else set()
+        found = set()
+        for watch in pages:
+            try:
+                digest = content_digest(request, watch)
+            except NotFound:
+                continue
+            before, self.pages[watch.uri] = self.pages.get(watch.uri), digest
+            if row_changed or digest != before:
+                found.add(watch)
+        return found
+
+    def check(self, request: MCPRequest) -> None:
+        """End what the caller may not watch any more, and tell which schemas and lists are others now."""
+        for subscription in tuple(self.subscriptions):
+            reasons = (reason_lost(request, watch) for watch in subscription.watches)
+            if reason := next(filter(None, reasons), ""):
+                subscription.end(reason)
+        changed: dict[str, bool] = {}
+        for subscription in tuple(self.subscriptions):
+            for watch in subscription.watches:
+                if watch.is_schema:
+                    if watch.uri not in changed:
+                        digest = content_digest(request, watch)
+                        changed[watch.uri] = self.pages.get(watch.uri) != digest
+                        self.pages[watch.uri] = digest
+                    if changed[watch.uri]:
+                        subscription.tell(UPDATED, {"uri": watch.uri})
+        if self.lists is not None:
+            before, self.lists = self.lists, list_digests(request)
+            self.tell_lists(kind for kind, digest in self.lists.items() if digest != before[kind])
 
     def end(self, reason: str) -> None:
         for subscription in tuple(self.subscriptions):
@@ -324,7 +445,7 @@ class Audience:
             return {
                 watch.uri
                 for caller in self._callers.values()
-                if identity(caller.user) == wanted
+                if caller.user_key == wanted
                 for subscription in caller.subscriptions
                 if subscription is not apart_from
                 for watch in subscription.watches

@@ -11,6 +11,8 @@ from typing import Any, Final
 CHANGES: Final = "changes"
 LISTS: Final = "lists"
 SWITCHES: Final = "switches"
+# Kinds of lists.
+KINDS: Final = ("tools", "prompts", "resources")
 # Rows of one model, and URIs, that are told one by one.
 MAX_ROWS: Final = 1_000
 MAX_URIS: Final = 1_000

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from django.apps import apps
 from django.core.exceptions import SynchronousOnlyOperation
@@ -25,7 +25,7 @@ from ..conf import settings
 from ..exceptions import NotFound
 from ..signals import models_registered, rows_changed, switches_changed
 from ..sites import MCPSite, _sites, is_open
-from .changes import MAX_ROWS, SWITCHES, Changes
+from .changes import KINDS, MAX_ROWS, SWITCHES, Changes
 
 Models = tuple[tuple[type[Model], str | None], ...]
 # Labels of models, with the primary keys of rows, or None where it is not known which rows they are.
@@ -87,8 +87,6 @@ def ends_of(model: type[Model]) -> tuple[tuple[type[Model], str], ...]:
 
 logger = logging.getLogger("mcp_django")
 
-KINDS: Final = ("tools", "prompts", "resources")
-
 # Models that some site may expose, which are listened to, and those that an admin knows and no site may.
 _exposed: set[type[Model]] = set()
 _closed: set[type[Model]] = set()
@@ -107,9 +105,9 @@ def connect() -> None:
 
 
 def _switched(**kwargs: Any) -> None:
-    from .hub import hub
+    from .bus import bus
 
-    hub.publish(SWITCHES, None)
+    bus.publish(SWITCHES, None)
 
 
 def _registered(**kwargs: Any) -> None:
@@ -160,11 +158,11 @@ class _Batch:
         self.is_told = False
 
     def tell(self) -> None:
-        # Behind the hub are the channel layers, which nobody needs who changes nothing.
-        from .hub import hub
+        # Behind the bus are the channel layers, which nobody needs who changes nothing.
+        from .bus import bus
 
         self.is_told = True
-        hub.put(self.changes)
+        bus.put(self.changes)
 
 
 # By alias, the batch of the open transaction of this thread. Only Django's list of what to do on commit holds it: when

@@ -28,6 +28,7 @@ from ..tools.query import RecordCall
 
 T = TypeVar("T")
 
+PERMISSION_LOST: Final = "a permission was lost"
 # Rows that are looked at where it is not known which have changed.
 SAMPLE: Final = 20
 # Changed rows that are looked up at a time to find one that the reader of a page may view.
@@ -162,6 +163,19 @@ def is_readable(request: MCPRequest, watch: Watch) -> bool:
     return True
 
 
+def reason_lost(request: MCPRequest, watch: Watch) -> str:
+    """Return why the caller may not watch this any more, "" while they may."""
+    try:
+        if not watch.label:
+            return "" if is_readable(request, watch) else PERMISSION_LOST
+        access_of(request).get_exposure(watch.label)
+    except NotFound:
+        return PERMISSION_LOST
+    except CallRefused as refused:
+        return refused.message
+    return ""
+
+
 def needs_digest(request: MCPRequest, watch: Watch) -> bool:
     """Return whether only its contents tell that it has changed: a schema, or a page of rows that are narrowed."""
     if watch.is_schema:
@@ -173,79 +187,6 @@ def shows(request: MCPRequest, exposure: ModelExposure, watch: Watch, row: Model
     if watch.field is None:
         return True
     return watch.field in access_of(request)[exposure].fields_of(row) and is_file(exposure, watch.field)
-
-
-# Telling
-
-
-class Look:
-    """One caller's look at the changed rows of one model.
-
-    ``changed`` are the keys of changed rows, None when they are not known. ``seen`` are the rows that the caller could
-    view when they last changed, ``pages`` the digests of contents; both are brought up to date.
-    """
-
-    def __init__(
-        self,
-        request: MCPRequest,
-        label: str,
-        changed: set[str] | None,
-        rows: Rows,
-        seen: set[tuple[str, str]],
-        pages: dict[str, int],
-    ) -> None:
-        self.request, self.label, self.changed, self.rows = request, label, changed, rows
-        self.seen, self.pages = seen, pages
-        self.exposure: ModelExposure | None = request.mcp.site.exposures_by_label.get(label)
-
-    def told(self, entries: Collection[tuple[T, Watch]]) -> list[tuple[T, Watch]]:
-        """Return those of the entries that the caller is to be told of."""
-        if self.exposure is None or not access_of(self.request)[self.exposure].is_there:
-            return []
-        pks = {watch.pk for _, watch in entries if watch.pk is not None}
-        visible = self.rows.visible(self.request, self.exposure, pks) if pks else {}
-        missed = {pk for pk in pks if pk not in visible and (self.label, pk) in self.seen}
-        gone = self.rows.gone(self.request, self.exposure, missed) if missed else set()
-        self.seen.update((self.label, pk) for pk in visible)
-        self.seen.difference_update((self.label, pk) for pk in missed)
-        pages = {watch for _, watch in entries if watch.is_page}
-        changed_pages = self._changed_pages(self.exposure, pages, bool(visible)) if pages else set()
-        told = []
-        for subscription, watch in entries:
-            if watch.pk is None:
-                changed = watch in changed_pages
-            else:
-                row = visible.get(watch.pk)
-                changed = watch.pk in gone or (row is not None and shows(self.request, self.exposure, watch, row))
-            if changed:
-                told.append((subscription, watch))
-        return told
-
-    def _changed_pages(self, exposure: ModelExposure, pages: set[Watch], row_changed: bool) -> set[Watch]:
-        """Return the pages that have lost a row, all of them when a visible one changed."""
-        request, rows, changed = self.request, self.rows, self.changed
-        if not row_changed and changed is None:
-            row_changed = any_visible(request, exposure)
-        elif not row_changed and changed is not None:
-            pks = sorted(changed)
-            steps = (pks[start : start + STEP] for start in range(0, len(pks), STEP))
-            row_changed = any(rows.visible(request, exposure, step) for step in steps)
-        if has_every_row(exposure):
-            if not row_changed and changed is None:
-                row_changed = not exposure.get_queryset(request).exists()
-            elif not row_changed and changed is not None:
-                row_changed = bool(rows.gone(request, exposure, changed))
-            return pages if row_changed else set()
-        found = set()
-        for watch in pages:
-            try:
-                digest = content_digest(request, watch)
-            except NotFound:
-                continue
-            before, self.pages[watch.uri] = self.pages.get(watch.uri), digest
-            if row_changed or digest != before:
-                found.add(watch)
-        return found
 
 
 # Subscribing

@@ -152,7 +152,7 @@ class ActionTools:
     def declared(self) -> Iterator[tuple[str, tuple[ModelExposure, str]]]:
         """Yield the name of each tool that any caller may get, with the exposure and the name of the action."""
         for exposure in self.site.exposures.values():
-            for name in exposure.all_action_names():
+            for name in exposure.options.action_names():
                 yield action_tool_name(name, exposure.opts), (exposure, name)
 
     def of_caller(self, request: MCPRequest) -> list[ActionTool]:
@@ -212,7 +212,7 @@ def _find_action(model: ModelAccess, name: Any) -> Action:
     if found is None:
         repair = partial(with_argument, "action", is_spelling=True)
         error = misnamed(f"{exposure.label} has no such action.", name, actions, repair)
-        if name in exposure.all_action_names():
+        if name in exposure.options.action_names():
             error.outcome = NotPermitted.outcome
         raise error
     model.refuse_switched(found.name)

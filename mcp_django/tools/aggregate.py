@@ -39,7 +39,7 @@ from ..orm.arguments import (
     limit_hint,
 )
 from ..orm.arithmetic import FLOAT
-from ..orm.lookups import opening_hint
+from ..orm.conditions import opening_hint
 from ..orm.queries import narrowed
 from ..orm.suggestions import naming
 from ..orm.unreadable import is_out_of_range, is_unreadable, salvaged_tuples

@@ -71,7 +71,7 @@ class Search(_ChatGPTTool):
         if not is_short_text(query, MAX_SEARCH) or not str(query).strip():
             raise ToolError(f"query must be a text of at most {MAX_SEARCH} characters.")
         text = str(query).strip()
-        exposures = [exposure for exposure in access_of(request).exposures if exposure.has_search(request)]
+        exposures = [exposure for exposure in access_of(request).exposures if exposure.options.has_search(request)]
         best = found_models(request, exposures, text)
         found: list[dict[str, str]] = []
         for exposure in [*best, *(exposure for exposure in exposures if exposure not in best)][:MAX_MODELS]:

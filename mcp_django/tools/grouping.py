@@ -28,9 +28,9 @@ from ..context.request import MCPRequest
 from ..exceptions import ToolError
 from ..orm.access import ModelAccess
 from ..orm.aggregates import step
-from ..orm.columns import render
+from ..orm.columns import Column, render
 from ..orm.kinds import kind_of, stored_field
-from ..orm.path import Target, is_groupable, is_period, is_summable, link_of, links_of, target_of
+from ..orm.path import Target, target_of
 from ..orm.suggestions import with_field
 from ..orm.wording import alternatives, group_meant, misnamed
 from .measures import rounded, shown_values
@@ -127,7 +127,6 @@ class Group:
 
 def group_of(model: ModelAccess, given: Any, position: int) -> Group:
     """Return what ``status``, ``customer__country`` or ``created:month`` groups by."""
-    request, exposure = model.request, model.exposure
     if not isinstance(given, str):
         raise ToolError('group_by is a list of fields, a date also as "created:month".')
     name, _, period = group_meant(given, PERIODS).partition(":")
@@ -135,7 +134,7 @@ def group_of(model: ModelAccess, given: Any, position: int) -> Group:
     if not period:
         root, _, last = name.rpartition("__")
         try:
-            target = target_of(request, exposure, name, is_groupable)
+            target = target_of(model, name, Column.is_groupable)
             return Group(target.name, alias, target)
         except ToolError as error:
             if not root or last not in PERIODS:
@@ -143,14 +142,14 @@ def group_of(model: ModelAccess, given: Any, position: int) -> Group:
             # "created__month"
             name, period = root, last
     if _WIDTH.fullmatch(period) and Decimal(period):
-        target = target_of(request, exposure, name, is_summable)
+        target = target_of(model, name, Column.is_summable)
         if kind_of(target.column.field).word == "duration":
             raise ToolError(f"{target.name} is a duration: buckets are of numbers.")
         return Group(f"{target.name}:{period}", alias, target, period)
     if period not in PERIODS:
         message = f"Unknown period {period[:40]!r}."
         raise misnamed(message, period, PERIODS, partial(with_field, period, within=("group_by", "per")))
-    target = target_of(request, exposure, name, is_period)
+    target = target_of(model, name, Column.is_period)
     if period in ("hour", "hour_of_day") and kind_of(target.column.field).word == "date":
         raise ToolError(
             f"{target.name} has no hours. {alternatives(period, (name for name in PERIODS if 'hour' not in name))}"
@@ -160,10 +159,10 @@ def group_of(model: ModelAccess, given: Any, position: int) -> Group:
 
 def _of_several(model: ModelAccess, name: str) -> ToolError | None:
     """Return what to say of a group of a relation to several rows, None where it is of none."""
-    link = link_of(model.request, model.exposure, name.partition("__")[0])
+    link = model.link(name.partition("__")[0])
     if link is None or not link.to_many:
         return None
-    backs = (item.name for item in links_of(model.request, link.exposure) if item.field == link.field.remote_field)
+    backs = (item.name for item in link.related.links if item.field == link.field.remote_field)
     counted = next((f', with "count:{back}"' for back in backs), "")
     label = link.exposure.label
     return ToolError(

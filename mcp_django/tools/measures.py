@@ -13,7 +13,7 @@ from django.db.models.functions import Coalesce, NullIf
 
 from ..context.request import MCPRequest
 from ..exceptions import ToolError
-from ..orm.access import MAX_NAME, ModelAccess
+from ..orm.access import MAX_NAME, Link, ModelAccess
 from ..orm.aggregates import (
     EDGES,
     FUNCTIONS,
@@ -30,10 +30,10 @@ from ..orm.aggregates import (
 from ..orm.arithmetic import DURATION, FLOAT, INTEGER, UNITS, is_expression, length, value_of
 from ..orm.columns import Column, field_renderer, render, render_column, trimmed
 from ..orm.conditions import COMPARISONS as BETWEEN
-from ..orm.kinds import kind_of, parse_boolean, parse_operand, parse_value, stored_field
-from ..orm.lookups import Path, is_dated, parse_condition
+from ..orm.kinds import FieldPath, kind_of, parse_boolean, parse_operand, parse_value, stored_field
+from ..orm.lookups import is_dated, parse_condition
 from ..orm.parsing import condition_of
-from ..orm.path import Link, is_groupable, is_ordering, link_of, linked_rows, target_of
+from ..orm.path import target_of
 from ..orm.relations import labels_for
 from ..orm.suggestions import with_field
 from ..orm.wording import OPERATORS, aggregate_meant, alternatives, as_aggregate, filters_meant, json_or_text, misnamed
@@ -225,7 +225,7 @@ class MeasureReader:
     """Reads the aggregates that a caller asks for over the rows of an exposure."""
 
     def __init__(self, model: ModelAccess) -> None:
-        self.request, self.exposure = model.request, model.exposure
+        self.model, self.request, self.exposure = model, model.request, model.exposure
 
     def read(self, given: Sequence[Any]) -> tuple[Measure, ...]:
         """Return what ``count``, ``sum:total`` or ``{"function": "sum", "field": "total", "as": "all"}`` computes.
@@ -296,8 +296,8 @@ class MeasureReader:
         if not isinstance(given, str) or not given.strip("+- "):
             raise ToolError(f'{name} needs an order: {{"function": "{name}", "field": "status", "order": "created"}}.')
         turned, text = given.strip().startswith("-"), given.strip().lstrip("+-")
-        target = target_of(self.request, self.exposure, asked.field, is_groupable)
-        order = value_of(self.request, self.exposure, text, is_ordering)
+        target = target_of(self.model, asked.field, Column.is_groupable)
+        order = value_of(self.request, self.exposure, text, Column.is_ordering)
         keys = [F(field.attname) for field in self.exposure.opts.pk_fields]
         result, last = stored_field(target.column.field), (name == "last") is not turned
         value = edge(target.expression, order.expression, keys, last=last, result=result, **where)
@@ -313,7 +313,7 @@ class MeasureReader:
         target = value_of(self.request, link.exposure, text, function.usable) if text else None
         result = result_of(function, target.column) if target is not None else INTEGER
         inner = function.make(target.expression, output_field=result) if target is not None else Count("*")
-        rows = linked_rows(self.request, link).annotate(mcp_all=Value(1)).values("mcp_all")
+        rows = link.rows().annotate(mcp_all=Value(1)).values("mcp_all")
         each = Subquery(rows.annotate(mcp_value=inner).values("mcp_value"), output_field=result)
         unit, word = _unit(asked.unit, result, is_expression(text))
         assert function.combine is not None
@@ -330,7 +330,7 @@ class MeasureReader:
         """
         paths = re.findall(r"[^\W\d][\w.]*", text)
         roots = {path.replace(".", "__").partition("__")[0] for path in paths}
-        links = [link_of(self.request, self.exposure, root) for root in roots]
+        links = [self.model.link(root) for root in roots]
         several = [link for link in links if link is not None and link.to_many]
         if not several:
             return None
@@ -496,7 +496,7 @@ def _compared(measure: Measure, lookup: str, given: Any) -> Q:
             return Q((f"{measure.alias}__isnull", parse_boolean(measure.result, given)))
         if is_dated(measure.result):
             # A relative date, or one that names a whole day.
-            found = parse_condition(Path(measure.alias, measure.result, False, True), lookup, given)
+            found = parse_condition(FieldPath(measure.alias, measure.result, False, True), lookup, given)
             single = found.values[0] if found.lookup not in ("in", "range") else list(found.values)
             return Q((f"{measure.alias}__{found.lookup}", single))
         if lookup == "range" and (not isinstance(given, list) or len(given) != 2):

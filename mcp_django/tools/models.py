@@ -18,10 +18,11 @@ from ..orm.arguments import check_names, exposure_argument, flag_argument
 from ..orm.columns import Column, is_file
 from ..orm.filters import filters_of, find_filter, unsearched
 from ..orm.kinds import choices_of, holds_many, kind_of
-from ..orm.lookups import named_filters_of, usual_lookups
+from ..orm.lookups import usual_lookups
+from ..orm.named_filters import named_filters_of
 from ..orm.paging import default_ordering
 from ..orm.parsing import filters_argument
-from ..orm.path import computed_word, is_countable, is_groupable, is_period, is_summable, links_of
+from ..orm.path import computed_word
 from ..orm.uris import page_uri, row_uri_pattern
 from ..orm.wording import json_or_text
 from ..schema.types import texts_of
@@ -136,14 +137,14 @@ class Description(Overview):
         if paths:
             payload["filters_on_related"] = paths
         named = []
-        for offer in named_filters_of(request, exposure, told=True):
+        for offer in named_filters_of(access_of(request)[exposure], told=True):
             text = f"{offer.name}: {clean_text(offer.title, MAX_LINE)}"
             named.append(f"{text}, {_one_of(offer.choices)}" if offer.choices else text)
         if named:
             payload["named_filters"] = named
         if exposure.get_search_fields(request):
             payload["search"] = True
-        if left := unsearched(request, exposure):
+        if left := unsearched(access_of(request)[exposure]):
             payload["not_searched"] = left
         shown = [key for key in default_ordering(request, exposure) if key.path in own]
         payload["ordering"] = [("-" if key.descending else "") + key.path for key in shown]
@@ -170,14 +171,14 @@ class Description(Overview):
     @cached_property
     def lookups(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
         """The name and the lookups of each filter, by the path of its column."""
-        return {path.column: (name, found) for name, path, found in filters_of(self.request, self.exposure)}
+        return {path.column: (name, found) for name, path, found in filters_of(access_of(self.request)[self.exposure])}
 
     def _line(self, column: Column) -> str:
         request, exposure = self.request, self.exposure
         words = [self._type(column)]
-        if column.kind == "computed" and (word := computed_word(request, exposure, column.name)):
+        if column.kind == "computed" and (word := computed_word(access_of(request)[exposure], column.name)):
             # One that is shown alone has no word.
-            uses = ["filtered"] if find_filter(request, exposure, column.name) is not None else []
+            uses = ["filtered"] if find_filter(access_of(request)[exposure], column.name) is not None else []
             words.append(f"{word} that can be {' and '.join([*uses, 'used in aggregates'])}")
         if column.name == exposure.opts.pk.name:
             words.append("pk")
@@ -270,7 +271,7 @@ class Examples:
     def _aggregate(self) -> dict[str, Any]:
         exposure = self.exposure
         columns = [column for column in self._columns(exposure) if column.name != exposure.opts.pk.name]
-        summed = (f"sum:{column.name}" for column in columns if is_summable(column))
+        summed = (f"sum:{column.name}" for column in columns if column.is_summable())
         reader = MeasureReader(self.access)
         measure = self._first(summed, lambda text: reader.read([text])) or "count"
         function, _, field = measure.partition(":")
@@ -280,12 +281,12 @@ class Examples:
             ({**conditional, "where": where} for where in conditions),
             lambda item: reader.read([measure, item]),
         )
-        periods = (f"{column.name}:month" for column in columns if is_period(column))
+        periods = (f"{column.name}:month" for column in columns if column.is_period())
         # Of few values.
         names = (
             column.name
             for column in columns
-            if is_groupable(column)
+            if column.is_groupable()
             and (column.kind == "relation" or column.field.choices or kind_of(column.field).word == "boolean")
         )
         group = self._first((*periods, *names), lambda text: group_of(self.access, text, 0))
@@ -308,11 +309,11 @@ class Examples:
         return [
             column
             for column in columns
-            if is_countable(column) and type(column.field).db_type.__module__.startswith("django.")
+            if column.is_countable() and type(column.field).db_type.__module__.startswith("django.")
         ]
 
     def _through_relations(self) -> Iterator[dict[str, Any]]:
-        links = links_of(self.request, self.exposure)
+        links = access_of(self.request)[self.exposure].links
         for link in links:
             yield from ({link.name: {"some": condition}} for condition in self._conditions(link.exposure))
         yield from ({link.name: {"count__gte": 2}} for link in links)

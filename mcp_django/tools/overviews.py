@@ -14,13 +14,13 @@ from ..context.request import MCPRequest
 from ..emulation.forms import writable_names
 from ..emulation.html import first_choice
 from ..emulation.inlines import Inline, PageInlines
-from ..emulation.saving import listed_fields, unread_fields
+from ..emulation.saving import RowPage
 from ..orm.access import ModelAccess, access_of, columns_of
 from ..orm.columns import Column
 from ..orm.filters import filters_of, unsearched
 from ..orm.kinds import choices_of, holds_many, kind_of
-from ..orm.lookups import named_filters_of
-from ..orm.path import computed_word, link_of, links_of
+from ..orm.named_filters import named_filters_of
+from ..orm.path import computed_word
 from ..runtime.hooks import asked
 from ..schema.forms import form_schema
 from ..schema.values import clean_text
@@ -118,7 +118,7 @@ class Overview:
         request, exposure = self.request, self.exposure
         may = may_words(self.access).replace("view add change delete", "write")
         may += " search" if exposure.get_search_fields(request) else ""
-        may += f", no search in {' '.join(left)}" if (left := unsearched(request, exposure)) else ""
+        may += f", no search in {' '.join(left)}" if (left := unsearched(self.access)) else ""
         payload: dict[str, Any] = {"model": exposure.label, "may": may}
         if exposure.description:
             payload["description"] = clean_text(exposure.description.strip().partition("\n")[0], MAX_LINE)
@@ -134,10 +134,10 @@ class Overview:
             payload["related"] = ", ".join(related)
         # Those that are not simply the fields, and those that the project wrote.
         own, narrowed = {column.path for column in self.columns}, exposure.get_filter_fields(request) is not None
-        filters = [name for name, path, _ in filters_of(request, exposure) if narrowed or path.column not in own]
+        filters = [name for name, path, _ in filters_of(self.access) if narrowed or path.column not in own]
         filters += [
             f"{offer.name} {choice_words(offer.choices)}" if offer.choices else offer.name
-            for offer in named_filters_of(request, exposure, told=True)
+            for offer in named_filters_of(self.access, told=True)
         ]
         if filters:
             payload["filters"] = ", ".join(filters)
@@ -154,7 +154,7 @@ class Overview:
     def _field(self, column: Column) -> str:
         use = self.uses.get(column.name)
         words = [column.name + "*" * (use is not None and use.required), *type_words(self.request, column)]
-        if column.kind == "computed" and (word := computed_word(self.request, self.exposure, column.name)):
+        if column.kind == "computed" and (word := computed_word(self.access, column.name)):
             # Those without a type are shown alone.
             words.append(word)
         if column.name == self.exposure.opts.pk.name:
@@ -174,7 +174,7 @@ class Overview:
         if exposure.get_filter_fields(request) is not None:
             return []
         singles = (rel.get_accessor_name() for rel in exposure.opts.related_objects if rel.one_to_one)
-        links = [*links_of(request, exposure), *(link_of(request, exposure, name) for name in singles if name)]
+        links = [*self.access.links, *(self.access.link(name) for name in singles if name)]
         shown = set(self.access.fields)
         return [f"{link.name} {link.exposure.label}" for link in links if link is not None and link.name not in shown]
 
@@ -197,25 +197,25 @@ class Overview:
             found = asked(exposure.label if number else "", "The change page", self._form, row, default=None)
             if found is not None and (best is None or len(found.names) > len(best.names)):
                 best = found
-            if best is not None and (not exposure.has_own_pages or (best.names and added <= {*best.names})):
+            if best is not None and (not exposure.options.has_own_pages or (best.names and added <= {*best.names})):
                 break
         return add, best
 
     def _form(self, row: Model | None) -> Writing:
         request, exposure = self.request, self.exposure
         # The admin's form of a row that the caller may not change has no fields, and there may be rows that they may.
-        change = row is not None and self.access.may_row("change", row)
+        change, page = row is not None and self.access.may_row("change", row), RowPage(request, exposure, row)
         form: Any = exposure.get_form(request, row, change=change)(instance=row)
         if row is not None:
             # New rows get these in the list, once they are there.
-            for name, field in listed_fields(request, exposure, row, form).items():
+            for name, field in page.listed_fields(form).items():
                 form.fields[name] = copy(field)
                 form.fields[name].required = False
         for field in form.fields.values():
             if isinstance(field, ModelChoiceField):
                 # Rows are named by their primary key, whatever the column stores.
                 field.to_field_name = None
-        known = {*self.access.fields_of(row), *unread_fields(request, exposure, row)}
+        known = page.nameable()
         return Writing(form, writable_names(form, known))
 
     @cached_property
@@ -235,7 +235,7 @@ class Overview:
             fields = self._fields_of_inline(inline, page.obj)
             key = inline.admin.opts.pk.name
             names = [f"{key}*"] if key in fields else []
-            for column in columns_of(self.exposure.exposure_of_inline(inline.admin), inline.fields):
+            for column in columns_of(self.exposure.options.of_inline(inline.admin), inline.fields):
                 field = fields.get(column.name)
                 words = [column.name + "*" * _is_required(field), *type_words(self.request, column)]
                 names.append(" ".join([*words, "ro"] if field is None and words[-1] != "computed" else words))
@@ -245,7 +245,7 @@ class Overview:
         """Yield a line for each inline: its name, model and fields, and what the caller may do with its rows."""
         page = PageInlines.of_any_row(self.request, self.exposure)
         for inline in page.all:
-            admin, obj = inline.admin, None if self.exposure.has_add_permission(self.request) else page.obj
+            admin, obj = inline.admin, None if self.access.may("add") else page.obj
             may = {
                 "view": admin.has_view_or_change_permission,
                 "add": admin.has_add_permission,
@@ -258,7 +258,7 @@ class Overview:
                 if (verb == "view" or may_write(self.request))
                 and asked(self.exposure.label, f"{inline.name} may {verb}", verdict, self.request, obj, default=False)
             ]
-            rows, fields = self.exposure.exposure_of_inline(admin), self._fields_of_inline(inline, page.obj)
+            rows, fields = self.exposure.options.of_inline(admin), self._fields_of_inline(inline, page.obj)
             words = [f"{admin.opts.pk.name} required in a new row"] if admin.opts.pk.name in fields else []
             for column in columns_of(rows, inline.fields):
                 field = fields.get(column.name)

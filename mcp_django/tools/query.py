@@ -32,10 +32,10 @@ from ..orm.arguments import (
     search_argument,
 )
 from ..orm.columns import plain_key
+from ..orm.conditions import Condition, Filter, is_moving, opening_hint
 from ..orm.filters import unsearched
-from ..orm.keys import names_told
+from ..orm.keys import RowFinder
 from ..orm.kinds import kind_of
-from ..orm.lookups import Condition, Filter, is_moving, opening_hint, wording
 from ..orm.pages import Page, read_page
 from ..orm.paging import Cursor, OrderKey, client_order_key, is_served, sortable_names
 from ..orm.parsing import filters_argument
@@ -66,7 +66,7 @@ MOMENT: Final = OrderKey("", DateTimeField(), False, False)
 
 def _cursor(query: PageQuery) -> Cursor:
     """Return the cursors of the query: of the model, and of all that decides which rows come in which order."""
-    conditions = [wording(condition) for condition in query.conditions]
+    conditions = [condition.wording() for condition in query.conditions]
     order = [[key.path, key.descending, key.nulls_last] for key in query.ordering]
     digest = blake2b(orjson.dumps([conditions, order, query.search]), digest_size=16).hexdigest()
     return Cursor(query.request, f"{query.exposure.label}:{digest}")
@@ -112,7 +112,7 @@ class RecordCall:
             moment=clock() if is_moving(conditions) else None,
             search=self.search(),
             text_limit=settings.TEXT_CHARS,
-            guarded=guarded_values(request, exposure, columns),
+            guarded=guarded_values(access_of(request)[exposure], columns),
         )
         cursor = given.get("cursor")
         if cursor is None or cursor == "":
@@ -139,7 +139,7 @@ def page_payload(query: PageQuery, *, count: bool = False, notes: Iterable[str] 
             found.keys = []
             found.notes.append("nothing matches the search as it is written: these rows are the nearest in spelling")
         else:
-            left = unsearched(query.request, query.exposure)
+            left = unsearched(access_of(query.request)[query.exposure])
             beside = f", which does not look into {', '.join(left)} for you" if left else ""
             found.notes.append(f"nothing matches the search{beside}; try a part of the word, or filters")
         page = found
@@ -212,7 +212,7 @@ def _key_hints(query: PageQuery) -> Iterator[str]:
             related = access_of(query.request).exposure_of(condition.path.field.related_model)
             if related is not None and kind_of(related.opts.pk).word == "text":
                 yield f"{condition.path.field.name} is compared with primary keys of {related.label}, not with labels"
-                yield from names_told(query.request, related, condition.values)
+                yield from RowFinder(access_of(query.request)[related]).hints(condition.values)
 
 
 def _fitting(page: Page, limit: int) -> int:

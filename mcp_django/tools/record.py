@@ -13,9 +13,9 @@ from ..context.page import go_to
 from ..context.request import MCPRequest
 from ..context.results import ToolResult
 from ..context.signing import MAX_AGE
-from ..emulation.history import history_of
+from ..emulation.history import ToldHistory
 from ..emulation.inlines import PageInlines
-from ..emulation.saving import version_of
+from ..emulation.saving import RowPage
 from ..exceptions import NotFound, ToolError
 from ..exposures.base import ModelExposure
 from ..orm.access import ModelAccess, access_of, columns_of
@@ -30,11 +30,13 @@ from ..orm.arguments import (
     names_argument,
 )
 from ..orm.columns import is_file, plain_key
-from ..orm.keys import key_meant
-from ..orm.lookups import Applied, Condition, Narrowed, resolve_path
+from ..orm.conditions import Applied, Condition
+from ..orm.keys import RowFinder
+from ..orm.kinds import resolve_path
+from ..orm.named_filters import Narrowed
 from ..orm.pages import NO_LABELS, FoundRow, find_row, read_page, show_rows
 from ..orm.paging import default_ordering, total_order
-from ..orm.path import guarded_values, link_of, links_of, rows_linked_to
+from ..orm.path import guarded_values
 from ..orm.queries import COUNT_CAP, PageQuery
 from ..orm.relations import label_of
 from ..orm.suggestions import with_argument, with_field
@@ -74,7 +76,7 @@ class Record:
         ``fields`` are names that the caller may read, None for all.
         """
         access, request, exposure, row, off = self.access, self.request, self.exposure, self.row, self.request.mcp.off
-        names = access.fields_of(row) if fields is None else exposure.with_primary_key(fields)
+        names = access.fields_of(row) if fields is None else exposure.options.with_primary_key(fields)
         page = show_rows(request, exposure, [row], columns_of(exposure, names), self.text_limit, self.labels)
         values = dict(zip(page.names, page.rows[0], strict=True))
         may_write = "mcp:write" in request.mcp.scopes and not settings.READ_ONLY and (off is None or off.writes is None)
@@ -104,7 +106,7 @@ class Record:
         rows, notes = page.show([i for i in found if inlines is None or i.inline.name in inlines])
         values = payload.pop("fields")
         hints = [payload.pop("hint")] if "hint" in payload else []
-        payload["version"] = version_of(self.request, self.exposure, self.row, found, shown=values)
+        payload["version"] = RowPage(self.request, self.exposure, self.row).version(found, shown=values)
         if hints or notes:
             payload["hint"] = "; ".join([*hints, *notes])
         payload["fields"] = values
@@ -131,7 +133,7 @@ class Record:
         if through:
             paths = [resolve_path(exposure.model, part.name) for part in exposure.opts.pk_fields]
             key = [Condition(path, "exact", (getattr(row, path.field.attname),)) for path in paths if path is not None]
-            guarded, order = guarded_values(request, exposure, through), total_order(exposure, ())
+            guarded, order = guarded_values(access_of(request)[exposure], through), total_order(exposure, ())
             page = read_page(PageQuery(request, exposure, through, order, 1, tuple(key), guarded=guarded))
             payload["fields"] |= dict(zip(page.names, page.rows[0], strict=True)) if page.rows else {}
         return payload
@@ -141,14 +143,14 @@ class Record:
         request, found = self.request, dict[str, Any]()
         for text in names_argument(value, "related", MAX_RELATIONS):
             name, _, number = text.partition(":")
-            link = link_of(request, self.exposure, name)
+            link = access_of(request)[self.exposure].link(name)
             if link is None:
-                known = [link.name for link in links_of(request, self.exposure)]
+                known = [link.name for link in access_of(request)[self.exposure].links]
                 message = f"{self.exposure.label} has no relation {name[:60]!r}."
                 raise misnamed(message, name, known, partial(with_field, name, within=("related",)))
             limit = limit_argument(number or None, DEFAULT_RELATED, MAX_RELATED)
             columns, order = fields_argument(request, link.exposure, None), default_ordering(request, link.exposure)
-            rows = (Applied(Narrowed(partial(rows_linked_to, link, self.row)), {}),)
+            rows = (Applied(Narrowed(partial(link.rows_of, self.row)), {}),)
             query = PageQuery(request, link.exposure, columns, order, limit, rows, text_limit=settings.TEXT_CHARS)
             page, count = read_page(query), query.count()
             total = count if count <= COUNT_CAP else f"more than {COUNT_CAP}"
@@ -222,7 +224,7 @@ class GetRecord(RecordTool):
         if given.get("related") is not None:
             payload["related"] = record.related(given["related"])
         if flag_argument(given.get("history"), "history"):
-            payload["history"] = history_of(request, exposure, found.row)
+            payload["history"] = ToldHistory(request, exposure, found.row).entries()
         return ToolResult(structured=payload)
 
     def _find(self, request: MCPRequest, given: Mapping[str, Any]) -> tuple[ModelExposure, FoundRow]:
@@ -246,6 +248,6 @@ class GetRecord(RecordTool):
             return exposure, find_row(request, exposure, key)
         except NotFound:
             pass
-        key = key_meant(request, exposure, key, RECORD_NOT_FOUND, partial(with_argument, "pk"))
+        key = RowFinder(access_of(request)[exposure]).key(key, RECORD_NOT_FOUND, partial(with_argument, "pk"))
         go_to(request, exposure, "change", key)
         return exposure, find_row(request, exposure, key)

@@ -5,8 +5,7 @@ changed. A row that is changed or deleted is locked first, where the database ca
 ``delete_model``, and so the model's own ``delete()``, for one row; with it goes what the admin's page would show.
 """
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from django.db import connections, router
@@ -19,18 +18,18 @@ from ..context.request import MCPRequest
 from ..context.results import ToolResult
 from ..context.signing import MAX_AGE, can_link, ticket_url
 from ..emulation.bulk import PICKING, QUERY, BulkWrite
-from ..emulation.errors import broken_constraint
+from ..emulation.errors import write_refusals
 from ..emulation.files import name_of_upload, new_handle, upload_storage
 from ..emulation.history import Journal
 from ..emulation.page import as_page
-from ..emulation.saving import Saving, check_version, saving_of
+from ..emulation.saving import RowPage, Saving
 from ..exceptions import NotFound, NotPermitted, ToolError
 from ..orm.access import ModelAccess, access_of
 from ..orm.arguments import RECORD_NOT_FOUND, check_names, exposure_argument
 from ..orm.columns import pk_text, render
 from ..orm.deletion import plan_deletion
 from ..orm.inputs import as_object, one_transaction, refusals, taken
-from ..orm.keys import key_meant, named_rows
+from ..orm.keys import RowFinder
 from ..orm.pages import find_row, whole_row
 from ..orm.relations import label_of
 from ..schema.types import FREE_OBJECT, KEY
@@ -76,7 +75,7 @@ class WriteTool(Tool):
             if self.permission != "change" or arguments.get("pk") in (None, ""):
                 return self.allows(model)
             go_to(request, exposure, "change", arguments["pk"])
-            [row] = named_rows(request, exposure, [arguments["pk"]], RECORD_NOT_FOUND)
+            [row] = RowFinder(access_of(request)[exposure]).rows([arguments["pk"]], RECORD_NOT_FOUND)
             return self.allows(model, row)
         except (NotFound, ToolError):
             return False
@@ -87,11 +86,7 @@ class WriteTool(Tool):
 
     def allows(self, model: ModelAccess, *obj: Model) -> bool:
         """Return whether the caller has the permission for the model, or for a row of it."""
-        stock = model.stock_verdict(self.permission)
-        if stock is not None:
-            return stock
-        check: Callable[..., bool] = getattr(model.exposure, f"has_{self.permission}_permission")
-        return check(model.request, *obj)
+        return model.may_now(self.permission, *obj)
 
     def check_allowed(self, model: ModelAccess, *obj: Model) -> None:
         """Raise ``ToolError`` unless the caller has the permission."""
@@ -117,7 +112,7 @@ class WriteTool(Tool):
         try:
             row = whole_row(request, exposure, pk)
         except NotFound:
-            pk = key_meant(request, exposure, pk, RECORD_NOT_FOUND)
+            pk = RowFinder(access_of(request)[exposure]).key(pk, RECORD_NOT_FOUND)
             go_to(request, exposure, self.permission, pk)
             row = whole_row(request, exposure, pk)
         using = router.db_for_write(exposure.model, instance=row)
@@ -129,7 +124,7 @@ class WriteTool(Tool):
             except NotFound:
                 raise ToolError(RECORD_NOT_FOUND) from None
         self.check_allowed(model, row)
-        check_version(request, exposure, row, given.get("version"))
+        RowPage(request, exposure, row).check_version(given.get("version"))
         return row
 
     def saved(self, saving: Saving, done: str) -> ToolResult:
@@ -173,8 +168,11 @@ class CreateRecord(WriteTool):
         go_to(request, exposure, "add")
         self.check_allowed(access_of(request)[exposure])
         values = as_object(given["values"], "values")
-        with refusals(partial(broken_constraint, request, exposure)), one_transaction(exposure.model, request):
-            return self.saved(saving_of(request, exposure, None, values, self.name), "created")
+        with (
+            write_refusals(access_of(request)[exposure]),
+            one_transaction(exposure.model, request),
+        ):
+            return self.saved(Saving.of(request, exposure, None, values, self.name), "created")
 
 
 class UpdateRecord(WriteTool):
@@ -208,9 +206,12 @@ class UpdateRecord(WriteTool):
         if many := self.bulk(model, given):
             return many.update()
         values = as_object(given["values"], "values")
-        with refusals(partial(broken_constraint, request, exposure)), one_transaction(exposure.model, request):
+        with (
+            write_refusals(access_of(request)[exposure]),
+            one_transaction(exposure.model, request),
+        ):
             row = self.row_to_write(model, given)
-            return self.saved(saving_of(request, exposure, row, values, self.name), "updated")
+            return self.saved(Saving.of(request, exposure, row, values, self.name), "updated")
 
 
 class DeleteRecord(WriteTool):

@@ -5,7 +5,6 @@ Calls without HTTP and tokens, such as those of ``manage.py`` commands or over s
 
 import asyncio
 import threading
-from collections import Counter
 from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -18,7 +17,6 @@ from ..conf import settings
 from ..context.record import CallRecord
 from ..context.request import Client, MCPRequest, local_request
 from ..exceptions import AuthenticationFailed, InsufficientScope
-from ..oauth.scopes import expand
 from ..operating.calls import finish, outcome_of, refused
 from ..operating.telemetry import gauge
 from ..orm.permissions import load_permissions
@@ -27,6 +25,7 @@ from ..protocol.errors import InternalError
 from ..protocol.messages import decode, encode, error_response
 from ..runtime.cache import caller_of, hit_if_counted
 from ..runtime.threads import BUSY, Busy, LaneName, in_thread
+from ..scopes import expand
 from ..server.dispatch import Kernel, Reply
 from ..server.methods.base import Asked, Later, Listen
 from ..signin import act_as
@@ -68,9 +67,9 @@ class Held:
 
     __slots__ = ("amount", "held", "who")
 
-    def __init__(self, held: Counter[str], who: str, amount: int = 1) -> None:
+    def __init__(self, held: dict[str, int], who: str, amount: int = 1) -> None:
         self.held, self.who, self.amount = held, who, amount
-        held[who] += amount
+        held[who] = held.get(who, 0) + amount
 
     def give_back(self) -> None:
         """Hold it no longer; once."""
@@ -85,18 +84,18 @@ class Held:
         self.give_back()
 
 
-_calls: Counter[str] = Counter()
-_streams: Counter[str] = Counter()
-_bodies: Counter[str] = Counter()
+_calls: dict[str, int] = {}
+_streams: dict[str, int] = {}
+_bodies: dict[str, int] = {}
 _lock = threading.Lock()
-gauge("running_calls", "Calls that run now.", _calls.total)
-gauge("open_streams", "Streams of changes that are open now.", _streams.total)
+gauge("running_calls", "Calls that run now.", lambda: sum(_calls.values()))
+gauge("open_streams", "Streams of changes that are open now.", lambda: sum(_streams.values()))
 
 
 def concurrent(who: str) -> Held:
     """Hold one of the caller's ``MAX_CONCURRENT_CALLS`` in this worker, or raise :class:`LimitExceeded`."""
     with _lock:
-        if _calls[who] >= settings.MAX_CONCURRENT_CALLS:
+        if _calls.get(who, 0) >= settings.MAX_CONCURRENT_CALLS:
             raise LimitExceeded("MAX_CONCURRENT_CALLS")
         return Held(_calls, who)
 
@@ -104,9 +103,9 @@ def concurrent(who: str) -> Held:
 def streaming(who: str) -> Held:
     """Hold one of the caller's ``MAX_STREAMS``, and of the ``MAX_WORKER_STREAMS`` of all, or raise LimitExceeded."""
     with _lock:
-        if _streams[who] >= settings.MAX_STREAMS:
+        if _streams.get(who, 0) >= settings.MAX_STREAMS:
             raise LimitExceeded("MAX_STREAMS")
-        if _streams.total() >= settings.MAX_WORKER_STREAMS:
+        if sum(_streams.values()) >= settings.MAX_WORKER_STREAMS:
             raise LimitExceeded("MAX_WORKER_STREAMS")
         return Held(_streams, who)
 
@@ -115,8 +114,8 @@ def body_room(who: str, size: int) -> Held:
     """Hold room for a long body of the caller in this worker."""
     total = settings.MAX_WORKER_BODY_BYTES
     with _lock:
-        own = _bodies[who]
-        if _bodies.total() + size > total or (own and own + size > total // 4):
+        own = _bodies.get(who, 0)
+        if sum(_bodies.values()) + size > total or (own and own + size > total // 4):
             raise LimitExceeded("MAX_WORKER_BODY_BYTES")
         return Held(_bodies, who, size)
 

@@ -15,8 +15,8 @@ from ..context.request import MCPRequest
 from ..protocol.messages import encode, notification
 from ..runtime.threads import in_thread
 from ..subscriptions.audience import UPDATED, Subscription
-from ..subscriptions.signals import KINDS
-from ..subscriptions.subscriptions import open_subscription
+from ..subscriptions.changes import KINDS
+from ..subscriptions.notifier import open_subscription
 
 LISTS: Final = frozenset(KINDS)
 PROGRESS: Final = "notifications/progress"

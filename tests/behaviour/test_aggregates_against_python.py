@@ -18,7 +18,7 @@ from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Tag
 from tests.writing import call
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 ZONE = ZoneInfo("America/New_York")
 WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 ROWS, QUESTIONS, SEEDS = 60, 40, [1, 2, 3, 4, 5]

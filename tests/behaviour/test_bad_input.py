@@ -26,7 +26,7 @@ from tests.factories import make_author, make_book, make_user
 from tests.testapp.models import Author, Book, Loan, Section, Shelf, Tag
 from tests.writing import request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 CANARY = "canary"
 LEAKS = re.compile(

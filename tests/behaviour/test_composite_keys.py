@@ -23,7 +23,7 @@ from tests.fieldapp.models import Guest, Night, Seat, Term
 from tests.reading import reader
 from tests.writing import call, refusal, site_with
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 GET, QUERY, CREATE, UPDATE, DELETE = GetRecord(), QueryRecords(), CreateRecord(), UpdateRecord(), DeleteRecord()
 ODD = [

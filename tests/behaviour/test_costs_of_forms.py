@@ -23,6 +23,8 @@ from tests.testapp.models import Author, Book, Loan, Section, Tag
 from tests.unit.orm.test_query_limits import ENDLESS, limited, text_of
 from tests.writing import call, refusal
 
+pytestmark = pytest.mark.postgresql
+
 QUERY, TOTALS, GET = QueryRecords(), AggregateRecords(), GetRecord()
 TOTAL: Mapping[str, Any] = {"function": "count", "where": {"loans": {"some": {}}}, "as": "lent"}
 # Each form of a question about books that asks their rows, or those behind them.

@@ -24,7 +24,7 @@ from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
 from tests.writing import call
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUESTIONS = int(os.environ.get("DRAWN_QUESTIONS", "200"))
 HIDDEN = "hidden"
 NAMES = ("ann", "bob", "cid", HIDDEN)

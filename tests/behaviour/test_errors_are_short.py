@@ -18,6 +18,8 @@ from tests.factories import make_book, make_superuser
 from tests.reading import MODELS, make_library, site_with
 from tests.writing import request_of
 
+pytestmark = pytest.mark.postgresql
+
 LIST, DESCRIBE, QUERY, GET, AGGREGATE = ListModels(), DescribeModel(), QueryRecords(), GetRecord(), AggregateRecords()
 CREATE, UPDATE, DELETE = CreateRecord(), UpdateRecord(), DeleteRecord()
 MAX_TOKENS = 300

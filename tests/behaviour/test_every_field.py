@@ -18,7 +18,7 @@ from tests.fieldapp.models import Sample, folder
 from tests.reading import query_of, read, reader, shown
 from tests.writing import call, refusal, site_with
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 CREATE, UPDATE, GET, QUERY = CreateRecord(), UpdateRecord(), GetRecord(), QueryRecords()
 KEY = str(uuid.UUID(int=7))

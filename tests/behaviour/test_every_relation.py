@@ -23,7 +23,7 @@ from tests.reading import query_of, read, reader, shown
 from tests.testapp.models import Loan
 from tests.writing import call, refusal, site_with
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 GET, QUERY = GetRecord(), QueryRecords()
 CREATE, UPDATE = CreateRecord(), UpdateRecord()

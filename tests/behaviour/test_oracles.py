@@ -30,7 +30,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
 from tests.writing import request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.walk, pytest.mark.postgresql, pytest.mark.django_db]
 
 # What the hidden texts are in each of the two worlds; callers guess both.
 WORDS = ("aardvark", "zyzzyva")
@@ -100,7 +100,7 @@ class World:
 def conditions(request: MCPRequest, model: Any) -> Iterator[Mapping[str, Any]]:
     """Yield a filter for each field and lookup, with what a caller may guess."""
     guesses = [WORDS[0], WORDS[1][:3], "seen", str(DATES[1]), 1901, 10, None, True, list(range(1, 8))]
-    for name, _, lookups in filters_of(request, request.mcp.site.exposures[model]):
+    for name, _, lookups in filters_of(access_of(request)[request.mcp.site.exposures[model]]):
         for lookup in lookups:
             for guess in guesses:
                 given = [guess] if lookup == "in" and not isinstance(guess, list) else guess

@@ -42,7 +42,7 @@ from tests.behaviour.hidden_worlds import (
 from tests.behaviour.test_drawn_questions import Drawing, Zoo
 from tests.writing import request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.walk, pytest.mark.postgresql, pytest.mark.django_db]
 CALLS = int(os.environ.get("DRAWN_CALLS", "300"))
 FIRST = int(os.environ.get("DRAWN_FROM", "0"))
 READING = (QueryRecords(), AggregateRecords(), GetRecord(), ListModels(), DescribeModel(), Search(), Fetch())

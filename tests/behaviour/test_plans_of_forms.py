@@ -15,7 +15,7 @@ from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag
 from tests.writing import call
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY = QueryRecords()
 PLAIN: dict[str, Any] = {"fields": ["title", "pages"]}
 # Two calls of one form each, which differ in their values alone.

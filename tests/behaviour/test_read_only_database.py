@@ -14,7 +14,7 @@ from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Profile, Tag
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 BOOKS: dict[str, Any] = {"model": "testapp.book"}
 

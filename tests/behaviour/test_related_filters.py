@@ -18,7 +18,7 @@ from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Placement, Shelf, Tag
 from tests.writing import call, refusal
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY = QueryRecords()
 HIDDEN = "hidden"
 

@@ -17,7 +17,7 @@ from mcp_django.testing import MCPClient, MCPError, ToolCall
 from mcp_django.transports.calls import LocalClient
 from tests.factories import make_author, make_book, make_superuser, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 @pytest.fixture(params=SUPPORTED)

@@ -23,6 +23,8 @@ from tests.sitesapp import tenancy
 from tests.sitesapp.models import Customer, Invoice, Receipt, Shelf
 from tests.sitesapp.urls import by_header, by_url
 
+pytestmark = pytest.mark.postgresql
+
 BY_HEADER = "/tenants/mcp"
 TENANTS = ("acme", "other")
 
@@ -207,7 +209,7 @@ def commit(rows, monkeypatch, django_capture_on_commit_callbacks):
     def run(work):
         with django_capture_on_commit_callbacks(execute=True):
             work()
-        Context().run(news.process.fanout.run)
+        Context().run(news.process.tell)
 
     return run
 

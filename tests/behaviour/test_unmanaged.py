@@ -15,7 +15,7 @@ from tests.factories import make_superuser, make_user
 from tests.sitesapp.models import Item, ItemLine, KindTotal
 from tests.writing import call, refusal, request_of, site_with
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 TOTAL, LINE = "sitesapp.kindtotal", "sitesapp.itemline"
 
 

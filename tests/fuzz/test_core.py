@@ -14,6 +14,8 @@ from tests.fuzz.mutations import bodies, headers
 from tests.fuzz.shapes import as_text, messages, methods
 from tests.protocol_messages import LEGACY, MODERN, answer
 
+pytestmark = pytest.mark.one_django
+
 VERSIONS = {"legacy": st.sampled_from(LEGACY), "modern": st.just(MODERN)}
 
 

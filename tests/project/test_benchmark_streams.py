@@ -9,6 +9,8 @@ from benchmarks.load import BadAnswer
 from benchmarks.streamreport import stream_lines, stream_targets
 from benchmarks.streams import ACKNOWLEDGED, HEAD_END, Streams, handshake, listen, streams
 
+pytestmark = pytest.mark.one_django
+
 TIMEOUT = 10
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 ACK = b'data: {"method":"' + ACKNOWLEDGED + b'"}\n\n'

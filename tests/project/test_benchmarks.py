@@ -19,6 +19,8 @@ from benchmarks.servers import CONTENDERS
 from benchmarks.suite import CALL_NAMES, ROADS
 from mcp_django.orm.plans import MAX_PLANS
 
+pytestmark = pytest.mark.one_django
+
 ROOT = Path(__file__).resolve().parents[2]
 LITTLE = ["--seconds", "0.05", "--rounds", "1", "--connections", "2", "--rows", "300", "--events", "300"]
 LITTLE += [

@@ -7,6 +7,8 @@ from packaging.requirements import Requirement
 
 from tests import lock
 
+pytestmark = pytest.mark.one_django
+
 LOCKED = ("django5.txt", "django6.txt")
 EXTRAS = lock.PROJECT["optional-dependencies"]
 GROUPS = lock.PYPROJECT["dependency-groups"]

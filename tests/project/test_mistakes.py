@@ -22,6 +22,8 @@ from oauth2_provider.models import get_access_token_model
 from mcp_django.testing import MCPClient
 from tests.factories import make_superuser, make_user
 
+pytestmark = pytest.mark.one_django
+
 FORGE = Path(__file__).parents[1] / "mistakes_project" / "forge.py"
 SETTINGS, URLS, MCP, ADMIN = "settings.py", "urls.py", "shop/mcp.py", "shop/admin.py"
 MOUNT = 'path("mcp", mcp_django.site.urls)'

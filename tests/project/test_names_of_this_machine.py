@@ -15,7 +15,7 @@ from mcp_django.oauth.tokens import issue_token
 from tests.factories import make_superuser
 from tests.oauth_flow import Flow, redirected
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.one_django, pytest.mark.django_db]
 
 NAMES = ("localhost", "127.0.0.1", "[::1]")
 BASE = "http://127.0.0.1:8000"

@@ -1,5 +1,7 @@
 """What `make test` runs: nothing is left out, a failure anywhere fails the whole, the summary stands at the end."""
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,8 @@ import pytest
 from tests import parts, postgresql
 from tests.parts import Part
 
+pytestmark = pytest.mark.one_django
+
 TESTS = Path(__file__).parents[1]
 
 
@@ -16,26 +20,48 @@ def program(text: str) -> list[str]:
     return [sys.executable, "-c", text]
 
 
-LONGEST = Part("longest", program("print('..s. [ 50%]\\n... [100%]\\n== 7 passed ==')"))
+LONGEST = Part("longest", program("print('..s. [ 50%]\\n... [100%]\\n== 7 passed ==')"), minutes=9)
 FAILING = Part("failing", program("print('E  assert 0'); raise SystemExit(1)"))
-PASSING = Part("passing", program("import os; print(os.environ['GREETING'])"), {"GREETING": "hello"})
+PASSING = Part("passing", program("import os; print(os.environ['GREETING'])"), {"GREETING": "hello"}, 1.5)
 
 
-def test_each_part_is_told_and_the_longest_last(
+def test_what_runs_and_how_long_it_takes_is_told_first_and_the_longest_last(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert parts.main([LONGEST, PASSING]) == 0
     head, *lines = capsys.readouterr().out.partition("\n\n")
     assert head.split("\n") == [
         "== 2 parts, 2 at a time; the output of each is shown when it is over:",
-        "   longest",
-        "   passing",
+        "   longest (9 min)",
+        "   passing (1.5 min)",
+        "   About 10 processor minutes: 5 minutes on two processors.",
     ]
     lines = "".join(lines).split("\n")[1:]
     assert lines[1].startswith("== passing: passed in ")
     assert lines[2] == "hello"
-    assert lines[4].startswith("== longest: passed in ")
-    assert lines[5:] == ["== 7 passed ==", ""]
+    assert lines[4].endswith(" processor minutes")
+    assert lines[6].startswith("== longest: passed in ")
+    assert lines[7:] == ["== 7 passed ==", ""]
+
+
+def test_how_far_the_parts_are_is_told_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(parts, "SPOKEN_EVERY", 0.01)
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    half = Part("half", program(f"print('...s. [ 50%]', flush=True); open({str(told)!r}).read()"))
+
+    class Spoken(parts.Progress):
+        def line(self) -> str:
+            line = super().line()
+            if line.endswith("0 of 1 done; half 50 %"):
+                told.write_text("go on")
+            return line
+
+    monkeypatch.setattr(parts, "Progress", Spoken)
+    assert parts.main([half]) == 0
+    assert "   0:00  0 of 1 done; half 50 %\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("some", [[LONGEST, FAILING, PASSING], [FAILING, LONGEST, PASSING]])
@@ -49,14 +75,15 @@ def test_a_failure_anywhere_fails_the_whole(some: list[Part], capsys: pytest.Cap
 
 def test_a_part_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.postgresql.TIMEOUT", 0.1)
-    outcome = parts.run(Part("hanging", program("import threading; threading.Event().wait()")))
+    hanging = Part("hanging", program("import threading; threading.Event().wait()"))
+    outcome = parts.run(hanging, parts.Progress(1))
     assert not outcome.passed
     assert "== Not done after 0.1 s" in outcome.output
 
 
 def test_what_is_compiled_is_kept_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    outcome = parts.run(Part("compiling", program("import sys; print(sys.dont_write_bytecode)")))
+    outcome = parts.run(Part("compiling", program("import sys; print(sys.dont_write_bytecode)")), parts.Progress(1))
     assert outcome.output == "False\n"
 
 
@@ -72,23 +99,28 @@ def test_every_file_of_tests_belongs_to_a_part(with_django6: bool) -> None:
     assert any(".venv-django6" in command[0] for command in commands) is with_django6
 
 
-def test_what_runs_on_one_django_alone_is_there_and_works_without_django() -> None:
-    assert [name for name in parts.ONCE if not (postgresql.ROOT / name).exists()] == []
-    named = [name.removesuffix(".py").replace("/", ".") for name in parts.ONCE if not name.startswith("tests/project/")]
+def test_the_protocol_and_its_tests_work_without_django() -> None:
+    free = [name for name in parts.ONE_DJANGO if name.startswith(("tests/unit/protocol/", "tests/fuzz/"))]
+    assert free
+    named = [name.removesuffix(".py").replace("/", ".") for name in free]
     code = f"import sys; sys.modules['django'] = None; [__import__(name) for name in {named}]"
     done = subprocess.run([sys.executable, "-c", code], cwd=postgresql.ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("everything", [True, False])
-def test_what_runs_on_one_django_alone_is_left_out_on_the_other_one(everything: bool) -> None:
-    first, second, *_ = (part.command for part in parts.parts(True, everything))
-    assert {*second} - {*first} >= {f"--ignore={name}" for name in parts.ONCE}
-    assert not {*first} & {f"--ignore={name}" for name in parts.ONCE}
+def test_what_runs_on_one_django_alone_runs_on_the_other_one_with_everything() -> None:
+    made = {everything: [part.command for part in parts.parts(True, everything)] for everything in (True, False)}
+    ignored = {f"--ignore={name}" for name in parts.ONE_DJANGO}
+    assert ignored <= {*made[False][1]}
+    assert not ignored & {*made[False][0], *made[True][0], *made[True][1]}
 
 
-def test_every_file_for_postgresql_is_there() -> None:
-    assert [name for name in postgresql.FILES if not (postgresql.ROOT / name).exists()] == []
+@pytest.mark.parametrize("mark", ["postgresql", "one_django", "walk"])
+def test_a_mark_is_that_of_a_whole_module(mark: str) -> None:
+    # Written as an attribute of `pytest`, which is how the files with a mark are found.
+    marked = re.compile(rf"\bmark\.{mark}\b")
+    holding = {str(path.relative_to(parts.ROOT)) for path in TESTS.rglob("*.py") if marked.search(path.read_text())}
+    assert holding == {*postgresql.marked(mark)}
 
 
 def test_the_data_side_runs_on_django_6_with_postgresql_where_it_does_not_with_sqlite() -> None:

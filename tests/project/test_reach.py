@@ -8,6 +8,8 @@ import pytest
 from evals.forms import FORMS, REACHES
 from evals.reach import main, report, verdict, verdicts
 
+pytestmark = pytest.mark.one_django
+
 UNIQUE = {
     "shop_order": {"id", "number"},
     "shop_customer": {"id", "email"},

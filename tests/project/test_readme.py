@@ -277,6 +277,19 @@ def test_the_messages_of_the_page_about_trouble_are_those_of_the_code() -> None:
 # Tables, links, ids
 
 
+# The changelog, and the page that leads to all others.
+WITHOUT_QUESTION = {DOCS / f"{name}.md" for name in ("changes", "index", "checks", "operating", "settings")}
+WRITTEN = sorted({*DOCS.glob("*.md")} - WITHOUT_QUESTION)
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.stem)
+def test_a_page_says_first_what_its_reader_can_do_after_it_and_is_short(page: Path) -> None:
+    title, _, text = page.read_text().partition("\n")
+    assert title.startswith("# ")
+    assert text.strip().startswith("After this page you ")
+    assert len(text.split()) <= 2_500
+
+
 def test_the_readme_is_short() -> None:
     assert len(README.read_text().splitlines()) <= 160
 
@@ -307,12 +320,10 @@ def test_the_tables_of_tools_and_closed_apps_are_complete() -> None:
 def test_the_options_and_hooks_of_exposures_are_those_of_the_class() -> None:
     from mcp_django import ModelExposure
 
-    text = (DOCS / "exposures.md").read_text()
-    table = text.partition("## Options")[2].partition("## Hooks")[0]
-    options = set(re.findall(r"^\| `(\w+)` \| ", table, re.MULTILINE))
+    options = set(re.findall(r"^\| `(\w+)` \| ", section(DOCS / "exposures.md", "Options"), re.MULTILINE))
     annotations = vars(ModelExposure)["__annotations__"]
     assert options == {name for name, kind in annotations.items() if not kind.startswith("ClassVar")}
-    rows = re.findall(r"^\| (`.+?`) \| ", text.partition("## Hooks")[2].partition("## Actions")[0], re.MULTILINE)
+    rows = re.findall(r"^\| (`.+?`) \| ", (DOCS / "hooks.md").read_text(), re.MULTILINE)
     hooks = {name for row in rows for name in re.findall(r"`(\w+)", row)}
     public = {name for name, value in vars(ModelExposure).items() if callable(value) and not name.startswith("_")}
     assert hooks == public
@@ -340,7 +351,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_documentation_names_the_dialect_of_schemas() -> None:
-    assert "JSON Schema 2020-12" in (DOCS / "tools.md").read_text()
+    assert "JSON Schema 2020-12" in (DOCS / "functions.md").read_text()
 
 
 def test_the_image_is_small() -> None:

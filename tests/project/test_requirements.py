@@ -27,6 +27,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.one_django
+
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = ROOT / "tests" / "requirements"
 AREAS = sorted(path for path in MANIFEST.glob("*.toml") if path.name != "pages.toml")

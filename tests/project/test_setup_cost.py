@@ -11,6 +11,8 @@ import pytest
 
 import mcp_django
 
+pytestmark = pytest.mark.one_django
+
 APPS = [
     "django.contrib.admin",
     "django.contrib.auth",
@@ -140,8 +142,8 @@ def test_setup_loads_what_declarations_need_and_no_more(project: Path, mcp: str 
     assert len(own(cost)) <= most, sorted(own(cost))
     others = {name for name in cost if not is_own(name)}
     assert {name.partition(".")[0] for name in others} <= {"django", "orjson", "shop"} | sys.stdlib_module_names
-    # The hub of changes, and what runs one, are for who changes something.
-    assert "mcp_django.subscriptions.hub" not in cost
+    # The bus of changes, and what runs one, are for who changes something.
+    assert "mcp_django.subscriptions.bus" not in cost
     assert len(others) <= 15, sorted(others)
 
 

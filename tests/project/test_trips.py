@@ -24,7 +24,7 @@ import mcp_django
 from mcp_django.asgi import get_asgi_application
 from mcp_django.runtime import threads
 from mcp_django.subscriptions import signals
-from mcp_django.subscriptions.hub import SOON, hub
+from mcp_django.subscriptions.bus import SOON, bus
 from mcp_django.transports.http.registry import registry
 from tests.factories import make_author, make_book
 from tests.listening import uri_of
@@ -92,13 +92,13 @@ def recording() -> Iterator[dict[int, list[str]]]:
 
 
 async def settled() -> None:
-    """Wait until calls that were answered have left nothing to do, and the hub has told what it tells."""
+    """Wait until calls that were answered have left nothing to do, and the bus has told what it tells."""
     while registry.tasks:
         await asyncio.wait(registry.tasks)
-    if hub._loop is not None:
+    if bus._loop is not None:
         told = threading.Event()
-        # What the hub's thread puts off it puts off as long, so that this comes last.
-        hub._loop.call_soon_threadsafe(hub._loop.call_later, SOON, told.set)
+        # What the bus's thread puts off it puts off as long, so that this comes last.
+        bus._loop.call_soon_threadsafe(bus._loop.call_later, SOON, told.set)
         assert await asyncio.to_thread(told.wait, 10)
 
 
@@ -144,7 +144,7 @@ def make_rows() -> Any:
         make_book(f"Book {number}", author=author)
         Section.objects.create(name=f"Section {number}")
     # That they were made has been told: no trip has a part of it.
-    hub.close()
+    bus.close()
     return author
 
 

@@ -39,7 +39,7 @@ import django
 django.setup()
 from django.core.management import ManagementUtility
 from mcp_django import site
-from mcp_django.subscriptions import subscriptions
+from mcp_django.subscriptions import notifier
 
 def shout(request) -> str:
     "Write to everything there is."

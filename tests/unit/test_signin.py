@@ -14,7 +14,7 @@ from mcp_django.oauth.bearer import verify
 from mcp_django.oauth.tokens import create_token
 from mcp_django.orm.access import access_of
 from mcp_django.signin import CREDENTIAL, SignInChoice, SignInFact, credential_of, is_current
-from mcp_django.subscriptions import subscriptions
+from mcp_django.subscriptions import notifier
 from mcp_django.testing import MCPClient
 from tests.factories import make_book, make_superuser, make_user
 from tests.listening import SCOPES, listen, tell_at_once, uri_of
@@ -116,7 +116,7 @@ def test_streams_of_one_user_keep_their_own_facts(badges: list[Any], monkeypatch
         request = request_of(user, scopes=SCOPES)
         request.mcp.facts = {"badge": badge}
         listen(user, request=request)
-    found = [caller.request(user).user.badge for caller in subscriptions._processes[0].audience.callers()]
+    found = [caller.request(user).user.badge for caller in notifier._notifiers[0].audience.callers()]
     assert sorted(found) == [1, 2]
 
 
@@ -237,7 +237,7 @@ def test_a_stream_hears_nothing_after_a_new_password_and_ends(
     def save() -> None:
         with django_capture_on_commit_callbacks(execute=True):
             book.save()
-        news.process.fanout.run()
+        news.process.tell()
 
     save()
     assert listener.take() == [uri_of(book)]
@@ -245,11 +245,11 @@ def test_a_stream_hears_nothing_after_a_new_password_and_ends(
     save()
     with django_capture_on_commit_callbacks(execute=True):
         notify_list_changed("tools")
-    news.process.fanout.run()
+    news.process.tell()
     assert listener.take() == []
     listener.subscription.set_uris([uri_of(book)])
     assert listener.uris == []
-    news.process.sweep.run()
+    news.process.check()
     assert listener.ended == ["the password has changed"]
 
 

@@ -19,7 +19,7 @@ from tests.testapp.admin import BookAdmin
 from tests.testapp.models import Author, Book
 from tests.writing import request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 def names(user, **options):

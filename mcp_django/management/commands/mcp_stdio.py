@@ -8,7 +8,7 @@ from typing import Any, Final
 from django.db import connections
 
 from ...runtime.threads import close_connections
-from ...subscriptions.hub import hub
+from ...subscriptions.bus import bus
 from ...transports.stdio.pipes import claim
 from ...transports.stdio.server import StdioServer
 from ..accounts import CallerCommand
@@ -36,7 +36,7 @@ class Command(CallerCommand):
         try:
             asyncio.run(server.run())
         finally:
-            hub.close()
+            bus.close()
             connections.close_all()
             close_connections(CLOSE_WITHIN)
 

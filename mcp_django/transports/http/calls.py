@@ -25,7 +25,7 @@ from ...runtime.threads import Busy, in_thread
 from ...server import sessions, streams
 from ...server.dispatch import Reply
 from ...server.methods.base import Asked, Later, Listen
-from ...subscriptions.hub import hub
+from ...subscriptions.bus import bus
 from ..calls import begin, conclude, in_time, perform
 from ..notifications import Outbox
 from .exchange import Exchange
@@ -281,7 +281,7 @@ class SessionCall(CallRunner):
         leave = registry.enter(lambda: self.loop.call_later(LAST_WORDS, self.interrupt))
         try:
             outcome: Reply | Asked | Later | None = self.outcome
-            unsubscribe = hub.subscribe(sessions.topic(self.session.id), self.heard)
+            unsubscribe = bus.subscribe(sessions.topic(self.session.id), self.heard)
             try:
                 if isinstance(outcome, Later):
                     if self.holds_lock and self.stream_id is None:

@@ -29,10 +29,9 @@ from ...context.request import MCPRequest, read_scope
 from ...context.text import plain
 from ...emulation.files import upload_storage
 from ...exceptions import AuthenticationFailed, InsufficientScope, NotFound
-from ...oauth.bearer import authenticate, challenge, note_use
+from ...oauth.bearer import authenticate, challenge
 from ...oauth.pages import content_security_policy, frame, url_of
 from ...oauth.resource import came_to, metadata_url, origin, resource_url
-from ...oauth.scopes import default_scopes, join
 from ...operating.calls import outcome_of, refused
 from ...problems import IS_IT_RIGHT, NOT_SAID, TWO_TOKENS
 from ...protocol.eras import VERSION_HEADER, Call, Rejected
@@ -53,13 +52,14 @@ from ...protocol.messages import (
 )
 from ...runtime.cache import caller_of
 from ...runtime.threads import BUSY, Busy, renew_connections
+from ...scopes import default_scopes, join
 from ...server.dispatch import Reply, rejection
 from ...server.methods.base import log_failure
 from ...server.sessions import ClientSession, find_session, topic
 from ...server.streams import cancel
 from ...signin import restore
 from ...sites import MCPSite
-from ...subscriptions.hub import hub
+from ...subscriptions.bus import bus
 from ..calls import Held, LimitExceeded, body_room, concurrent, count_call, streaming
 from ..client_configs import set_ups
 from .registry import registry
@@ -258,23 +258,20 @@ class Exchange:
         if settings.AUTHENTICATION_CLASSES and len(self.headers.get("authorization", [])) > 1:
             raise AuthenticationFailed(invalid=True, reason=TWO_TOKENS)
         try:
-            grant = authenticate(request, self.resource_path)
+            authenticate(request, self.resource_path)
         except DatabaseUnavailable:
             # The first query of a call: nothing has run that would run twice.
             if not renew_connections():
                 raise
-            grant = authenticate(request, self.resource_path)
+            authenticate(request, self.resource_path)
         request.META.pop("HTTP_AUTHORIZATION", None)
-        request.user, request.auth = grant.user, grant.auth  # type: ignore[attr-defined]
         if self.original is not None:
             # Middleware that has kept the request asks it for the user when something is saved.
-            self.original.user = self.original._acached_user = grant.user
-        context.scopes, context.client_id, context.facts = grant.scopes, grant.client_id, grant.facts
+            self.original.user = self.original._acached_user = request.user
         if self.query:
             context.facts = narrowed_by(context.facts, self.query)
         restore(request)
         count_call(self.caller)
-        note_use(self.request.auth, self.request.META.get("REMOTE_ADDR", ""))  # type: ignore[attr-defined]
         self._hold(concurrent(self.caller))
 
     # Messages of either transport
@@ -296,7 +293,7 @@ class Exchange:
         if call.method == "notifications/cancelled" and session is not None and isinstance(request_id, (str, int)):
             logger.info("Call %r was given up by its client: %.200r", request_id, call.params.get("reason", ""))
             cancel(session, request_id)
-            hub.publish(topic(session.id), {"cancelled": request_id})
+            bus.publish(topic(session.id), {"cancelled": request_id})
 
     def check_types(self) -> None:
         """Check what kind of body was sent, and that some kind of answer can be."""

@@ -30,7 +30,6 @@ from ...emulation.files import remember_sent, upload_storage, was_sent
 from ...exceptions import CallRefused, NotFound, ToolError
 from ...oauth.bearer import Token
 from ...oauth.resource import resource_url
-from ...oauth.scopes import expand
 from ...oauth.tokens import facts_of
 from ...operating import switches
 from ...operating.calls import describe_caller, refuse_if_off
@@ -40,7 +39,7 @@ from ...problems import Problem
 from ...protocol.messages import body_length
 from ...resources.files import RowFile
 from ...runtime.cache import caller_of, hit
-from ...scopes import READ, WRITE
+from ...scopes import READ, WRITE, expand
 from ...server.methods.base import log_failure
 from ...signin import is_current, restore
 from ...sites import MCPSite

@@ -4,7 +4,7 @@ Servers wait for connections to close, or cut them, without telling the applicat
 lifespan: so the first request of a process puts a handler before the server's own for SIGTERM and SIGINT. It has the
 log of calls written, as some servers end by the signal itself, ends what is open, and then hands the signal on.
 
-Nothing is written down while a stream is open. Whoever wants to know asks through the hub, and each worker that has
+Nothing is written down while a stream is open. Whoever wants to know asks through the bus, and each worker that has
 streams answers; where workers share no channel layer, the answer is that of this process alone.
 """
 
@@ -28,7 +28,7 @@ from ...context.text import plain
 from ...operating.calls import describe_caller
 from ...operating.log import drain
 from ...server.sessions import ClientSession
-from ...subscriptions.hub import hub, shared_layer
+from ...subscriptions.bus import bus, shared_layer
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 # Seconds that streams have to end before the server is told to stop, and between two looks at them.
@@ -36,7 +36,7 @@ PATIENCE: Final = 3.0
 LOOK_EVERY: Final = 0.05
 
 TOPIC: Final = "roll"
-# Streams that one worker tells of: its answer has to fit into one message of the hub.
+# Streams that one worker tells of: its answer has to fit into one message of the bus.
 MAX_TOLD: Final = 100
 MAX_NAME: Final = 60
 # Seconds in which workers answer.
@@ -125,7 +125,7 @@ class Registry:
         with self._lock:
             self._open[entry] = None
             if stream is not None and self._unsubscribe is None:
-                self._unsubscribe = hub.subscribe(TOPIC, self._heard)
+                self._unsubscribe = bus.subscribe(TOPIC, self._heard)
 
         def leave() -> None:
             unsubscribe = None
@@ -185,7 +185,7 @@ class Registry:
         return [(entry.stream, entry) for entry in list(self._open) if entry.stream is not None]
 
     def _heard(self, news: Any) -> None:
-        """Answer who asks, or end a stream; called in the hub's thread."""
+        """Answer who asks, or end a stream; called in the bus's thread."""
         if not isinstance(news, Mapping):
             return
         with self._lock:
@@ -193,7 +193,7 @@ class Registry:
         if "ask" in news:
             told = [asdict(stream) for stream, _ in streams[-MAX_TOLD:]]
             worker = f"{socket.gethostname()}:{os.getpid()}"
-            hub.publish(f"{TOPIC}:{news['ask']}", {"worker": worker, "count": len(streams), "streams": told})
+            bus.publish(f"{TOPIC}:{news['ask']}", {"worker": worker, "count": len(streams), "streams": told})
         for stream, entry in streams:
             if stream.id == news.get("end"):
                 entry.loop.call_soon_threadsafe(entry.end)
@@ -208,11 +208,11 @@ class Registry:
                 answers.append(news)
                 told.set()
 
-        unsubscribe = hub.subscribe(f"{TOPIC}:{token}", hear)
+        unsubscribe = bus.subscribe(f"{TOPIC}:{token}", hear)
         try:
             deadline = time.monotonic() + patience
-            hub.wait_ready(patience)
-            hub.publish(TOPIC, {"ask": token})
+            bus.wait_ready(patience)
+            bus.publish(TOPIC, {"ask": token})
             if shared_layer() is not None:
                 time.sleep(max(0.0, deadline - time.monotonic()))
             elif self._streams():
@@ -228,7 +228,7 @@ class Registry:
 
     def disconnect(self, stream_id: str) -> None:
         """Have whichever worker holds the stream end it. A client may open another one while it has access."""
-        hub.publish(TOPIC, {"end": stream_id})
+        bus.publish(TOPIC, {"end": stream_id})
 
 
 registry: Final = Registry()

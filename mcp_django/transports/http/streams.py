@@ -27,14 +27,14 @@ from ...protocol.errors import ProtocolError
 from ...protocol.messages import encode, error_response, event, event_id, notification, priming, retry
 from ...protocol.versions import PRIMED
 from ...runtime.cache import cache
-from ...runtime.threads import in_thread
+from ...runtime.threads import Worker, in_thread
 from ...server import sessions, streams
 from ...server.dispatch import Reply
 from ...server.methods.base import Listen
 from ...server.methods.lifecycle import identity
 from ...server.sessions import ClientSession, lease_key
 from ...subscriptions.audience import UPDATED, Subscription
-from ...subscriptions.hub import Worker, hub
+from ...subscriptions.bus import bus
 from ..notifications import LISTS, Mailbox, relay
 from .exchange import Exchange
 from .registry import OpenStream, registry
@@ -53,7 +53,7 @@ MAX_KEPT_BYTES: Final = 64 * 1024
 MAX_UNSTORED_BYTES: Final = 512 * 1024
 # Seconds that a message waits to be stored before it is sent, where it is stored first.
 GRACE: Final = 1.0
-# Seconds between two looks at a stream whose news do not come through the hub, as without a shared channel layer.
+# Seconds between two looks at a stream whose news do not come through the bus, as without a shared channel layer.
 LOOK_EVERY: Final = 2.0
 # Seconds that a call has left when its worker stops.
 LAST_WORDS: Final = 2.0
@@ -101,7 +101,7 @@ class SessionChanges:
 
     @contextlib.asynccontextmanager
     async def followed(self, *, take_over: bool = False) -> AsyncIterator[None]:
-        unsubscribe = hub.subscribe(sessions.topic(self.session.id), self.heard)
+        unsubscribe = bus.subscribe(sessions.topic(self.session.id), self.heard)
         try:
             await self.hold(take_over=take_over)
             uris = await in_thread("reads", self.session.stored_uris)
@@ -119,7 +119,7 @@ class SessionChanges:
         return await in_thread("reads", lambda: self.lease.hold(take_over=take_over))
 
     def heard(self, news: Any) -> None:
-        """Follow what becomes of the session; called in the hub's thread."""
+        """Follow what becomes of the session; called in the bus's thread."""
         if not isinstance(news, dict):
             # The subscription tells what it may have missed; what it is to is looked up again.
             self.is_stale = True
@@ -154,7 +154,7 @@ class SessionChanges:
     def say_known(self, token: str) -> None:
         """Let whoever changed what the session is subscribed to wait no more."""
         if token:
-            hub.publish(sessions.topic(self.session.id), {"known": token})
+            bus.publish(sessions.topic(self.session.id), {"known": token})
 
     def tell_all(self) -> None:
         """Tell of everything that may have changed meanwhile."""
@@ -433,12 +433,12 @@ class Tail:
         """
         self.connection, self.loop = connection, asyncio.get_running_loop()
         exchange, news = self.exchange, {"taken": self.token}
-        # News of the hub come later than the next message may.
+        # News of the bus come later than the next message may.
         if before := registry.tails.get(self.stream_id):
             before.heard(news)
         registry.tails[self.stream_id] = self
-        hub.publish(streams.topic(self.stream_id), news)
-        unsubscribe = hub.subscribe(streams.topic(self.stream_id), self.heard)
+        bus.publish(streams.topic(self.stream_id), news)
+        unsubscribe = bus.subscribe(streams.topic(self.stream_id), self.heard)
         if hung_up is None:
             leave_registry = registry.enter(self.leave, OpenStream.of(exchange.request, exchange.session, "GET"))
         else:
@@ -471,7 +471,7 @@ class Tail:
         self.wake.set()
 
     def heard(self, news: Any) -> None:
-        """Look at the stream again, or leave it to another connection; called in the hub's thread."""
+        """Look at the stream again, or leave it to another connection; called in the bus's thread."""
         if isinstance(news, dict) and news.get("taken", self.token) > self.token:
             self.is_leaving = self.is_taken = True
         with contextlib.suppress(RuntimeError):  # the loop is closed

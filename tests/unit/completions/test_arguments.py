@@ -16,6 +16,8 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Section, Tag
 
+pytestmark = pytest.mark.postgresql
+
 NOBODY: Any = SimpleNamespace()
 
 

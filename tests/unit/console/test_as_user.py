@@ -8,7 +8,7 @@ from tests.factories import make_author, make_user
 from tests.oauth_flow import Flow
 from tests.unit.console.conftest import url
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 def show(browser, **query):

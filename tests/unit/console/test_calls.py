@@ -19,7 +19,7 @@ from mcp_django.models import CallEntry
 from mcp_django.operating.log import row_of, store
 from tests.factories import make_book, make_superuser, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 CALLS = "/admin/mcp_django/callentry/"
 EVIL = '<img src=x onerror="alert(1)">\u202eevil'
 

@@ -13,7 +13,7 @@ from mcp_django.console.overview import SPANS, figures, group_of, percentile
 from mcp_django.context.record import CallRecord
 from mcp_django.operating.log import row_of, store
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 NOW = timezone.now()
 
 

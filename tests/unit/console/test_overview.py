@@ -13,7 +13,7 @@ from mcp_django.context.record import CallRecord
 from mcp_django.operating.log import row_of, store
 from tests.factories import make_superuser
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 OVERVIEW = "/admin/mcp_django/callentry/overview/"
 EVIL = '<img src=x onerror="alert(1)">\u202eevil'
 

@@ -23,6 +23,7 @@ from mcp_django.context.narrowing import (
     narrowing_of,
 )
 from mcp_django.context.request import MCPRequest
+from mcp_django.emulation.inlines import PageInlines
 from mcp_django.oauth.resource import resource_url
 from mcp_django.oauth.tokens import issue_token
 from mcp_django.orm.access import access_of
@@ -33,7 +34,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Profile, Tag
 from tests.writing import request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 ALL = tuple(f"testapp.{verb}_{name}" for verb in ("view", "add", "change", "delete") for name in ("book", "tag"))
 
@@ -184,12 +185,12 @@ def test_hooks_of_the_project_do_not_widen_it(kind: type[ModelExposure]) -> None
     request.mcp.facts = {NARROWED_TO: {"models": ["testapp.book"]}}
     act_as(request, request.user, frozenset({"mcp:read", "mcp:write"}))
     assert [exposure.label for exposure in access_of(request).exposures] == ["testapp.book"]
-    author, book = site.exposures[Author], site.exposures[Book]
-    assert book.has_view_permission(request)
-    assert not author.has_view_permission(request)
-    assert not author.has_change_permission(request, make_author())
-    assert not author.has_add_permission(request)
-    assert not author.get_actions(request)
+    author, book = (access_of(request)[site.exposures[model]] for model in (Author, Book))
+    assert book.may("view")
+    assert not author.may("view")
+    assert not author.may_row("change", make_author())
+    assert not author.may("add")
+    assert not author.permitted_actions
 
 
 class OpenInline(admin.StackedInline):
@@ -219,12 +220,12 @@ def test_inlines_of_what_is_left_out_are_not_there() -> None:
     author = make_author()
     request = request_of(make_superuser(), site)
     exposure = site.exposures[Author]
-    assert [inline.model for inline in exposure.get_inlines(request, author)] == [Profile]
-    assert len(exposure.get_formsets(request, author, True)) == 1
+    assert [inline.admin.model for inline in PageInlines(request, exposure, author).all] == [Profile]
+    assert len(PageInlines(request, exposure, author).formsets(author)) == 1
     request.mcp.facts = {NARROWED_TO: {"models": ["testapp.author"]}}
     act_as(request, request.user, request.mcp.scopes)
-    assert exposure.get_inlines(request, author) == []
-    assert exposure.get_formsets(request, author, True) == []
+    assert PageInlines(request, exposure, author).all == []
+    assert PageInlines(request, exposure, author).formsets(author) == []
     assert [found.label for found in access_of(request).exposures] == ["testapp.author"]
 
 

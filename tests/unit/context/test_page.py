@@ -225,8 +225,8 @@ async def test_what_the_url_of_the_endpoint_names_stays(road, row, token):
 
 def test_an_admin_without_code_of_its_own_is_not_asked_about():
     exposures = mcp.exposures_by_label
-    assert exposures["testapp.author"].asks_where
-    assert not exposures["testapp.tag"].asks_where
+    assert exposures["testapp.author"].options.asks_where
+    assert not exposures["testapp.tag"].options.asks_where
 
 
 def test_without_pages_of_the_admin_a_request_stays_where_it_is(settings):

@@ -146,7 +146,7 @@ def test_nothing_is_logged_where_nothing_can_be_told():
 def asker(given=None, state=None, capabilities=EVERYTHING, **options):
     options.setdefault("live", True)
     options.setdefault("version", "2026-07-28")
-    return MCPContext(site=MCPSite(), capabilities=capabilities, answers=Answers(given, state), **options)
+    return MCPContext(site=MCPSite(), capabilities=capabilities, given_answers=Answers(given, state), **options)
 
 
 def question_of(ask, *args, **options):

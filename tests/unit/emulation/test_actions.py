@@ -21,7 +21,7 @@ from tests.factories import make_book, make_superuser, make_user
 from tests.testapp.models import Book, Tag
 from tests.writing import call, refusal, request_of, result_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 RUN = RunAction()
 

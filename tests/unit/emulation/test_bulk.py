@@ -19,7 +19,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Note, Tag
 from tests.writing import call, history_page, refusal, request_of, result_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 UPDATE, DELETE = UpdateRecord(), DeleteRecord()
 BOOK = {"model": "testapp.book"}

@@ -30,7 +30,7 @@ from tests.factories import make_author, make_superuser, make_user
 from tests.testapp.models import Author, Book, Tag
 from tests.writing import call, history_page, refusal, request_of, result_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 RUN = RunAction()
 PAGE = """{% extends "admin/base_site.html" %}

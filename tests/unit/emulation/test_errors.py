@@ -9,6 +9,7 @@ from django.forms import modelform_factory
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.emulation.errors import broken_constraint, duplicate_note
+from mcp_django.orm.access import access_of
 from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.inlineapp.making import ORDER, make_order, shop_request
@@ -16,7 +17,7 @@ from tests.inlineapp.models import Line, Order, Product
 from tests.testapp.models import AudioBook, Book, Placement, Shelf
 from tests.writing import call, refusal, request_of, site_with
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 CREATE, UPDATE = CreateRecord(), UpdateRecord()
 BOOK = {"model": "testapp.book"}
 
@@ -152,4 +153,4 @@ def test_G133_fields_that_the_caller_does_not_see_are_not_named() -> None:
     ],
 )
 def test_what_is_not_known_is_not_explained(root: Any, text: str) -> None:
-    assert broken_constraint(root, root.mcp.site.exposures[Book], IntegrityError(text)) == ""
+    assert broken_constraint(access_of(root)[root.mcp.site.exposures[Book]], IntegrityError(text)) == ""

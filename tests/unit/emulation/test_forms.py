@@ -15,6 +15,8 @@ from tests.filterapp.models import Screening
 from tests.testapp.models import Loan
 from tests.writing import call, refusal, request_of, site_with
 
+pytestmark = pytest.mark.postgresql
+
 REQUEST = request_of(None)
 
 

@@ -14,7 +14,7 @@ from tests.inlineapp.making import ORDER, make_order, rows_of, shop_request
 from tests.inlineapp.models import Claim, Invoice, Label, Line, Note, Order, Product, Remark, Shipment
 from tests.writing import call, refusal
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 CREATE, UPDATE = CreateRecord(), UpdateRecord()
 ALL = ("view", "add", "change", "delete")
 

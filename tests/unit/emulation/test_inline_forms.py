@@ -16,7 +16,7 @@ from tests.inlineapp.making import ORDER, URLS, make_order, rows_of, shop_reques
 from tests.inlineapp.models import Line, Note, Order, Product, Remark, Shipment
 from tests.writing import call, refusal
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 CREATE, UPDATE = CreateRecord(), UpdateRecord()
 
 

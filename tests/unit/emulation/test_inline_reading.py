@@ -16,7 +16,7 @@ from tests.inlineapp.making import ORDER, make_order, rows_of, shop_request
 from tests.inlineapp.models import Label, Line, Order, Remark, Shipment
 from tests.writing import call, refusal, request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 GET, UPDATE = GetRecord(), UpdateRecord()
 
 

@@ -23,7 +23,7 @@ from tests.inlineapp.making import make_order
 from tests.inlineapp.models import Line, Order, Product, Shipment
 from tests.writing import call, refusal, request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 LINES = {"model": "inlineapp.line"}
 QUERY = QueryRecords()
 SCOPES = frozenset({"mcp:read", "mcp:write"})

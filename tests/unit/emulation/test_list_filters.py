@@ -13,7 +13,8 @@ from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import AdminExposure, MCPSite
-from mcp_django.orm.lookups import named_filters_of
+from mcp_django.orm.access import access_of
+from mcp_django.orm.named_filters import named_filters_of
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.models import DescribeModel
 from mcp_django.tools.query import QueryRecords
@@ -25,7 +26,7 @@ from tests.filterapp.models import Film, Genre, Studio
 from tests.reading import reader
 from tests.writing import call, refusal
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY, DESCRIBE, AGGREGATE, GET = QueryRecords(), DescribeModel(), AggregateRecords(), GetRecord()
 PERMISSIONS = ("filterapp.view_film", "filterapp.view_studio", "filterapp.view_genre")
 
@@ -178,7 +179,7 @@ def test_row_121_no_filter_reaches_beyond_the_callers_rows(member: Any) -> None:
 
 
 def test_the_choice_that_sets_no_parameter_is_none(root: Any) -> None:
-    offers = {offer.name: offer for offer in named_filters_of(root, root.mcp.site.exposures[Film])}
+    offers = {offer.name: offer for offer in named_filters_of(access_of(root)[root.mcp.site.exposures[Film]])}
     assert [value for value, _ in offers["note__isempty"].choices] == ["1", "0"]
 
 
@@ -187,7 +188,7 @@ def test_row_112_a_filter_without_output_for_the_caller_is_not_there(root: Any, 
     missing = refusal(QUERY, member, model="filterapp.film", filters={"wine": "yes"})
     assert hidden.replace("mine", "wine") == missing
     assert "decade" in missing
-    assert {offer.name for offer in named_filters_of(root, root.mcp.site.exposures[Film])} == {
+    assert {offer.name for offer in named_filters_of(access_of(root)[root.mcp.site.exposures[Film]])} == {
         *("decade", "mine", "genre_like", "every", "first", "year", "note__isempty", "rating_band")
     }
 
@@ -281,7 +282,7 @@ def test_an_exposure_that_names_its_fields_has_only_filters_that_it_names(films:
 
     for options in ({"fields": ["title"]}, {"filter_fields": {"title": ["exact"]}}):
         request = reader(make_superuser(str(options)), site(**options))
-        assert named_filters_of(request, request.mcp.site.exposures[Film]) == []
+        assert named_filters_of(access_of(request)[request.mcp.site.exposures[Film]]) == []
         assert "has no filter" in refusal(QUERY, request, model="filterapp.film", filters={"decade": "80s"})
     request = reader(make_superuser(), site(filter_fields={"title": ["exact"], "decade": []}))
     assert titles(request, {"decade": "90s", "title": "g"}) == "g"

@@ -12,6 +12,8 @@ from tests.inlineapp.admin import OrderAdmin
 from tests.inlineapp.making import ORDER, make_order, shop_request
 from tests.writing import call, request_of
 
+pytestmark = pytest.mark.postgresql
+
 
 def test_a_request_is_a_page_for_as_long_as_it_plays_one() -> None:
     request: Any = request_of(None)

@@ -5,7 +5,7 @@ from mcp_django.emulation.responses import ELSEWHERE, Answer, destination
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.writing import request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 def asked_by(user):

@@ -4,13 +4,13 @@ from django.contrib.admin.models import ADDITION, LogEntry
 from django.utils.text import slugify
 
 from mcp_django import MCPSite, ModelExposure, site
-from mcp_django.emulation.saving import saving_of
+from mcp_django.emulation.saving import Saving
 from mcp_django.tools.writes import CreateRecord, UpdateRecord
 from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Book, PublishedBook
 from tests.writing import call, refusal, request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 CREATE, UPDATE = CreateRecord(), UpdateRecord()
 BOOK = {"model": "testapp.book"}
@@ -53,6 +53,6 @@ def test_a_proxy_is_written_as_itself():
     root = request_of(make_superuser())
     book = make_book(status=Book.Status.PUBLISHED)
     row = PublishedBook.objects.get(pk=book.pk)
-    saved, changed = saving_of(root, site.exposures[PublishedBook], row, {"title": "New"}, "update_record").save()
+    saved, changed = Saving.of(root, site.exposures[PublishedBook], row, {"title": "New"}, "update_record").save()
     assert (type(saved), changed) == (PublishedBook, ["title"])
     assert LogEntry.objects.get(content_type__model="publishedbook").object_id == str(book.pk)

@@ -22,7 +22,7 @@ from mcp_django.emulation.files import (
 from tests.factories import make_user
 from tests.writing import request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 @pytest.fixture

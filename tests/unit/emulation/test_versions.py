@@ -26,7 +26,7 @@ from tests.inlineapp.models import Label, Line, Order, Remark, Shipment
 from tests.testapp.models import Author, Book, PublishedBook, Tag
 from tests.writing import call, refusal, request_of, site_with
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 GET, UPDATE, DELETE = GetRecord(), UpdateRecord(), DeleteRecord()
 
 

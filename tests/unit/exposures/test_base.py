@@ -6,7 +6,7 @@ from mcp_django.context.request import MCPContext, MCPRequest
 from tests.factories import make_author, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Tag
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 class AuthorExposure(ModelExposure):
@@ -60,7 +60,7 @@ def test_G129_all_fields_are_all_but_the_sensitive_ones():
 def test_excluded_fields_are_left_out():
     site = MCPSite("own")
     site.register(Author, AuthorExposure, exclude=["born"])
-    assert "born" not in site.exposures[Author].default_fields
+    assert "born" not in site.exposures[Author].options.fields
 
 
 def test_a_method_of_the_exposure_is_a_column(site):
@@ -105,10 +105,10 @@ def test_a_query_is_stable_unless_code_of_the_project_makes_it():
             return super().get_queryset(request)
 
     site = MCPSite("own")
-    assert ModelExposure(Book, site).has_stable_queryset
-    assert not Own(Book, site).has_stable_queryset
-    assert not ModelExposure(Loan, site).has_stable_queryset
-    assert type("Declared", (Own,), {"stable_queryset": True})(Book, site).has_stable_queryset
+    assert ModelExposure(Book, site).options.has_stable_queryset
+    assert not Own(Book, site).options.has_stable_queryset
+    assert not ModelExposure(Loan, site).options.has_stable_queryset
+    assert type("Declared", (Own,), {"stable_queryset": True})(Book, site).options.has_stable_queryset
     assert isinstance(Loan._default_manager, Manager)
 
 

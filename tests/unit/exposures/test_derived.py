@@ -8,7 +8,7 @@ from mcp_django.exposures.managers import derived, is_derived, leaves_out_nothin
 from tests.factories import make_author
 from tests.testapp.models import Author, Tag
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 @pytest.fixture(autouse=True)

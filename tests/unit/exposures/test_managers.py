@@ -15,7 +15,7 @@ from tests.sitesapp import models
 from tests.sitesapp.models import Holder, Item, KeptItem
 from tests.writing import call, refusal, request_of, site_with
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 FIELDS = ["id", "kind", "name", "size", "parent"]
 ODD = [
     models.UnitedItem,

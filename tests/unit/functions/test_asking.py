@@ -60,7 +60,7 @@ ANSWERS: dict[str, Any] = {
 
 def request_with(given: Any) -> Any:
     context = MCPContext(
-        site=MCPSite(), version="2026-07-28", capabilities=EVERYTHING, live=True, answers=Answers(given)
+        site=MCPSite(), version="2026-07-28", capabilities=EVERYTHING, live=True, given_answers=Answers(given)
     )
     return SimpleNamespace(mcp=context)
 

@@ -11,13 +11,14 @@ from django.utils import timezone
 from oauth2_provider.models import AccessToken, Application, set_token_value
 
 from mcp_django.models import LinkedIdentity, TokenFacts
-from mcp_django.oauth import access_filters
+from mcp_django.oauth import admin as oauth_admin
+from mcp_django.oauth import tokens as oauth_tokens
 from mcp_django.oauth.tokens import create_token, save_token
 from mcp_django.signin import LINKED_IDENTITY, SERVICE_ACCOUNT
 from tests.factories import make_superuser, make_user
 from tests.oauth_flow import RESOURCE, Flow
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 TOKENS = "/admin/oauth2_provider/accesstoken/"
 ISSUERS = ["https://login.example", "https://other.example"]
 
@@ -54,7 +55,7 @@ def make_one_of_each() -> dict[str, Any]:
 
 @pytest.mark.parametrize("beside", [True, False])
 def test_each_kind_is_found_by_itself_and_named(admin: Client, monkeypatch: pytest.MonkeyPatch, beside: bool) -> None:
-    monkeypatch.setattr(access_filters, "beside_tokens", lambda: beside)
+    monkeypatch.setattr(oauth_tokens, "beside_tokens", lambda: beside)
     tokens = make_one_of_each()
     for kind, token in tokens.items():
         assert listed(admin, kind=kind) == {token.pk}
@@ -103,7 +104,7 @@ def test_what_has_ended_is_listed_apart(admin: Client) -> None:
 
 
 def test_the_filters_name_those_with_the_most_and_the_one_that_is_chosen(admin: Client) -> None:
-    users = [make_user(f"user{number}") for number in range(access_filters.SHOWN + 3)]
+    users = [make_user(f"user{number}") for number in range(oauth_admin.SHOWN + 3)]
     client = Application.objects.create(name="Robot", client_type="public", authorization_grant_type="x")
     for number, user in enumerate(users):
         for _ in range(2 if number > 2 else 1):

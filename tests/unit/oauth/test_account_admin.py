@@ -21,7 +21,7 @@ from tests.oauth_flow import ORIGIN, RESOURCE
 from tests.service_account import ask, ask_by_secret, make_account
 from tests.signing import key_for
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("accounts_are_on")]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.usefixtures("accounts_are_on")]
 BASE = {"BASE_URL": ORIGIN}
 LIST = "/admin/mcp_django/serviceaccount/"
 

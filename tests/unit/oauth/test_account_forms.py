@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mcp_django.models import ServiceAccount
-from mcp_django.oauth.forms import HTTPS, ServiceAccountForm
+from mcp_django.oauth.account_admin import HTTPS, ServiceAccountForm
 
 
 def choices(form: Any, name: str) -> list[str]:

@@ -17,7 +17,7 @@ from tests.factories import make_superuser, make_user
 from tests.listening import listen, tell_at_once
 from tests.oauth_flow import RESOURCE, Flow
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 TOKENS = "/admin/oauth2_provider/accesstoken/"
 APPLICATIONS = "/admin/oauth2_provider/application/"
 
@@ -244,7 +244,7 @@ def test_streams_end_with_the_access_and_the_token_is_refused(admin: Client, mon
     admin.post(f"{REVOKE}?user={row.user_id}", {"post": "yes"})
     with pytest.raises(AuthenticationFailed):
         verify(raw, RESOURCE)
-    news.process.sweep.run()
+    news.process.check()
     assert (ending.ended, staying.ended) == (["the token is not good any more"], [])
 
 

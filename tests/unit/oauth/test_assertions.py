@@ -17,11 +17,13 @@ from jwcrypto.jwk import JWK
 
 from mcp_django.models import UsedAssertion
 from mcp_django.oauth import assertions as oauth_keys
-from mcp_django.oauth.assertions import InvalidAssertion, Rules, read_assertion, read_keys, use_once, verify
+from mcp_django.oauth.assertions import InvalidAssertion, read_assertion, read_keys, use_once, verify
 from tests.signing import KINDS, claims_of, key_for, part, public_set, signed
 
+pytestmark = pytest.mark.postgresql
+
 ISSUER, AUDIENCE = "https://issuer.example", "https://shop.example"
-RULES = Rules(issuer=ISSUER, audiences=[AUDIENCE], max_life=300)
+RULES: dict[str, Any] = {"signer": ISSUER, "audiences": [AUDIENCE], "max_life": 300}
 KEY = key_for("ES256", "one")
 HUGE = 10**400
 
@@ -35,9 +37,9 @@ def known(*keys: JWK) -> Callable[[bool], Iterable[JWK]]:
     return lambda again: published
 
 
-def check(raw: str, rules: Rules = RULES, *keys: JWK) -> dict[str, Any]:
+def check(raw: str, rules: dict[str, Any] = RULES, *keys: JWK) -> dict[str, Any]:
     assertion = read_assertion(raw)
-    verify(assertion, known(*(keys or (KEY,))), rules)
+    verify(assertion, known(*(keys or (KEY,))), **rules)
     return dict(assertion.claims)
 
 
@@ -169,9 +171,9 @@ def test_a_new_key_is_asked_for_and_an_old_one_no_more_accepted() -> None:
 
     new = key_for("ES256", "two")
     with pytest.raises(InvalidAssertion, match="No key"):
-        verify(read_assertion(signed(claims(), new)), keys, RULES)
+        verify(read_assertion(signed(claims(), new)), keys, **RULES)
     now[0] = read_keys(public_set(new))
-    verify(read_assertion(signed(claims(), new)), keys, RULES)
+    verify(read_assertion(signed(claims(), new)), keys, **RULES)
     assert asked == [False, True, False, True]
     with pytest.raises(InvalidAssertion, match="No key"):
         check(signed(claims(), KEY), RULES, new)
@@ -241,7 +243,7 @@ def test_an_assertion_of_another_type_is_refused(typ: Any) -> None:
 
 @pytest.mark.parametrize("typ", ["JWT", "", None, "at+jwt"])
 def test_a_type_that_is_asked_for_has_to_be_there(typ: Any) -> None:
-    rules = Rules(ISSUER, [AUDIENCE], 300, typ="oauth-id-jag+jwt")
+    rules = {**RULES, "typ": "oauth-id-jag+jwt"}
     with pytest.raises(InvalidAssertion, match="typ"):
         check(signed(claims(), KEY, typ=typ), rules)
     assert check(signed(claims(), KEY, typ="OAuth-ID-JAG+jwt"), rules)
@@ -318,7 +320,7 @@ def test_no_time_is_without_end(text: str) -> None:
 
 def test_only_a_client_may_leave_out_when_it_signed() -> None:
     assert check(signed(claims(iat=None), KEY))
-    rules = Rules(ISSUER, [AUDIENCE], 300, typ="oauth-id-jag+jwt")
+    rules = {**RULES, "typ": "oauth-id-jag+jwt"}
     with pytest.raises(InvalidAssertion, match="iat"):
         check(signed(claims(iat=None), KEY, typ="oauth-id-jag+jwt"), rules)
 

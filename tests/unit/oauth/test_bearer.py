@@ -15,7 +15,7 @@ from mcp_django.oauth.bearer import BearerAuthentication, Token, challenge, plan
 from mcp_django.oauth.validator import MCPValidator
 from tests.oauth_flow import RESOURCE
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 SECRET = "a-token-of-some-length"
 

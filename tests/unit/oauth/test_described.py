@@ -18,7 +18,7 @@ from mcp_django.oauth.client_documents import DocumentRefused, find_described
 from mcp_django.oauth.tokens import is_hashed_here
 from tests.tls_server import Authority, Redirected, TLSServer, answer, serving
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 HOST = "client.example"
 URL = f"https://{HOST}/client.json"

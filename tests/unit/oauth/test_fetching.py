@@ -265,13 +265,13 @@ def test_a_certificate_of_another_host_is_refused(server: TLSServer, fetcher: Re
 
 
 def test_an_authority_that_nobody_knows_is_refused(server: TLSServer, fetcher: Redirected, tmp_path: Path) -> None:
-    fetcher._authorities = str(Authority(tmp_path).path)
+    fetcher.authorities = str(Authority(tmp_path).path)
     assert "certificate" in refused(fetcher).seen
     assert not server.asked
 
 
 def test_an_authority_whose_file_is_missing_is_no_open_door(server: TLSServer, fetcher: Redirected) -> None:
-    fetcher._authorities = "/nowhere/authority.pem"
+    fetcher.authorities = "/nowhere/authority.pem"
     assert refused(fetcher).seen
     assert not server.asked
 

@@ -1,6 +1,6 @@
 from django.http import QueryDict
 
-from mcp_django.oauth.forms import ConsentForm
+from mcp_django.oauth.views import ConsentForm
 
 QUERY = "client_id=a&redirect_uri=https://a/&response_type=code&scope=mcp:read+mcp:write&state=%20s%20"
 

@@ -37,7 +37,7 @@ from tests.oauth_flow import ORIGIN, RESOURCE, Flow
 from tests.service_account import ASSERTION_TYPE, TOKEN, basic, make_account
 from tests.signing import claims_of, key_for, part, signed
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 def now() -> int:

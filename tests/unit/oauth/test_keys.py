@@ -25,6 +25,8 @@ def public(key: JWK, **changes: Any) -> dict[str, Any]:
 class Local(Fetcher):
     """Each name leads to the server of the test."""
 
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
     def __init__(self, server: TLSServer, authority: Authority) -> None:
         super().__init__(authorities=str(authority.path))
         self.server = server
@@ -141,17 +143,17 @@ def test_keys_are_fetched_once_and_again_when_one_is_missing(
     server: TLSServer, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.answers[f"{HOST}/jwks.json"] = published(key_for("ES256", "old"))
-    assert ids(fetched_keys(URL, False, fetcher)) == ["old"]
+    assert ids(fetched_keys(URL, fetcher, False)) == ["old"]
     server.answers[f"{HOST}/jwks.json"] = published(key_for("ES256", "new"))
-    assert ids(fetched_keys(URL, False, fetcher)) == ["old"]
+    assert ids(fetched_keys(URL, fetcher, False)) == ["old"]
     # Nobody can have it fetched without end.
     with pytest.raises(FetchedLately) as failure:
-        fetched_keys(URL, True, fetcher)
+        fetched_keys(URL, fetcher, True)
     assert 0 < failure.value.seconds <= assertions.PAUSE + 1
     assert len(server.asked) == 1
     monkeypatch.setattr(assertions, "PAUSE", 0)
-    assert ids(fetched_keys(URL, True, fetcher)) == ["new"]
-    assert ids(fetched_keys(URL, False, fetcher)) == ["new"]
+    assert ids(fetched_keys(URL, fetcher, True)) == ["new"]
+    assert ids(fetched_keys(URL, fetcher, False)) == ["new"]
     assert len(server.asked) == 2
 
 
@@ -159,13 +161,13 @@ def test_keys_that_cannot_be_fetched_again_serve_for_a_while(
     server: TLSServer, fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.answers[f"{HOST}/jwks.json"] = published(key_for("ES256", "one"))
-    assert fetched_keys(URL, False, fetcher)
+    assert fetched_keys(URL, fetcher, False)
     server.answers.clear()
     monkeypatch.setattr(assertions, "FRESH", -1)
     monkeypatch.setattr(assertions, "PAUSE", -1)
-    assert ids(fetched_keys(URL, False, fetcher)) == ["one"]
+    assert ids(fetched_keys(URL, fetcher, False)) == ["one"]
     monkeypatch.setattr(assertions, "STALE", -1)
-    assert fetched_keys(URL, False, fetcher) == []
+    assert fetched_keys(URL, fetcher, False) == []
 
 
 @pytest.mark.parametrize(
@@ -186,9 +188,9 @@ def test_a_bad_set_is_none_and_is_not_asked_for_at_once_again(
 ) -> None:
     server.answers[f"{HOST}/jwks.json"] = body
     for _ in range(3):
-        assert fetched_keys(URL, False, fetcher) == []
+        assert fetched_keys(URL, fetcher, False) == []
     with pytest.raises(FetchedLately):
-        fetched_keys(URL, True, fetcher)
+        fetched_keys(URL, fetcher, True)
     assert len(server.asked) == 1
     assert len(caplog.messages) == 1
     assert URL in caplog.text

@@ -11,7 +11,7 @@ from mcp_django.oauth.tokens import create_token, drop_codes, end_access, live
 from tests.factories import make_user
 from tests.oauth_flow import RESOURCE, Flow
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 MONTH = timedelta(days=30)
 
 

@@ -9,7 +9,7 @@ from mcp_django.oauth import bearer
 from mcp_django.orm import permissions
 from tests.unit.orm.test_permissions import make_member
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 def test_the_query_is_compiled_once_for_a_database(monkeypatch: pytest.MonkeyPatch) -> None:

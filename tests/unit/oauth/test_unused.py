@@ -7,7 +7,7 @@ from oauth2_provider.models import AccessToken, Application, Grant, RefreshToken
 from mcp_django.oauth.tokens import unused_clients
 from tests.oauth_flow import Flow
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 def unused() -> set[str]:

@@ -14,7 +14,7 @@ from mcp_django.oauth.validator import MCPValidator
 from mcp_django.signals import client_connected
 from tests.oauth_flow import RESOURCE, Flow
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 @pytest.fixture

@@ -531,8 +531,8 @@ def test_the_page_says_in_numbers_what_is_reached_and_how_long_it_lasts(flow: Fl
     page = flow.ask()
     reach = page.context["reach"]
     # Authors, tags, and the history of both.
-    assert (reach.models, reach.changeable, reach.deletable) == (3, 1, 1)
-    assert f"Kinds of records: <b>3</b> · Fields: <b>{reach.fields}</b>" in page.text
+    assert (reach["models"], reach["changeable"], reach["deletable"]) == (3, 1, 1)
+    assert f"Kinds of records: <b>3</b> · Fields: <b>{reach['fields']}</b>" in page.text
     assert "Kinds of records to add or change: <b>1</b> · to delete: <b>1</b>" in page.text
     assert "until it has not been used for 30 days" in page.text
     assert "have to be confirmed each time" in page.text

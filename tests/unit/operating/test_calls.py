@@ -16,7 +16,7 @@ from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_superuser
 from tests.testapp.models import Author
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from tests.factories import make_author, make_superuser
 from tests.session_client import SessionClient
 from tests.testapp.models import Author
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMENT = re.compile(r" /\*(?P<pairs>[a-z]+='[\w.~%-]*'(?:,[a-z]+='[\w.~%-]*')*)\*/\Z", re.ASCII)

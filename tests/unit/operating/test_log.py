@@ -15,7 +15,7 @@ from mcp_django.testing import MCPClient
 from tests.factories import make_superuser
 from tests.testapp.models import Author
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 def row(**values):

@@ -22,13 +22,13 @@ from mcp_django.models import Session, Stream
 from mcp_django.operating import calls as operating_calls
 from mcp_django.operating import metrics
 from mcp_django.signals import call_started
-from mcp_django.subscriptions.hub import hub
+from mcp_django.subscriptions.bus import bus
 from mcp_django.testing import MCPClient, MCPError
 from mcp_django.transports.calls import concurrent, streaming
 from tests.documentation import blocks_of
 from tests.factories import make_author, make_superuser, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
@@ -189,7 +189,7 @@ def test_what_is_there_now_is_asked_at_the_time(monkeypatch):
         found = families()
         assert found["mcp_django_running_calls"].samples[0].value == before["running_calls"] + 1
         assert found["mcp_django_open_streams"].samples[0].value == before["open_streams"] + 2
-    monkeypatch.setattr(hub, "_queue", [("topic", 1)] * 3)
+    monkeypatch.setattr(bus, "_queue", [("topic", 1)] * 3)
     assert families()["mcp_django_hub_queue"].samples[0].value == 3
 
 
@@ -272,9 +272,9 @@ django.setup()
 from mcp_django import site
 from mcp_django.context.record import CallRecord
 from mcp_django.operating import calls, metrics
-from mcp_django.subscriptions.hub import hub
+from mcp_django.subscriptions.bus import bus
 from django.test import Client, RequestFactory
-hub._queue = [1] * int(sys.argv[1])
+bus._queue = [1] * int(sys.argv[1])
 metrics.observe(CallRecord(site="mcp", method="tools/list", outcome="ok", duration=5.0))
 if sys.argv[2:]:
     sys.stdin.read()

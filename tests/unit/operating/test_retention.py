@@ -11,7 +11,7 @@ from mcp_django.models import CallEntry
 from mcp_django.operating import log
 from mcp_django.operating.log import clear_calls
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 def fill(*ages, hours=0):

@@ -16,7 +16,7 @@ from mcp_django.signals import switches_changed
 from tests.factories import make_superuser, make_user
 from tests.testapp.models import Author
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 @pytest.fixture

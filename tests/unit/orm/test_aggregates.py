@@ -22,7 +22,7 @@ from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Placement, Shelf
 from tests.writing import call, refusal
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 AGGREGATE = AggregateRecords()
 
 

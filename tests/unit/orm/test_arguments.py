@@ -18,6 +18,8 @@ from tests.factories import make_superuser, make_user
 from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Tag
 
+pytestmark = pytest.mark.postgresql
+
 
 @pytest.fixture
 def book(db: None) -> Any:

@@ -12,7 +12,7 @@ from tests.factories import make_superuser
 from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Loan
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 @pytest.fixture

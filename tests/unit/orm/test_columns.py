@@ -24,6 +24,8 @@ from tests.reading import reader, site_with
 from tests.testapp.models import Book, Loan, Note
 from tests.writing import call
 
+pytestmark = pytest.mark.postgresql
+
 SITE = MCPSite()
 
 

@@ -19,7 +19,7 @@ from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Loan
 from tests.writing import call, refusal
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY, AGGREGATE = QueryRecords(), AggregateRecords()
 HIDDEN = "hidden"
 ROWS = [

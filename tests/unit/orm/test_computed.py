@@ -22,7 +22,7 @@ from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Author, Book, Loan, Tag
 from tests.writing import call, refusal, request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 AGGREGATE, QUERY = AggregateRecords(), QueryRecords()
 COLUMNS = ("many", "cheap", "mean", "initial", "letters", "later", "token", "truth", "told", "most")
 

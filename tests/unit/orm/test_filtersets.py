@@ -16,7 +16,7 @@ from tests.filterapp.models import Film, Studio
 from tests.reading import reader
 from tests.writing import call, refusal
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY, DESCRIBE = QueryRecords(), DescribeModel()
 
 

@@ -14,6 +14,8 @@ from tests.factories import make_book, make_superuser, make_user
 from tests.testapp.models import Book, Shelf
 from tests.writing import request_of
 
+pytestmark = pytest.mark.postgresql
+
 
 def error_of(function, *args):
     with pytest.raises(ToolError) as error:

@@ -18,6 +18,8 @@ from tests.reading import reader
 from tests.testapp.models import Book
 from tests.writing import call, refusal
 
+pytestmark = pytest.mark.postgresql
+
 BOOK = Book._meta.get_field
 
 

@@ -11,6 +11,8 @@ from mcp_django.orm.relations import label_of, labels_of, plain_label, returned_
 from tests.factories import make_author
 from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf, Tag
 
+pytestmark = pytest.mark.postgresql
+
 SITE = MCPSite()
 
 

@@ -9,6 +9,8 @@ from tests.factories import make_superuser, make_user
 from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag
 
+pytestmark = pytest.mark.postgresql
+
 
 @pytest.fixture
 def request_(db: None) -> Any:

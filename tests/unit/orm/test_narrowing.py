@@ -9,8 +9,8 @@ from django.test import RequestFactory
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm.filters import leads_to_hidden_rows
-from mcp_django.orm.path import guards_on
+from mcp_django.orm.access import access_of
+from mcp_django.orm.path import guards_on, leads_to_hidden_rows
 from mcp_django.tools.query import QueryRecords
 from tests.factories import make_superuser, make_user
 from tests.filterapp.admin import FilmAdmin, sidebar
@@ -18,7 +18,7 @@ from tests.filterapp.models import Film, Genre, Studio
 from tests.reading import reader, site_with
 from tests.writing import call, refusal
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY = QueryRecords()
 TERMS = (
     "solaris",
@@ -176,13 +176,13 @@ def test_a_path_knows_whether_rows_on_its_way_may_be_hidden() -> None:
     site = site_with(Film)
     request = reader(make_user("u", "filterapp.view_film"), site)
     for path in ("title", "studio_id", "studio__name"):
-        assert not leads_to_hidden_rows(request, Film, path)
-        assert guards_on(request, Film, path) == ()
+        assert not leads_to_hidden_rows(access_of(request), Film, path)
+        assert guards_on(access_of(request), Film, path) == ()
     site.register(Studio, ModelExposure, fields=["name"])
     request = reader(request.user, site)
-    assert guards_on(request, Film, "studio__name") is None
-    assert guards_on(request, Film, "studio_id") == ()
+    assert guards_on(access_of(request), Film, "studio__name") is None
+    assert guards_on(access_of(request), Film, "studio_id") == ()
     allowed = reader(make_superuser(), site)
-    assert not leads_to_hidden_rows(allowed, Film, "studio__owner__name")
+    assert not leads_to_hidden_rows(access_of(allowed), Film, "studio__owner__name")
     admins = reader(make_superuser("other"), MCPSite(admin_site=sidebar))
-    assert leads_to_hidden_rows(admins, Film, "studio__owner__name")
+    assert leads_to_hidden_rows(access_of(admins), Film, "studio__owner__name")

@@ -17,6 +17,8 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Section
 from tests.writing import call, refusal, request_of, site_with
 
+pytestmark = pytest.mark.postgresql
+
 
 class Ordered(ModelExposure):
     ordering = (F("rating").desc(), "?", "-author__name", "nothing", "tags", "data", "-id", "title")

@@ -12,13 +12,14 @@ from rest_framework import serializers
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.orm.access import access_of
-from mcp_django.orm.lookups import parse_condition, resolve_path
+from mcp_django.orm.kinds import resolve_path
+from mcp_django.orm.lookups import parse_condition
 from mcp_django.orm.pages import needs_instances, read_page
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import MODELS, make_library, query_of, read, reader, shown, site_with
 from tests.testapp.models import AudioBook, Author, Book, Loan, Placement, Profile, Section, Shelf, Tag
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 def condition(model: Any, text: str, lookup: str, value: Any) -> Any:

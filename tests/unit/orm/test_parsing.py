@@ -14,7 +14,7 @@ from mcp_django import MCPSite, ModelExposure
 from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
 from mcp_django.orm import plans
-from mcp_django.orm.lookups import Junction
+from mcp_django.orm.conditions import Junction
 from mcp_django.orm.parsing import filters_argument
 from mcp_django.testing import MCPClient
 from mcp_django.tools.aggregate import AggregateRecords
@@ -24,6 +24,8 @@ from tests.filterapp.models import Film, Genre, Odd, Patient, Screening, Studio
 from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Note, Tag
 from tests.writing import call, refusal
+
+pytestmark = pytest.mark.postgresql
 
 QUERY, AGGREGATE = QueryRecords(), AggregateRecords()
 
@@ -206,7 +208,7 @@ def test_expressions_are_joined_and_denied_as_one_reads_them(
     films: MCPRequest, filters: Any, found: str, stable: bool
 ) -> None:
     if not stable:
-        films.mcp.site.exposures[Film].__dict__["has_stable_queryset"] = False
+        films.mcp.site.exposures[Film].options.__dict__["has_stable_queryset"] = False
     assert titles(films, filters) == found
     assert titles(films, filters) == found
 

@@ -13,7 +13,7 @@ from rest_framework.filters import SearchFilter
 
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.exceptions import ToolError
-from mcp_django.orm.lookups import check_patterns, is_pattern_lookup
+from mcp_django.orm.conditions import check_patterns, is_pattern_lookup
 from mcp_django.rest.parameters import query_parameters
 from mcp_django.rest.requests import probe
 from mcp_django.tools.models import DescribeModel
@@ -26,7 +26,7 @@ from tests.restapp.views import OrderViewSet
 from tests.testapp.models import Book
 from tests.writing import call, refusal, request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY, DESCRIBE = QueryRecords(), DescribeModel()
 SQLITE = connection.vendor == "sqlite"
 ROW = "a" * 25

@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django.orm.permissions import known_permissions, load_permissions
 from tests.factories import make_superuser, make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 def fresh(user):

@@ -10,11 +10,14 @@ from django.test import override_settings
 
 from mcp_django.exceptions import ToolError
 from mcp_django.orm import plans
-from mcp_django.orm.conditions import bound_condition, condition_shape, condition_values, is_plannable
-from mcp_django.orm.lookups import Junction, parse_condition, resolve_path
+from mcp_django.orm.conditions import Junction, Scope
+from mcp_django.orm.kinds import resolve_path
+from mcp_django.orm.lookups import parse_condition
 from mcp_django.orm.plans import MAX_PLANS, Bind, Plan, Slot, cached_plan, compile_plan, prepare
 from tests.factories import make_book
 from tests.testapp.models import Book
+
+pytestmark = pytest.mark.postgresql
 
 
 @pytest.fixture(autouse=True)
@@ -28,9 +31,14 @@ def condition(text: str, lookup: str, value: Any) -> Any:
     return parse_condition(path, lookup, value)
 
 
+def bound(found: Any, slots: list[Slot]) -> Any:
+    nobody: Any = None
+    return found.q(Scope(nobody, nobody, "default", iter(slots)))
+
+
 def plan_of(found: Any) -> Plan:
-    slots = [Slot(i) for i in range(len(condition_values(found, "default")))]
-    return compile_plan(Book.objects.order_by("id").filter(bound_condition(found, slots)).values_list("id"), "default")
+    slots = [Slot(i) for i in range(len(found.params("default")))]
+    return compile_plan(Book.objects.order_by("id").filter(bound(found, slots)).values_list("id"), "default")
 
 
 @pytest.mark.django_db
@@ -40,7 +48,7 @@ def test_a_plan_runs_with_other_values() -> None:
     assert not plan.has_own_params
     for first, last in ((0, 1), (2, 2), (3, 9)):
         expected = [(book.pk,) for book in books[first : last + 1]]
-        assert plan.run("default", condition_values(condition("pages", "range", [first, last]), "default")) == expected
+        assert plan.run("default", condition("pages", "range", [first, last]).params("default")) == expected
 
 
 @pytest.mark.django_db
@@ -50,16 +58,16 @@ def test_a_value_is_a_parameter_and_never_sql() -> None:
     plan = plan_of(condition("title", "exact", text))
     assert plan.sql is not None
     assert text not in plan.sql
-    assert plan.run("default", condition_values(condition("title", "exact", text), "default")) == []
+    assert plan.run("default", condition("title", "exact", text).params("default")) == []
 
 
 def test_lists_share_shapes_by_powers_of_two() -> None:
     def shape(count: int) -> Any:
-        return condition_shape(condition("pages", "in", list(range(count))))
+        return condition("pages", "in", list(range(count))).shape()
 
     assert shape(3) == shape(4) != shape(5)
-    assert condition_values(condition("pages", "in", [1, 2, 3]), "default") == [1, 2, 3, 3]
-    assert condition_shape(condition("rating", "isnull", True)) != condition_shape(condition("rating", "isnull", False))
+    assert condition("pages", "in", [1, 2, 3]).params("default") == [1, 2, 3, 3]
+    assert condition("rating", "isnull", True).shape() != condition("rating", "isnull", False).shape()
 
 
 @pytest.mark.parametrize(
@@ -76,17 +84,17 @@ def test_lists_share_shapes_by_powers_of_two() -> None:
     ],
 )
 def test_only_lookups_of_one_sql_are_planned(text: str, lookup: str, value: Any, verdict: bool) -> None:
-    assert is_plannable(condition(text, lookup, value)) is verdict
+    assert condition(text, lookup, value).is_plannable is verdict
 
 
 def test_an_expression_is_planned_where_all_of_it_is() -> None:
     plain, other = condition("title", "exact", "x"), condition("pages", "in", [1, 2, 3])
     tree = Junction("or", (plain, Junction("not", (other,))))
-    assert is_plannable(tree)
-    assert not is_plannable(Junction("and", (plain, Junction("not", (condition("title", "regex", "x"),)))))
-    assert condition_values(tree, "default") == ["x", 1, 2, 3, 3]
+    assert tree.is_plannable
+    assert not Junction("and", (plain, Junction("not", (condition("title", "regex", "x"),)))).is_plannable
+    assert tree.params("default") == ["x", 1, 2, 3, 3]
     swapped = Junction("and", tree.parts)
-    assert len({condition_shape(item) for item in (tree, swapped, plain, Junction("not", (plain,)))}) == 4
+    assert len({item.shape() for item in (tree, swapped, plain, Junction("not", (plain,)))}) == 4
 
 
 @pytest.mark.django_db
@@ -143,7 +151,7 @@ def test_a_query_that_has_no_rows_for_sure_is_a_plan_without_sql(django_assert_n
 @pytest.mark.django_db
 def test_converters_belong_to_a_thread_and_its_connection() -> None:
     plan = compile_plan(
-        Book.objects.filter(bound_condition(condition("id", "exact", 1), [Slot(0)])).values_list("price"), "default"
+        Book.objects.filter(bound(condition("id", "exact", 1), [Slot(0)])).values_list("price"), "default"
     )
     mine = plans._converters(plan, connection)
     assert plans._converters(plan, connection) is mine
@@ -166,7 +174,7 @@ def test_percent_signs_of_the_sql_itself_stay(text: str) -> None:
         pytest.skip("a lone percent sign is an error there")
     make_book(pages=7)
     books = Book.objects.annotate(text=RawSQL(text, ())).values_list("pages", "text")
-    plan = compile_plan(books.filter(bound_condition(condition("pages", "exact", 7), [Slot(0)])), "default")
+    plan = compile_plan(books.filter(bound(condition("pages", "exact", 7), [Slot(0)])), "default")
     assert plan.run("default", [7]) == list(books.filter(pages=7))
 
 

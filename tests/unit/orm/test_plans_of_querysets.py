@@ -18,7 +18,7 @@ from tests.factories import make_superuser, make_user
 from tests.reading import make_library, query_of, read, reader, shown
 from tests.testapp.models import AudioBook, Author, Book, Tag
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 Rows = QuerySet[Any]
 Narrow = Callable[[Rows, Any], Rows]

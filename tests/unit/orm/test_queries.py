@@ -11,13 +11,14 @@ from mcp_django.context.request import MCPRequest
 from mcp_django.exceptions import ToolError
 from mcp_django.orm import queries
 from mcp_django.orm.access import access_of
-from mcp_django.orm.lookups import parse_condition, resolve_path
+from mcp_django.orm.kinds import resolve_path
+from mcp_django.orm.lookups import parse_condition
 from mcp_django.orm.queries import COUNT_CAP, check_searchable, chunks, narrowed
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import query_of, reader, site_with
 from tests.testapp.models import Author, Book, Loan, Tag
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 def condition(model: Any, text: str, lookup: str, value: Any) -> Any:

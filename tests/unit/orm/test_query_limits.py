@@ -26,6 +26,8 @@ from tests.reading import reader, site_with
 from tests.sqlite_file import noting_transactions
 from tests.testapp.models import Book, Tag
 
+pytestmark = pytest.mark.postgresql
+
 # Counts until somebody stops it.
 ENDLESS: Final = RawSQL("(WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n)", [])
 POSTGRESQL_ONLY = pytest.mark.skipif(connection.vendor != "postgresql", reason="only PostgreSQL estimates costs")

@@ -16,6 +16,8 @@ from tests.filterapp.models import Film
 from tests.reading import reader, site_with
 from tests.writing import call, refusal
 
+pytestmark = pytest.mark.postgresql
+
 # A Saturday.
 NOW = datetime(2026, 1, 31, 12, 30, tzinfo=UTC)
 QUERY = QueryRecords()

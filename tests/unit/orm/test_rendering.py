@@ -10,6 +10,8 @@ from django.utils.safestring import SafeString
 
 from mcp_django.orm.rendering import dates, decimals, floats, integers, plain, texts
 
+pytestmark = pytest.mark.postgresql
+
 
 class Word(StrEnum):
     """A text of another class."""

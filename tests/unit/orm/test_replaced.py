@@ -18,6 +18,8 @@ from tests.factories import make_author, make_book, make_superuser
 from tests.testapp.models import Author, Book
 from tests.writing import call, refusal, request_of, site_with
 
+pytestmark = pytest.mark.postgresql
+
 
 class Shout:
     """A descriptor that gives something else than what the column holds."""

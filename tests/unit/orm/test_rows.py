@@ -16,7 +16,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.reading import MODELS, make_library, reader, site_with
 from tests.testapp.models import Author, Book, Placement, Section, Shelf
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 STRANGE = ["１", "01", "+1", " 1 ", "x", "", True, 1.5, None, [1], 2**63, 2**64, 10**400, "9" * 5000, "\0"]
 
 

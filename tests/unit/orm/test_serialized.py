@@ -11,6 +11,8 @@ from mcp_django.orm.unreadable import LOST
 from tests.testapp.models import Author
 from tests.writing import request_of
 
+pytestmark = pytest.mark.postgresql
+
 
 class Masked(serializers.CharField):
     """Does not show what is stored."""

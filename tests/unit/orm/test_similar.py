@@ -19,7 +19,7 @@ from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book
 from tests.writing import call
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY = QueryRecords()
 CAN = connection.vendor == "postgresql"
 

@@ -16,6 +16,8 @@ from mcp_django.orm.unreadable import LOST
 from tests.factories import make_book
 from tests.testapp.models import Book
 
+pytestmark = pytest.mark.postgresql
+
 AMSTERDAM = timezone(timedelta(hours=1))
 STORED: dict[str, list[list[Any]]] = {
     "price": [

@@ -20,6 +20,8 @@ from tests.steps import is_linear
 from tests.testapp.models import Author, Book, Loan, Placement, Shelf
 from tests.writing import call
 
+pytestmark = pytest.mark.postgresql
+
 SHELF = ModelExposure(Shelf, MCPSite())
 BOOK = ModelExposure(Book, MCPSite())
 ODD = ["A/1", "50 %", "?x=1", "..", ".", "schema", "%2F", "ünï", "é", "é", "a#b", "😀", "a&b=c", "+", "a b", "\\"]

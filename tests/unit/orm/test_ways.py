@@ -10,7 +10,9 @@ from django.test.utils import CaptureQueriesContext
 
 from mcp_django import MCPSite, ModelExposure, ToolError, site
 from mcp_django.context.request import MCPRequest
-from mcp_django.orm.path import is_comparable, is_groupable, is_period, is_summable, target_of
+from mcp_django.orm.access import access_of
+from mcp_django.orm.columns import Column
+from mcp_django.orm.path import target_of
 from mcp_django.tools.aggregate import AggregateRecords
 from mcp_django.tools.query import QueryRecords
 from mcp_django.tools.record import GetRecord
@@ -21,7 +23,7 @@ from tests.writing import call, refusal
 
 QUERY, RECORD = QueryRecords(), GetRecord()
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 AGGREGATE = AggregateRecords()
 
 
@@ -217,19 +219,19 @@ def test_columns_are_usable_for_what_their_type_can() -> None:
     site = site_with(Book, Author)
     request, exposure = reader(make_superuser(), site), site.exposures[Book]
     usable = {
-        is_summable: {"pages", "price", "rating", "reading_time", "id"},
-        is_period: {"published", "created"},
+        Column.is_summable: {"pages", "price", "rating", "reading_time", "id"},
+        Column.is_period: {"published", "created"},
     }
     for test, names in usable.items():
         found = set()
         for field in Book._meta.concrete_fields:
             try:
-                found.add(target_of(request, exposure, field.name, test).name)
+                found.add(target_of(access_of(request)[exposure], field.name, test).name)
             except ToolError:
                 continue
         assert found == names
-    assert target_of(request, exposure, "opens", is_comparable).name == "opens"
-    assert target_of(request, exposure, "author", is_groupable).column.kind == "relation"
+    assert target_of(access_of(request)[exposure], "opens", Column.is_comparable).name == "opens"
+    assert target_of(access_of(request)[exposure], "author", Column.is_groupable).column.kind == "relation"
 
 
 class TestColumnsOfRelatedRows:

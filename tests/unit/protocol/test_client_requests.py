@@ -21,6 +21,8 @@ from mcp_django.protocol.versions import SUPPORTED, is_at_least
 from tests.protocol_messages import MODERN
 from tests.protocol_schemas import check_wire
 
+pytestmark = pytest.mark.one_django
+
 COLOURS = [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]
 FORM: dict[str, Any] = {
     "mode": "form",

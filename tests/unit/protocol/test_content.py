@@ -9,6 +9,8 @@ from mcp_types.methods import serialize_server_result
 from mcp_django.protocol.content import Audio, Content, EmbeddedResource, Image, ResourceLink, Text
 from tests.protocol_messages import MODERN
 
+pytestmark = pytest.mark.one_django
+
 DATA = bytes(range(256))
 ENCODED = base64.b64encode(DATA).decode()
 URI = "django://shop/order/1"

@@ -8,6 +8,8 @@ from mcp_django.protocol.client_requests import requested_schema, restore
 from tests.protocol_messages import MODERN
 from tests.protocol_schemas import check_wire
 
+pytestmark = pytest.mark.one_django
+
 # The revisions that know forms; the oldest of them knows less than the others.
 OLD, NEW = "2025-06-18", ("2025-11-25", MODERN)
 COLOURS = [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]

@@ -10,6 +10,8 @@ from mcp_django.protocol.errors import InvalidParams, MethodNotFound
 from mcp_django.protocol.versions import MODERN, SUPPORTED
 from tests.protocol_messages import CAPABILITIES_KEY, META, PARAMS
 
+pytestmark = pytest.mark.one_django
+
 METHODS = sorted({method for method, _ in CLIENT_REQUESTS})
 
 

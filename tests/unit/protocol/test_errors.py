@@ -20,6 +20,8 @@ from mcp_django.protocol.errors import (
 from mcp_django.protocol.messages import error_response
 from tests.protocol_messages import check_error
 
+pytestmark = pytest.mark.one_django
+
 CASES: list[tuple[Callable[[], ProtocolError], int, int, int]] = [
     (ParseError, -32700, -32700, 400),
     (InvalidRequest, -32600, -32600, 400),

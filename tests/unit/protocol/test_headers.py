@@ -13,8 +13,9 @@ from mcp_django.protocol.headers import (
     decode_value,
     encode_value,
     param_headers,
-    validate_annotations,
 )
+
+pytestmark = pytest.mark.one_django
 
 
 def schema(**properties: Any) -> dict[str, Any]:
@@ -159,18 +160,18 @@ def test_lists_of_schemas_without_an_annotation_are_passed_over() -> None:
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "é", "a\r\nX: y", "a\n", 5, None, ["a"]])
 def test_a_name_that_no_header_can_have_is_refused(name: Any) -> None:
     with pytest.raises(ValueError, match="token"):
-        validate_annotations(schema(a=marked("string", name)))
+        param_headers(schema(a=marked("string", name)))
 
 
 @pytest.mark.parametrize("kind", ["number", "object", "array", "null", ["string", "null"], None])
 def test_only_primitive_parameters_may_be_mirrored(kind: Any) -> None:
     with pytest.raises(ValueError, match="no string, integer or boolean"):
-        validate_annotations(schema(a=marked(kind)))
+        param_headers(schema(a=marked(kind)))
 
 
 def test_names_are_unique_without_regard_to_case() -> None:
     with pytest.raises(ValueError, match="twice"):
-        validate_annotations(schema(a=marked("string", "Region"), b=marked("string", "REGION")))
+        param_headers(schema(a=marked("string", "Region"), b=marked("string", "REGION")))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +192,7 @@ def test_names_are_unique_without_regard_to_case() -> None:
 )
 def test_an_annotation_that_properties_alone_do_not_lead_to_is_refused(misplaced: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="properties alone"):
-        validate_annotations(misplaced)
+        param_headers(misplaced)
 
 
 # Mcp-Param-*

@@ -5,6 +5,8 @@ import pytest
 from mcp_django.protocol.messages import Response, accepts, allowed_methods, body_length, is_json, origin_allowed
 from tests.protocol_messages import LEGACY, MODERN
 
+pytestmark = pytest.mark.one_django
+
 JSON, EVENTS = "application/json", "text/event-stream"
 
 

@@ -39,6 +39,8 @@ from tests.protocol_messages import (
     rejected,
 )
 
+pytestmark = pytest.mark.one_django
+
 HEADERS = [legacy_headers(None), *(legacy_headers(version) for version in LEGACY), modern_headers("ping")]
 
 

@@ -19,6 +19,8 @@ from mcp_django.protocol.messages import ClientResponse
 from mcp_django.protocol.versions import SUPPORTED
 from tests.protocol_messages import LEGACY, MODERN, PARAMS, Facts, accepted, body_of, legacy_headers, rejected
 
+pytestmark = pytest.mark.one_django
+
 PAIRS = sorted((version, method) for method, version in SERVER_RESULTS if version in LEGACY)
 
 

@@ -14,6 +14,8 @@ from mcp_django.protocol.messages import encode, error_response, notification, r
 from tests.protocol_messages import LEGACY, PARAMS, accepted, body_of, legacy_headers
 from tests.protocol_schemas import check_wire, has_definition
 
+pytestmark = pytest.mark.one_django
+
 PAIRS = sorted((version, method) for method, version in SERVER_RESULTS if version in LEGACY)
 BLOCKS: list[Content] = [
     Text("a"),

@@ -25,6 +25,8 @@ from mcp_django.protocol.messages import (
 )
 from tests.protocol_messages import check_error
 
+pytestmark = pytest.mark.one_django
+
 DEEP = 100_000
 
 # What JSON and orjson both hold exactly.

@@ -37,6 +37,8 @@ from tests.protocol_messages import (
 )
 from tests.protocol_schemas import check_wire
 
+pytestmark = pytest.mark.one_django
+
 SERVER = {"name": "tests", "version": "1"}
 METHODS = sorted(method for method, version in SERVER_RESULTS if version == MODERN)
 TOOL = {"name": "a", "inputSchema": {"type": "object"}}

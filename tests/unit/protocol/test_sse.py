@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from mcp_django.protocol.messages import KEEP_ALIVE, encode, event, event_id, parse_event_id, priming, retry
 
+pytestmark = pytest.mark.one_django
+
 HOSTILE = [
     "\n\n",
     "\r\rdata: {}",

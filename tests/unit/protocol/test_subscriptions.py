@@ -12,6 +12,8 @@ from mcp_django.protocol.subscriptions import acknowledged, ended, read_filter, 
 from tests.protocol_messages import MODERN, accepted, modern_body, modern_headers
 from tests.protocol_schemas import check_wire
 
+pytestmark = pytest.mark.one_django
+
 KEY = "io.modelcontextprotocol/subscriptionId"
 ORDER, INVOICE = "django://shop/order/1", "django://shop/invoice/1"
 

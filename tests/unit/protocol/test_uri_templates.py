@@ -10,6 +10,8 @@ from mcp_django.protocol import uri_templates
 from mcp_django.protocol.uri_templates import UriTemplate, percent_decode, percent_encode
 from tests.steps import is_linear
 
+pytestmark = pytest.mark.one_django
+
 ROW = UriTemplate("django://{app}/{model}/{pk}")
 PAGE = UriTemplate("django://{app}/{model}{?cursor,search}")
 

@@ -9,6 +9,8 @@ from mcp_django.protocol.versions import ASSUMED, LATEST_LEGACY, LEGACY, MODERN,
 from tests.protocol_messages import LEGACY as OLD
 from tests.protocol_messages import MODERN as NEW
 
+pytestmark = pytest.mark.one_django
+
 
 def test_five_revisions_are_supported_newest_first() -> None:
     assert list(SUPPORTED) == [NEW, *reversed(OLD)]

@@ -4,10 +4,13 @@ import subprocess
 import sys
 
 import mcp_types
+import pytest
 from mcp_types import jsonrpc
 from mcp_types.methods import CACHEABLE_METHODS, INPUT_REQUIRED_METHODS
 
 from mcp_django.protocol import eras, errors
+
+pytestmark = pytest.mark.one_django
 
 CODES = (
     "HEADER_MISMATCH",

@@ -15,6 +15,8 @@ from mcp_django.resources.base import FunctionResource
 from tests.steps import is_linear
 from tests.testapp.models import Author
 
+pytestmark = pytest.mark.postgresql
+
 
 class Site:
     def get_object(self, request: Any, model: Any, pk: Any) -> Any:

@@ -20,7 +20,7 @@ from tests.factories import make_book, make_superuser, make_user
 from tests.reading import reader, site_with
 from tests.testapp.models import Book
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 
 @pytest.fixture

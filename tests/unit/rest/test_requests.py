@@ -23,7 +23,7 @@ from tests.restapp.models import Order
 from tests.sqlite_file import noting_transactions
 from tests.writing import request_of
 
-pytestmark = pytest.mark.urls("tests.restapp.urls")
+pytestmark = [pytest.mark.postgresql, pytest.mark.urls("tests.restapp.urls")]
 
 
 def made(user=None, action="create", **options):

@@ -25,7 +25,7 @@ from tests.restapp.calling import confirmed, make_order, mcp, names, rest, schem
 from tests.restapp.models import Client, Item, Order
 from tests.restapp.site import site
 
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.restapp.urls")]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db, pytest.mark.urls("tests.restapp.urls")]
 
 
 @pytest.fixture

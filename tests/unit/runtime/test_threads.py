@@ -23,6 +23,8 @@ from tests.asgi_client import Exchange, http_scope
 from tests.factories import make_book, make_superuser
 from tests.testapp.admin import BookAdmin
 
+pytestmark = pytest.mark.postgresql
+
 MCP = {"BASE_URL": "http://testserver"}
 # Seconds in which a call that nothing holds up is answered, on a loaded machine too.
 SOON = 8

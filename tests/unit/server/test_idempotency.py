@@ -28,7 +28,7 @@ from tests.factories import make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Tag
 from tests.writing import request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 TAG = {"model": "testapp.tag", "values": {"name": "new"}}
 BOOK = {"model": "testapp.book"}

@@ -17,7 +17,7 @@ from mcp_django.protocol.eras import LEGACY_ERA, Call
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server import sessions
 from mcp_django.server.sessions import ClientSession, find_session, lease_key, open_session, topic
-from mcp_django.subscriptions.hub import hub
+from mcp_django.subscriptions.bus import bus
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -110,7 +110,7 @@ def test_what_a_session_remembers_is_there_for_every_worker(request_: MCPRequest
 
 def test_news_of_the_subscriptions_reach_open_streams(request_: MCPRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
-    monkeypatch.setattr(hub, "publish", lambda *news: told.append(news))
+    monkeypatch.setattr(bus, "publish", lambda *news: told.append(news))
     session = new_session(request_)
     session.subscribe("shop://a")
     session.unsubscribe("shop://a")
@@ -225,9 +225,9 @@ def test_a_change_waits_until_the_open_stream_knows_of_it(request_: MCPRequest) 
     def stream(news: Any) -> None:
         if "uris" in news:
             heard.append(news["uris"])
-            hub.publish(topic(session.id), {"known": news["token"]})
+            bus.publish(topic(session.id), {"known": news["token"]})
 
-    unsubscribe = hub.subscribe(topic(session.id), stream)
+    unsubscribe = bus.subscribe(topic(session.id), stream)
     try:
         session.subscribe("shop://a")
     finally:

@@ -14,7 +14,7 @@ from mcp_django.models import Stream, StreamEvent
 from mcp_django.protocol.messages import ClientResponse
 from mcp_django.server import streams
 from mcp_django.server.sessions import ClientSession
-from mcp_django.subscriptions.hub import hub
+from mcp_django.subscriptions.bus import bus
 from tests.factories import make_user
 from tests.unit.server.test_sessions import make_request, new_session
 
@@ -85,7 +85,7 @@ def test_93_a_number_that_was_never_given_brings_nothing(stream: str) -> None:
 
 def test_each_write_tells_those_who_follow_the_stream(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told = []
-    monkeypatch.setattr(hub, "publish", lambda topic, payload: told.append(topic))
+    monkeypatch.setattr(bus, "publish", lambda topic, payload: told.append(topic))
     streams.append(stream, [b"a"])
     streams.finish(stream, b"b")
     assert told == [streams.topic(stream)] * 2

@@ -10,7 +10,7 @@ from oauth2_provider.models import AccessToken
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.oauth.bearer import verify
 from mcp_django.oauth.tokens import create_token
-from mcp_django.subscriptions import subscriptions
+from mcp_django.subscriptions import notifier
 from tests.factories import make_book, make_superuser, make_user
 from tests.listening import listen, page_of, tell_at_once, uri_of
 from tests.testapp.models import Book, Tag
@@ -28,7 +28,7 @@ def news(monkeypatch):
 @pytest.fixture
 def look(news):
     def run():
-        assert news.process.sweep.run() in (None, subscriptions.EVERY)
+        assert news.process.check() in (None, notifier.EVERY)
 
     return run
 
@@ -39,10 +39,10 @@ def signed_in(user, scopes=("mcp:read",)):
 
 
 def test_a_round_comes_early_enough_for_five_seconds(news):
-    assert news.process.sweep.run() is None
+    assert news.process.check() is None
     listen(make_superuser())
-    assert news.process.sweep.run() == subscriptions.EVERY
-    assert subscriptions.EVERY < 4
+    assert news.process.check() == notifier.EVERY
+    assert notifier.EVERY < 4
 
 
 # Tokens
@@ -284,7 +284,7 @@ def test_a_database_that_is_down_is_logged_once_and_ends_nothing(look, news, mon
         raise OperationalError("password of the database")
 
     with monkeypatch.context() as patched:
-        patched.setattr(subscriptions, "reload", fail)
+        patched.setattr(notifier, "reload", fail)
         look()
         look()
     assert caplog.text.count("cannot be checked") == 1

@@ -11,8 +11,8 @@ from django.db.backends.signals import connection_created
 from mcp_django import MCPSite, ModelExposure
 from mcp_django.signals import rows_changed
 from mcp_django.subscriptions import signals
+from mcp_django.subscriptions.bus import bus
 from mcp_django.subscriptions.changes import CHANGES, MAX_ROWS, Changes
-from mcp_django.subscriptions.hub import hub
 from mcp_django.subscriptions.signals import (
     after_commit,
     ends_of,
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def recorder(monkeypatch):
     recorder = Recorder()
-    monkeypatch.setattr("mcp_django.subscriptions.hub.hub.put", recorder.put)
+    monkeypatch.setattr("mcp_django.subscriptions.bus.bus.put", recorder.put)
     return recorder
 
 
@@ -450,7 +450,7 @@ def test_a_hub_that_fails_does_not_fail_the_commit(committed, monkeypatch, caplo
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr("mcp_django.subscriptions.hub.hub.put", fail)
+        patched.setattr("mcp_django.subscriptions.bus.bus.put", fail)
         with transaction.atomic():
             change("1")
     assert "on_commit" in caplog.text
@@ -466,10 +466,10 @@ def test_what_a_hub_that_cannot_start_did_not_tell_is_told_later(monkeypatch):
     heard = []
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", fail)
-        unsubscribe = hub.subscribe(CHANGES, lambda changes: heard.append(changes.rows))
+        unsubscribe = bus.subscribe(CHANGES, lambda changes: heard.append(changes.rows))
         with transaction.atomic():
             change("1")
     change("2")
-    hub.close()
+    bus.close()
     unsubscribe()
     assert heard == [{"a.b": {"1", "2"}}]

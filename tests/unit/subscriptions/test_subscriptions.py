@@ -16,9 +16,9 @@ from django.db import connection, connections, transaction
 from mcp_django import MCPSite, notify_changed
 from mcp_django.operating.switches import end_switch, set_switch
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.subscriptions import audience, subscriptions
+from mcp_django.subscriptions import audience, notifier
 from mcp_django.subscriptions.audience import Caller, Subscription, check_uris
-from mcp_django.subscriptions.hub import hub
+from mcp_django.subscriptions.bus import bus
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.listening import listen, page_of, rolled_back, tell_at_once, uri_of
 from tests.testapp.models import Book, Tag
@@ -34,7 +34,7 @@ def news(monkeypatch):
 def real():
     """The threads of this process, ended with the test."""
     yield
-    process = subscriptions._processes[0]
+    process = notifier._notifiers[0]
     for subscription in process.audience.subscriptions():
         subscription.close()
     process.stop()
@@ -85,7 +85,7 @@ def test_109_any_uri_can_be_asked_for(uri, news, db):
     found = bool(re.match("shop:", uri))
     assert listener.subscription.uris == ((uri,) if found else ())
     news.publish("changes", {"uris": [uri]})
-    news.process.fanout.run()
+    news.process.tell()
     assert listener.take() == ([uri] if found else [])
 
 
@@ -101,7 +101,7 @@ def test_a_request_that_is_refused_leaves_nothing_behind(news, monkeypatch):
         patched.setattr(audience, "find_watches", fail)
         with pytest.raises(ZeroDivisionError):
             listen(make_superuser("chief"), "shop://x")
-    monkeypatch.setattr(news.process.sweep.worker, "wake", lambda: fail(None, None))
+    monkeypatch.setattr(news.process.checker, "wake", lambda: fail(None, None))
     with pytest.raises(ZeroDivisionError):
         listen(make_superuser("boss"), "shop://x")
     assert not news.process.audience.callers()
@@ -135,7 +135,7 @@ def test_the_resources_can_be_others_later(news):
     assert listener.subscription.uris == (uris[2], uris[1])
     for book in books:
         news.publish("changes", {"rows": {"testapp.book": [str(book.pk)]}})
-    news.process.fanout.run()
+    news.process.tell()
     assert sorted(listener.take()) == sorted(uris[1:])
     with pytest.raises(InvalidParams):
         listener.subscription.set_uris(["no uri"])
@@ -205,7 +205,7 @@ def test_what_is_opened_while_the_last_one_closes_is_found(news):
     news.process.audience.find = find_and_close
     second = listen(user, uri_of(book))
     news.publish("changes", {"rows": {"testapp.book": [str(book.pk)]}})
-    news.process.fanout.run()
+    news.process.tell()
     assert second.take() == [uri_of(book)]
     assert first.take() == []
 
@@ -213,7 +213,7 @@ def test_what_is_opened_while_the_last_one_closes_is_found(news):
 @pytest.mark.django_db
 def test_models_that_were_registered_late_are_listened_to(news, monkeypatch):
     called = []
-    monkeypatch.setattr(subscriptions, "connect_models", lambda: called.append(True))
+    monkeypatch.setattr(notifier, "connect_models", lambda: called.append(True))
     listen(make_superuser())
     listen(make_superuser("chief"))
     assert called == [True]
@@ -222,12 +222,12 @@ def test_models_that_were_registered_late_are_listened_to(news, monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
 def test_the_child_of_a_fork_has_no_subscriptions(monkeypatch):
-    processes = [subscriptions._Process()]
-    monkeypatch.setattr(subscriptions, "_processes", processes)
+    processes = [notifier.Notifier()]
+    monkeypatch.setattr(notifier, "_notifiers", processes)
     parents = processes[0]
     caller = Caller(request_of(User(pk=1)))
     parents.audience.add(Subscription(caller, None, frozenset(), print, print, parents.audience))
-    subscriptions._forked()
+    notifier._forked()
     assert processes[0] is not parents
     assert not processes[0].audience.callers()
 
@@ -320,7 +320,7 @@ def test_an_async_tool_may_tell(real):
 
 @pytest.mark.django_db(transaction=True)
 def test_the_sweep_runs_by_itself_while_streams_are_open(real, monkeypatch):
-    monkeypatch.setattr(subscriptions, "EVERY", 0.01)
+    monkeypatch.setattr(notifier, "EVERY", 0.01)
     user = make_user("reader")
     listener, other = listen(user), listen(make_superuser())
     user.delete()
@@ -335,7 +335,7 @@ def test_the_sweep_runs_by_itself_while_streams_are_open(real, monkeypatch):
 
 @pytest.mark.django_db(transaction=True)
 def test_lists_that_switches_change_for_a_moment_are_told_each_time(real, monkeypatch):
-    monkeypatch.setattr(subscriptions, "EVERY", 1000.0)
+    monkeypatch.setattr(notifier, "EVERY", 1000.0)
     listener = listen(make_superuser(), lists=["tools"])
     switch = set_switch("tool", "delete_record")
     assert listener.wait(lambda: listener.lists == ["tools"])
@@ -359,9 +359,9 @@ PROGRAM = """
     settings.DATABASES["default"]["NAME"] = sys.argv[2]
     django.setup()
     from django.db import transaction
-    from mcp_django.subscriptions import hub
+    from mcp_django.subscriptions import bus
     from tests.testapp.models import Book
-    hub.FLUSH_TIMEOUT = 30
+    bus.FLUSH_TIMEOUT = 30
     book = Book.objects.get(pk=sys.argv[3])
     with transaction.atomic():
         book.save()
@@ -374,8 +374,8 @@ PROGRAM = """
 @pytest.mark.django_db(transaction=True)
 def test_111_a_command_tells_the_streams_of_a_worker_through_redis(real, redis, settings):
     settings.CHANNEL_LAYERS = layers = redis_layer(redis)
-    subscriptions._processes[0].listen()
-    assert hub.wait_ready(20)
+    notifier._notifiers[0].listen()
+    assert bus.wait_ready(20)
     changed, given_up, last = quiet_books(3)
     listener = listen(make_superuser(), *map(uri_of, (changed, given_up, last)))
     name = str(connection.settings_dict["NAME"])
@@ -413,5 +413,5 @@ def test_202_a_dead_layer_neither_fails_nor_delays_the_projects_save(real, setti
         book.save()
     # The streams of the process itself need no layer.
     assert listener.wait(lambda: listener.uris)
-    hub.close()
-    assert connected == {"mcp-hub"}
+    bus.close()
+    assert connected == {"mcp-bus"}

@@ -16,7 +16,7 @@ from tests.reading import reader
 from tests.testapp.models import Author, Book
 from tests.writing import call, refusal, result_of
 
-pytestmark = [pytest.mark.django_db]
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 SEARCH, FETCH = Search(), Fetch()
 ON = {"BASE_URL": "http://testserver", "CHATGPT_TOOLS": True}
 

@@ -18,7 +18,7 @@ from tests.reading import make_library, reader, site_with
 from tests.testapp.models import Author, Book, Loan, Profile, Tag
 from tests.writing import call
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 DESCRIBE = DescribeModel()
 TOOLS: dict[str, Tool] = {tool.name: tool for tool in (QueryRecords(), AggregateRecords())}
 APPS = ("testapp", "fieldapp", "filterapp", "inlineapp", "oddapp", "auth")

@@ -22,7 +22,7 @@ from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Placement, Profile, Shelf, Tag
 from tests.writing import call, request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 LIST = ListModels()
 
 

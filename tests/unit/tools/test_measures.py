@@ -12,7 +12,7 @@ from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book
 from tests.writing import call, refusal
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 AGGREGATE = AggregateRecords()
 ROWS = [
     # author, month of 2000, pages, price, rating, hours

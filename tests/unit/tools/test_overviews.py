@@ -19,7 +19,7 @@ from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Loan, Note, Profile, Tag
 from tests.writing import call, request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 DESCRIBE = DescribeModel()
 
 

@@ -21,6 +21,8 @@ from tests.reading import site_with
 from tests.testapp.models import Author, Book, Loan, Tag
 from tests.writing import call, request_of
 
+pytestmark = pytest.mark.postgresql
+
 QUERY, AGGREGATE, GET = QueryRecords(), AggregateRecords(), GetRecord()
 
 

@@ -18,7 +18,7 @@ from tests.reading import make_library, reader, site_with
 from tests.testapp.models import Author, Book, Placement, Profile, Shelf, Tag
 from tests.writing import call, refusal, result_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 QUERY, GET, AGGREGATE = QueryRecords(), GetRecord(), AggregateRecords()
 
 

@@ -17,7 +17,7 @@ from tests.reading import reader, site_with
 from tests.testapp.models import Author, Book, Profile, Shelf, Tag
 from tests.writing import call, refusal, request_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 GET = GetRecord()
 
 

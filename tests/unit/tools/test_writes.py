@@ -25,7 +25,7 @@ from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book, Loan, Note, Placement, Profile, Section, Shelf, Tag
 from tests.writing import call, history_page, refusal, request_of, site_with
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 
 CREATE, UPDATE, DELETE = CreateRecord(), UpdateRecord(), DeleteRecord()
 BOOK = {"model": "testapp.book"}

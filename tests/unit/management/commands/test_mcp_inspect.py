@@ -51,7 +51,7 @@ def refuse(monkeypatch, hook):
     exposure = site.exposures[Author]
     monkeypatch.setattr(exposure, hook, lambda request, obj=None: False)
     # That its hooks are the stock ones was found out before.
-    monkeypatch.setitem(vars(exposure), "stock_permissions", {})
+    monkeypatch.setitem(vars(exposure.options), "permissions", {})
 
 
 def test_a_model_is_shown_with_what_its_hooks_and_the_scopes_allow(capsys, monkeypatch):

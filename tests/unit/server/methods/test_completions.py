@@ -12,7 +12,7 @@ from mcp_django.testing import MCPClient, MCPError
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.testapp.models import Author, Book
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.postgresql, pytest.mark.django_db]
 ALL = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
 MCP = {"BASE_URL": "http://testserver"}
 RECORD = {"type": "ref/resource", "uri": RECORD_TEMPLATE}

@@ -158,7 +158,7 @@ async def test_a_long_body_is_read_in_pieces_and_counts_as_one_call(token, has_l
 async def reading(size):
     """Wait until long bodies of this size are being read."""
     async with asyncio.timeout(5):
-        while calls._bodies.total() != size:
+        while sum(calls._bodies.values()) != size:
             await asyncio.sleep(0.01)
 
 

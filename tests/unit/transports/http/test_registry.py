@@ -8,7 +8,7 @@ from asgiref.sync import sync_to_async
 from django.test import Client
 from django.urls import reverse
 
-from mcp_django.subscriptions.hub import hub
+from mcp_django.subscriptions.bus import bus
 from mcp_django.transports.http.registry import MAX_NAME, TOPIC, OpenStreams, registry
 from tests.factories import make_superuser, make_user
 from tests.session_client import SessionClient
@@ -40,7 +40,7 @@ async def test_streams_of_both_eras_are_on_the_roll_while_they_are_open(token):
     await one.close()
     await other.close()
     assert await called() == OpenStreams(0, 0, ())
-    assert TOPIC not in hub._subscribers
+    assert TOPIC not in bus._subscribers
 
 
 @sync_to_async

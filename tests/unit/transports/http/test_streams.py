@@ -13,8 +13,8 @@ from mcp_django import site
 from mcp_django.models import Session
 from mcp_django.protocol.messages import KEEP_ALIVE
 from mcp_django.server import sessions
-from mcp_django.subscriptions.hub import hub
-from mcp_django.subscriptions.subscriptions import Subscription
+from mcp_django.subscriptions.bus import bus
+from mcp_django.subscriptions.notifier import Subscription
 from mcp_django.transports.http import streams
 from mcp_django.transports.http.dispatch import as_application
 from mcp_django.transports.http.registry import registry
@@ -38,7 +38,7 @@ def save(book):
 def new_book():
     book = make_book()
     # Its making has been told: nobody who subscribes from now on hears of it.
-    hub.close()
+    bus.close()
     return book
 
 
@@ -226,7 +226,7 @@ async def test_a_session_hears_of_all_that_it_subscribed_to_whichever_change_its
     for book in (early, late):
         await client.result("resources/subscribe", {"uri": uri_of(book)})
     session = await Session.objects.aget()
-    hub.publish(sessions.topic(session.pk), {"uris": [uri_of(early)], "token": ""})
+    bus.publish(sessions.topic(session.pk), {"uris": [uri_of(early)], "token": ""})
     await save(late)
     async with asyncio.timeout(20):
         while (await stream.message()).get("params", {}).get("uri") != uri_of(late):

@@ -2,7 +2,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.test import override_settings
 
-from mcp_django.subscriptions.hub import hub
+from mcp_django.subscriptions.bus import bus
 from mcp_django.subscriptions.signals import notify_list_changed
 from tests.factories import make_book, make_superuser
 from tests.stdio_client import Gate, in_thread, talk, tool
@@ -168,7 +168,7 @@ async def test_the_users_authority_is_asked_again_when_the_answer_comes(asking):
 async def known_book(title=None):
     """Make a book whose making has been told: nobody who subscribes now hears of it."""
     book = await in_thread(make_book)(title)
-    await in_thread(hub.close)()
+    await in_thread(bus.close)()
     return book
 
 

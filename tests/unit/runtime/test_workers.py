@@ -3,8 +3,8 @@ import threading
 import pytest
 from django.db import connection
 
-from mcp_django.subscriptions import hub as workers
-from mcp_django.subscriptions.hub import Worker
+from mcp_django.runtime import threads as workers
+from mcp_django.runtime.threads import Worker
 from tests.listening import TIMEOUT
 
 

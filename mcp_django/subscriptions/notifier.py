@@ -1,8 +1,8 @@
 """Subscriptions: the resources and lists of a stream, for as long as its caller can know of them.
 
-Two threads serve all that are open in this process, and hold no connection to the database meanwhile. :class:`Fanout`
-tells those whom a change concerns, at most ten times a second. :class:`Sweep` looks at tokens, users and permissions
-every few seconds: a stream has no requests of its own, so nothing else would notice that they have ended.
+Two threads of a :class:`Notifier` serve all that are open in this process, and hold no connection to the database
+meanwhile. One tells those whom a change concerns, at most ten times a second. The other looks at tokens, users and
+permissions every few seconds: a stream has no requests of its own, so nothing else would notice that they have ended.
 """
 
 import logging
@@ -21,15 +21,14 @@ from django.utils import timezone
 from ..conf import settings
 from ..context.record import CallRecord
 from ..context.request import MCPRequest
-from ..exceptions import CallRefused, NotFound
 from ..operating.calls import describe_caller
 from ..operating.switches import CALLERS, LOOK, Off, board
-from ..orm.access import access_of
-from .audience import UPDATED, Audience, Caller, Deliver, Entries, Person, Subscription, check_uris, identity, reload
-from .changes import CHANGES, SWITCHES, Changes
-from .hub import RESYNC, Worker, hub
-from .signals import KINDS, connect_models
-from .watches import Look, Rows, Watch, content_digest, is_readable, list_digests
+from ..runtime.threads import Worker
+from .audience import Audience, Caller, Deliver, Entries, Person, Subscription, check_uris, reload
+from .bus import RESYNC, bus
+from .changes import CHANGES, KINDS, SWITCHES, Changes
+from .signals import connect_models
+from .watches import Rows, list_digests
 
 logger = logging.getLogger("mcp_django")
 
@@ -45,7 +44,6 @@ LONGEST_PAUSE: Final = 10.0
 WEIGHT_OF_PAGE: Final = 20
 # Seconds between two rounds that check: what has ended is noticed within five.
 EVERY: Final = 3.0
-PERMISSION_LOST: Final = "a permission was lost"
 
 
 def check_tokens(subscriptions: Iterable[Subscription]) -> None:
@@ -70,28 +68,62 @@ def check_tokens(subscriptions: Iterable[Subscription]) -> None:
                     subscription.end("the token is not good any more")
 
 
-class Fanout:
-    """The thread that tells subscribers of changes."""
+class Notifier:
+    """The open subscriptions of this process, and the two threads that serve them.
 
-    def __init__(self, audience: Audience) -> None:
-        self.audience = audience
-        self.worker = Worker("mcp-events", self.run)
+    One tells subscribers of changes. The other ends subscriptions, and tells what else a user's permissions change.
+    """
+
+    def __init__(self) -> None:
+        self.audience = Audience()
+        self.teller, self.checker = Worker("mcp-events", self.tell), Worker("mcp-sweep", self.check)
         self._lock = threading.Lock()
-        self._changes = Changes()
-        self._resync_at = 0.0
-        self._failures = 0
+        self._unsubscribe: Callable[[], Any] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._changes, self._resync_at, self._failures = Changes(), 0.0, 0
+        # The picture of the switches at the last round, and whether the database answered no question of it.
+        self._version, self._is_down = "", False
+
+    def listen(self) -> None:
+        """Hear what the bus tells, from the first subscription on."""
+        with self._lock:
+            if self._unsubscribe is not None:
+                return
+            ends = bus.subscribe(CHANGES, self.heard), bus.subscribe(SWITCHES, self._look_at_switches)
+            self._unsubscribe = lambda: [end() for end in ends]
+        connect_models()
+        bus.wait_ready(HEARING)
+
+    def stop(self) -> None:
+        """Hear nothing any more and end the threads; what was not told by now is news to nobody who comes later."""
+        with self._lock:
+            if self._unsubscribe is not None:
+                self._unsubscribe()
+            self._unsubscribe = None
+        self.teller.stop()
+        self.checker.stop()
+        self._forget()
 
     def heard(self, news: Any) -> None:
-        """Take changes from the hub, or :data:`RESYNC`; called in the hub's thread."""
+        """Take changes from the bus, or :data:`RESYNC`; called in the bus's thread."""
         self.put(self.audience.relevant(Changes(everything=True) if news is RESYNC else news))
+
+    def _look_at_switches(self, news: Any) -> None:
+        board.expire()
+        # Who lists while something is off for a moment is told twice; a round in time would see no difference.
+        self.checker.hurry()
 
     def put(self, changes: Changes) -> None:
         if changes:
             with self._lock:
                 self._changes.merge(changes)
-            self.worker.wake()
+            self.teller.wake()
 
-    def run(self) -> float | None:
+    # Changes
+
+    def tell(self) -> float | None:
         """Tell what has changed; return the seconds until the next round, None when nothing is left to tell."""
         rest = None
         with self._lock:
@@ -130,74 +162,31 @@ class Fanout:
         except Exception as error:
             logger.error("The check of subscribers failed", exc_info=error)
             return list(callers)
-        users = {caller: identity(caller.user) for caller in callers}
         rows = Rows(_wanted(concerned))
         # Nobody waits for a user who watches much more.
         weights: Counter[Hashable] = Counter()
         for caller, entries in concerned.items():
             pages = sum(watch.pk is None and bool(watch.label) for _, watch in entries)
-            weights[users[caller]] += len(entries) + pages * (WEIGHT_OF_PAGE - 1)
+            weights[caller.user_key] += len(entries) + pages * (WEIGHT_OF_PAGE - 1)
         failed = []
-        for caller in sorted(callers, key=lambda caller: weights[users[caller]]):
+        for caller in sorted(callers, key=lambda caller: weights[caller.user_key]):
             entries = concerned.get(caller, {})
             # What middleware decides, such as a tenant's database, is not known to be the same for two callers.
             is_apart = caller.site.needs_middleware or settings.CALL_MIDDLEWARE
             mine = Rows(_wanted({caller: entries})) if is_apart else rows
-            person = people[users[caller]]
+            person = people.get(caller.user_key)
             try:
                 if person is not None and not caller.lost(person):
-                    caller.act(person, partial(self._tell_as, caller, entries, changes, mine))
+                    caller.act(person, partial(caller.tell, entries=entries, changes=changes, rows=mine))
             except Exception as error:
                 logger.error("The check of a subscriber failed", exc_info=error)
                 if isinstance(error, (OperationalError, InterfaceError)):
                     failed.append(caller)
         return failed
 
-    def _tell_as(self, caller: Caller, entries: Entries, changes: Changes, rows: Rows, request: MCPRequest) -> None:
-        by_label: dict[str, Entries] = defaultdict(dict)
-        for subscription, watch in entries:
-            by_label[watch.label][subscription, watch] = None
-        for label, some in by_label.items():
-            if label:
-                changed = None if changes.everything else changes.rows.get(label)
-                told = Look(request, label, changed, rows, caller.seen, caller.pages).told(some)
-            else:
-                told = [entry for entry in some if is_readable(request, entry[1])]
-            for subscription, watch in told:
-                subscription.tell(UPDATED, {"uri": watch.uri})
-        kinds = {kind for kind, site in changes.lists if site is None or site == caller.site.name}
-        _tell_lists(caller, sorted(KINDS if changes.everything else kinds))
-        if kinds and caller.lists is not None:
-            caller.lists = list_digests(request)
+    # Permissions
 
-
-def _wanted(concerned: dict[Caller, Entries]) -> dict[str, set[str]]:
-    wanted: dict[str, set[str]] = defaultdict(set)
-    for entries in concerned.values():
-        for _, watch in entries:
-            if watch.pk is not None:
-                wanted[watch.label].add(watch.pk)
-    return wanted
-
-
-def _tell_lists(caller: Caller, kinds: Iterable[str]) -> None:
-    for kind in kinds:
-        for subscription in tuple(caller.subscriptions):
-            if kind in subscription.lists:
-                subscription.tell(f"notifications/{kind}/list_changed", {})
-
-
-class Sweep:
-    """The thread that ends subscriptions, and tells of what else a user's permissions change."""
-
-    def __init__(self, audience: Audience) -> None:
-        self.audience = audience
-        self.worker = Worker("mcp-sweep", self.run)
-        self._is_down = False
-        # The picture of the switches at the last round.
-        self._version = ""
-
-    def run(self) -> float | None:
+    def check(self) -> float | None:
         """Look at all of them once; return the seconds until the next round, None when there are none."""
         subscriptions = self.audience.subscriptions()
         if not subscriptions:
@@ -220,37 +209,26 @@ class Sweep:
         callers = self.audience.callers()
         people = reload([caller.user for caller in callers])
         for caller in callers:
-            person = people[identity(caller.user)]
+            person = people.get(caller.user_key)
             reason = caller.lost(person) or (_switched(off, caller, person) if person and off else "")
             if person is None or reason:
                 caller.end(reason)
             elif person.digest != caller.digest or version != self._version:
                 caller.digest = person.digest
                 try:
-                    caller.act(person, partial(self._check_as, caller))
+                    caller.act(person, caller.check)
                 except Exception as error:
                     logger.error("The check of a subscriber failed", exc_info=error)
         self._version = version
 
-    def _check_as(self, caller: Caller, request: MCPRequest) -> None:
-        """End what the caller may not watch any more, and tell which schemas and lists are others now."""
-        for subscription in tuple(caller.subscriptions):
-            reasons = (_lost(request, watch) for watch in subscription.watches)
-            if reason := next(filter(None, reasons), ""):
-                subscription.end(reason)
-        changed: dict[str, bool] = {}
-        for subscription in tuple(caller.subscriptions):
-            for watch in subscription.watches:
-                if watch.is_schema:
-                    if watch.uri not in changed:
-                        digest = content_digest(request, watch)
-                        changed[watch.uri] = caller.pages.get(watch.uri) != digest
-                        caller.pages[watch.uri] = digest
-                    if changed[watch.uri]:
-                        subscription.tell(UPDATED, {"uri": watch.uri})
-        if caller.lists is not None:
-            before, caller.lists = caller.lists, list_digests(request)
-            _tell_lists(caller, [kind for kind, digest in caller.lists.items() if digest != before[kind]])
+
+def _wanted(concerned: dict[Caller, Entries]) -> dict[str, set[str]]:
+    wanted: dict[str, set[str]] = defaultdict(set)
+    for entries in concerned.values():
+        for _, watch in entries:
+            if watch.pk is not None:
+                wanted[watch.label].add(watch.pk)
+    return wanted
 
 
 def _switched(off: Off, caller: Caller, person: Person) -> str:
@@ -263,61 +241,12 @@ def _switched(off: Off, caller: Caller, person: Person) -> str:
     return "" if found is None else found.text
 
 
-def _lost(request: MCPRequest, watch: Watch) -> str:
-    """Return why the caller may not watch this any more, "" while they may."""
-    try:
-        if not watch.label:
-            return "" if is_readable(request, watch) else PERMISSION_LOST
-        access_of(request).get_exposure(watch.label)
-    except NotFound:
-        return PERMISSION_LOST
-    except CallRefused as refused:
-        return refused.message
-    return ""
-
-
-class _Process:
-    """What open subscriptions need in this process: two threads and the hub's news."""
-
-    def __init__(self) -> None:
-        self.audience = Audience()
-        self.fanout = Fanout(self.audience)
-        self.sweep = Sweep(self.audience)
-        self._lock = threading.Lock()
-        self._unsubscribe: Callable[[], Any] | None = None
-
-    def listen(self) -> None:
-        with self._lock:
-            if self._unsubscribe is not None:
-                return
-            ends = hub.subscribe(CHANGES, self.fanout.heard), hub.subscribe(SWITCHES, self._look_at_switches)
-            self._unsubscribe = lambda: [end() for end in ends]
-        connect_models()
-        hub.wait_ready(HEARING)
-
-    def _look_at_switches(self, news: Any) -> None:
-        board.expire()
-        # Who lists while something is off for a moment is told twice; a round in time would see no difference.
-        self.sweep.worker.hurry()
-
-    def stop(self) -> None:
-        """Hear nothing any more and end the threads."""
-        with self._lock:
-            if self._unsubscribe is not None:
-                self._unsubscribe()
-            self._unsubscribe = None
-        self.fanout.worker.stop()
-        self.sweep.worker.stop()
-        # What was not told by now is news to nobody who comes later.
-        self.fanout, self.sweep = Fanout(self.audience), Sweep(self.audience)
-
-
-_processes = [_Process()]
+_notifiers = [Notifier()]
 
 
 def _forked() -> None:
     # The threads and streams are the parent's.
-    _processes[:] = [_Process()]
+    _notifiers[:] = [Notifier()]
 
 
 if hasattr(os, "register_at_fork"):
@@ -334,18 +263,18 @@ def open_subscription(
     database is asked. What the caller may not see is not honoured, as if it was not there.
     """
     check_uris(uris)
-    process = _processes[0]
-    process.listen()
-    caller = process.audience.find(request) or Caller(request)
+    notifier = _notifiers[0]
+    notifier.listen()
+    caller = notifier.audience.find(request) or Caller(request)
     if lists and caller.lists is None:
         caller.lists = list_digests(request)
     auth = getattr(request, "auth", None)
-    subscription = Subscription(caller, auth, frozenset(lists).intersection(KINDS), deliver, end, process.audience)
-    process.audience.add(subscription)
+    subscription = Subscription(caller, auth, frozenset(lists).intersection(KINDS), deliver, end, notifier.audience)
+    notifier.audience.add(subscription)
     subscription.caller.lists = subscription.caller.lists or caller.lists
     try:
         subscription.watch(request, uris)
-        process.sweep.worker.wake()
+        notifier.checker.wake()
     except BaseException:
         subscription.close()
         raise

@@ -9,9 +9,9 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django import MCPSite, ModelExposure, notify_changed, notify_list_changed
 from mcp_django.oauth.bearer import verify
 from mcp_django.oauth.tokens import create_token
-from mcp_django.subscriptions import audience, signals, subscriptions
+from mcp_django.subscriptions import audience, notifier, signals
+from mcp_django.subscriptions.bus import RESYNC
 from mcp_django.subscriptions.changes import Changes
-from mcp_django.subscriptions.hub import RESYNC
 from tests.factories import make_author, make_book, make_superuser, make_user
 from tests.listening import listen, page_of, rolled_back, tell_at_once, uri_of
 from tests.testapp.models import AudioBook, Author, Book, Loan, Section, Shelf, Tag
@@ -32,8 +32,8 @@ def commit(news, django_capture_on_commit_callbacks):
     def run(work=lambda: None):
         with django_capture_on_commit_callbacks(execute=True):
             work()
-        rest = news.process.fanout.run()
-        assert rest in (None, subscriptions.PACE)
+        rest = news.process.tell()
+        assert rest in (None, notifier.PACE)
 
     return run
 
@@ -176,7 +176,7 @@ def test_what_happens_after_a_token_has_ended_is_told_to_none_of_its_streams(com
         case "revoked":
             row.revoke()
         case "expired":
-            monkeypatch.setattr(subscriptions.timezone, "now", lambda: auth.expires)
+            monkeypatch.setattr(notifier.timezone, "now", lambda: auth.expires)
         case "cut back":
             row.scope = ""
             row.save()
@@ -197,10 +197,10 @@ def test_the_tokens_of_all_whom_a_change_concerns_are_one_query(news):
         return [listen(user, uri_of(tag), auth=verify(raw, RESOURCE)[1]) for raw in tokens]
 
     def queries():
-        process = subscriptions._processes[0]
-        process.fanout.put(changes)
+        process = notifier._notifiers[0]
+        process.put(changes)
         with CaptureQueriesContext(connection) as captured:
-            process.fanout.run()
+            process.tell()
         return sum("oauth2_provider_accesstoken" in query["sql"] for query in captured)
 
     some, changes = listeners(1), Changes()
@@ -371,25 +371,25 @@ def test_202_after_a_loss_everyone_is_told_everything_that_is_still_visible(comm
     listener = listen(user, uri_of(mine), uri_of(lost), uri_of(gone), page_of(Book), lists=["tools", "prompts"])
     Book.objects.filter(pk=lost.pk).update(owner=other)
     Book.objects.filter(pk=gone.pk).delete()
-    news.process.fanout.heard(RESYNC)
+    news.process.heard(RESYNC)
     commit()
     assert sorted(listener.take()) == sorted([uri_of(mine), uri_of(gone), page_of(Book), "prompts", "tools"])
 
 
 def test_202_losses_in_a_row_are_told_at_most_once_a_second(news, commit):
     book = make_book()
-    listener, run = listen(make_superuser(), uri_of(book)), news.process.fanout.run
-    news.process.fanout.heard(RESYNC)
-    assert run() == subscriptions.PACE
-    news.process.fanout.heard(RESYNC)
+    listener, run = listen(make_superuser(), uri_of(book)), news.process.tell
+    news.process.heard(RESYNC)
+    assert run() == notifier.PACE
+    news.process.heard(RESYNC)
     rest = run()
-    assert 0 < rest <= subscriptions.RESYNC_PACE
+    assert 0 < rest <= notifier.RESYNC_PACE
     assert listener.take() == [uri_of(book)]
     # What is known to have changed does not wait.
     commit(book.save)
     assert listener.take() == [uri_of(book)]
-    news.process.fanout._resync_at = 0
-    assert run() == subscriptions.PACE
+    news.process._resync_at = 0
+    assert run() == notifier.PACE
     assert listener.take() == [uri_of(book)]
     assert run() is None
 
@@ -412,10 +412,10 @@ def test_the_queries_for_a_change_do_not_grow_with_the_streams_of_a_user(commit,
     notify.add_rows("testapp.book", [str(book.pk)])
 
     def queries():
-        process = subscriptions._processes[0]
-        process.fanout.put(notify)
+        process = notifier._notifiers[0]
+        process.put(notify)
         with django_assert_num_queries(5):
-            process.fanout.run()
+            process.tell()
 
     queries()
     listeners += [listen(user, uri_of(book), page_of(Book)) for _ in range(50)]
@@ -436,10 +436,10 @@ def test_the_queries_for_a_change_do_not_grow_with_the_users_of_rows_that_are_ev
         listeners.append(listen(user, uri_of(tag), page_of(Tag)))
     notify = Changes()
     notify.add_rows("testapp.tag", [str(tag.pk) for tag in tags])
-    process = subscriptions._processes[0]
-    process.fanout.put(notify)
+    process = notifier._notifiers[0]
+    process.put(notify)
     with django_assert_num_queries(5):
-        process.fanout.run()
+        process.tell()
     assert all(len(listener.take()) == 2 for listener in listeners)
 
 
@@ -470,15 +470,15 @@ def moody(news, monkeypatch):
         monkeypatch.setattr(Moody, "error", error)
         some = Changes()
         some.add_rows("testapp.author", [str(author.pk)])
-        news.process.fanout.put(some)
-        return news.process.fanout.run
+        news.process.put(some)
+        return news.process.tell
 
     return change, uri_of(author), lucky, unlucky
 
 
 def test_211_a_hook_that_fails_closes_that_call_and_keeps_the_streams(moody, caplog):
     change, uri, lucky, unlucky = moody
-    assert change(ZeroDivisionError("x"))() == subscriptions.PACE
+    assert change(ZeroDivisionError("x"))() == notifier.PACE
     assert (lucky.take(), unlucky.take()) == ([uri], [])
     assert "ZeroDivisionError" in caplog.text
     change(None)()
@@ -492,7 +492,7 @@ def test_202_a_change_that_cannot_be_checked_now_is_told_when_it_can(moody, monk
     assert run() == 2.0
     assert run() == 4.0
     monkeypatch.setattr(Moody, "error", None)
-    assert run() == subscriptions.PACE
+    assert run() == notifier.PACE
     assert unlucky.take() == [uri]
     assert run() is None
 
@@ -500,8 +500,8 @@ def test_202_a_change_that_cannot_be_checked_now_is_told_when_it_can(moody, monk
 def test_202_who_cannot_be_told_for_long_is_ended_and_not_left_stale(moody):
     change, uri, lucky, unlucky = moody
     run = change(OperationalError("down"))
-    pauses = [run() for _ in range(subscriptions.ATTEMPTS)]
-    assert pauses == [2.0, 4.0, 8.0, 10.0, 10.0, subscriptions.PACE]
+    pauses = [run() for _ in range(notifier.ATTEMPTS)]
+    assert pauses == [2.0, 4.0, 8.0, 10.0, 10.0, notifier.PACE]
     assert unlucky.ended == ["changes cannot be checked"]
     assert lucky.ended == []
     assert set(lucky.take()) == {uri}
@@ -515,10 +515,10 @@ def test_202_a_database_that_is_down_loses_no_change(news, commit, monkeypatch):
     def fail(users):
         raise OperationalError("down")
 
-    news.process.fanout.heard(Changes.read("changes", {"rows": {"testapp.book": [str(book.pk)]}}))
+    news.process.heard(Changes.read("changes", {"rows": {"testapp.book": [str(book.pk)]}}))
     with monkeypatch.context() as patched:
-        patched.setattr(subscriptions, "reload", fail)
-        assert news.process.fanout.run() == 2.0
+        patched.setattr(notifier, "reload", fail)
+        assert news.process.tell() == 2.0
     assert listener.take() == []
     commit()
     assert listener.take() == [uri_of(book)]

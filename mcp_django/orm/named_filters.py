@@ -1,0 +1,189 @@
+"""Filters that a project wrote, known by their names: the admin's sidebar, and a ``FilterSet`` of django-filter.
+
+They run as they are. django-filter is not imported here.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any, Final
+
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.forms import ChoiceField
+from django.http import QueryDict
+
+from ..context.request import MCPRequest
+from ..exceptions import ToolError
+from ..exposures.base import ModelExposure
+from .access import ModelAccess, access_of, has_every_row
+from .kinds import choice_of
+
+logger = logging.getLogger("mcp_django")
+
+MAX_CHOICES: Final = 200
+# The last is what django-filter says of a filter that is a method and has no label.
+_UNTITLED: Final = (None, "", "[invalid name]")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A name to filter by: its title, and the values with their labels; without choices any text may be tried."""
+
+    name: str
+    title: str
+    choices: tuple[tuple[str, str], ...] = ()
+
+    def value_of(self, text: str) -> str | None:
+        """Return the value that a client means by it or by its label, None if it is none of the choices."""
+        if not self.choices:
+            return text
+        found: str | None = choice_of(self.choices, text)
+        return found
+
+
+class NamedFilter(ABC):
+    """A filter that the project wrote: some names, each of which takes values, and what it makes of a queryset."""
+
+    # Whether a name takes more than one value.
+    takes_lists = True
+
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """Return the names that the filter may have, without asking the database."""
+
+    def comes_first(self, name: str, value: Any) -> bool:
+        """Return whether this filter is meant by the name with the value, though a field may have the name too."""
+        return False
+
+    @abstractmethod
+    def offers(self) -> Sequence[Offer]:
+        """Return what the caller may use of it now; nothing where the filter itself would not be shown."""
+
+    def told(self) -> Sequence[Offer]:
+        """Return what the caller is told of it: the same, with choices made of rows as far as they may see those."""
+        return self.offers()
+
+    def value_of(self, offer: Offer, text: str) -> str | None:
+        """Return the value of an offer that a client means, None if the caller may know of no such choice."""
+        return offer.value_of(text)
+
+    @abstractmethod
+    def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
+        """Return the rows that pass."""
+
+
+class Narrowed(NamedFilter):
+    """Rows that this app narrows by a function of its own; no client can name it."""
+
+    def __init__(self, function: Callable[[QuerySet[Any]], QuerySet[Any]]) -> None:
+        self.function = function
+
+    def names(self) -> Sequence[str]:
+        return ()
+
+    def offers(self) -> Sequence[Offer]:
+        return ()
+
+    def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
+        return self.function(queryset)
+
+
+def named_filters_of(model: ModelAccess, *, told: bool = False) -> list[Offer]:
+    """Return every named filter that the caller may use. One that fails is left out: it is the project's code.
+
+    With ``told`` they have the choices that the caller is told.
+    """
+    found: dict[str, Offer] = {}
+    for item in model.exposure.get_named_filters(model.request):
+        try:
+            for offer in item.told() if told else item.offers():
+                found.setdefault(offer.name, offer)
+        except Exception:
+            logger.warning("A filter of %s failed: %s", model.exposure.label, ", ".join(item.names()), exc_info=True)
+    return list(found.values())
+
+
+class FilterSetFilter(NamedFilter):
+    """All filters of a ``FilterSet``: its form reads the values of one object of the expression together."""
+
+    def __init__(self, request: MCPRequest, exposure: ModelExposure, filterset_class: Any) -> None:
+        self.request, self.exposure, self.filterset_class = request, exposure, filterset_class
+
+    def names(self) -> Sequence[str]:
+        return self._names
+
+    def comes_first(self, name: str, value: Any) -> bool:
+        return name in self.names()
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(name for key, item in self._empty.filters.items() for name in _names(key, item))
+
+    @cached_property
+    def _empty(self) -> Any:
+        # An instance, as asking the class for its form fields would change what other instances show.
+        return self._filterset(self.exposure.model._default_manager.none(), None)
+
+    def _filterset(self, queryset: QuerySet[Any], data: QueryDict | None) -> Any:
+        made = self.filterset_class(data=data, queryset=queryset, request=self.request)
+        for field in made.form.fields.values():
+            rows = getattr(field, "queryset", None)
+            if rows is not None and rows.model in self.request.mcp.site.exposures:
+                # What a relation may be compared with are rows that the caller may view.
+                related = access_of(self.request).exposure_of(rows.model)
+                if related is None:
+                    field.queryset = rows.none()
+                elif not has_every_row(related):
+                    visible = related.get_queryset(self.request).order_by()
+                    field.queryset = rows.filter(pk__in=visible.values("pk"))
+        return made
+
+    def offers(self) -> Sequence[Offer]:
+        made = self._empty
+        return [
+            Offer(name, key if field.label in _UNTITLED else str(field.label), tuple(_choices(field)))
+            for key, item in made.filters.items()
+            for name, field in ((name, made.form.fields[key]) for name in _names(key, item))
+        ]
+
+    def narrow(self, queryset: QuerySet[Any], values: Mapping[str, tuple[str, ...]]) -> QuerySet[Any]:
+        items = self._empty.filters
+        data = QueryDict(mutable=True)
+        for name, given in values.items():
+            data.setlist(name, [",".join(given)] if name in items and _is_csv(items[name]) else list(given))
+        made = self._filterset(queryset, data)
+        if not made.is_valid():
+            name, errors = next(iter(made.form.errors.items()))
+            raise ToolError(f"The filter {name!r}: {' '.join(map(str, errors))[:300]}")
+        try:
+            found: QuerySet[Any] = made.qs
+        except (ValidationError, ValueError):
+            raise ToolError(f"The filter {next(iter(values))!r} does not take this value.") from None
+        return found
+
+
+def _names(key: str, item: Any) -> Iterator[str]:
+    """Yield the parameters of a filter: its name, or those of the ends of a range."""
+    widget = item.field.widget
+    for suffix in getattr(widget, "suffixes", None) or [None]:
+        yield widget.suffixed(key, suffix) if suffix else key
+
+
+def _is_csv(item: Any) -> bool:
+    """Return whether the filter takes a list as one text with commas."""
+    return any(base.__name__ == "BaseCSVWidget" for base in type(item.field.widget).__mro__)
+
+
+def _choices(field: Any) -> Iterator[tuple[str, str]]:
+    # The choices of a relation are rows: they are not listed.
+    if not isinstance(field, ChoiceField) or hasattr(field, "queryset"):
+        return
+    choices: Any = field.choices
+    flat = (pair for value, label in choices for pair in (label if isinstance(label, list) else [(value, label)]))
+    for value, label in islice(flat, MAX_CHOICES):
+        if value not in ("", None):
+            yield str(value), str(label)

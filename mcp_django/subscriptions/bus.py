@@ -1,0 +1,512 @@
+"""The bus: news published in this process reach its listeners, and through the channel layer other processes.
+
+One thread with an event loop of its own serves the whole process. It is started by the first use and ends with the
+process; a fork starts without it. Publishing puts the news into a bounded queue and returns: neither a slow listener
+nor a channel layer that is down is ever waited for.
+
+Channel layers deliver at most once, and drop without a word what a channel has no room for. So each message carries its
+publisher and a number, which a heartbeat repeats. Where a number is missing, listeners get :data:`RESYNC` and look at
+everything again. No message says more than that there is news.
+"""
+
+import asyncio
+import atexit
+import contextlib
+import hashlib
+import logging
+import os
+import threading
+import uuid
+from collections import OrderedDict, deque
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final
+
+import orjson
+from channels.layers import InMemoryChannelLayer, channel_layers
+from django.conf import settings as django_settings
+from django.core.signals import setting_changed
+
+from ..conf import settings
+from ..operating.telemetry import gauge
+from .changes import CHANGES, LISTS, Changes
+
+logger = logging.getLogger("mcp_django")
+
+# What is delivered instead of a payload when news may have been lost: look at everything again.
+RESYNC: Final = object()
+MESSAGE_TYPE: Final = "mcp_django.news"
+# News that wait for the thread; beyond it all of them become one RESYNC.
+MAX_QUEUE: Final = 10_000
+# Seconds in which changes are put together, and that the end of the process may wait for the last news to get out.
+SOON: Final = 0.05
+FLUSH_TIMEOUT: Final = 2.0
+# Bytes of one event, of one message, and of all that wait to be sent; events of one message; publishers to remember.
+MAX_EVENT: Final = 64 * 1024
+MAX_MESSAGE: Final = 256 * 1024
+MAX_WAITING: Final = 4 * 1024 * 1024
+MAX_EVENTS: Final = 500
+MAX_PUBLISHERS: Final = 4096
+# Seconds: of one operation of the layer, and between attempts while it does not answer.
+OPERATION_TIMEOUT: Final = 5.0
+RETRY_FIRST: Final = 0.5
+RETRY_MOST: Final = 15.0
+# Seconds after a message, and between heartbeats, at which the last number is sent again. A process hears its own: when
+# nothing comes for so long, its membership of the group is gone, with the layer's server or by its age.
+CONFIRM: Final = 1.0
+HEARTBEAT: Final = 30.0
+SILENCE: Final = 75.0
+# Seconds that channels_redis may have its server wait for a message. Its own 5 are as many as redis-py waits for an
+# answer, so that a quiet connection would be given up, and with it what arrives just then.
+SERVER_WAIT: Final = 2
+
+Deliver = Callable[[Any], None]
+
+
+def shared_layer() -> tuple[str, Any] | None:
+    """Return alias and configuration of the channel layer that other processes hear too, None if there is none.
+
+    The in-memory layer reaches nobody else, and what is in this process is delivered without it.
+    """
+    alias = settings.CHANNEL_LAYER
+    config = channel_layers.configs.get(alias)
+    if config is None or config.get("BACKEND") == "channels.layers.InMemoryChannelLayer":
+        return None
+    return alias, config
+
+
+def group_name() -> str:
+    """Return the group of this project's processes: another installation on the same server has another one."""
+    named = f"{settings.BASE_URL}\n{django_settings.ROOT_URLCONF}"
+    return f"mcp_django.{hashlib.sha256(named.encode()).hexdigest()[:24]}"
+
+
+class Bus:
+    """Publish and subscribe, in this process and through the channel layer in others."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew, without listeners and whatever another thread was about to do: for the child of a fork."""
+        self._lock = threading.Lock()
+        self._subscribers: dict[str, tuple[Deliver, ...]] = {}
+        self._queue: deque[tuple[str, Any]] = deque()
+        self._changes = Changes()
+        # Whether the thread has been told to look at the queue and at the changes, and whether it does.
+        self._scheduled = self._timed = self._is_serving = False
+        self._lost = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stop: asyncio.Event | None = None
+        self._heard = threading.Event()
+        # The shared layer and the group by which the thread reaches other processes.
+        self.road: Any = None
+        self._layer: Any = None
+
+    # Any thread
+
+    def is_idle(self) -> bool:
+        """Return whether nobody could hear of anything: no one listens here, and no layer leads to other processes."""
+        return not self._subscribers and shared_layer() is None
+
+    def publish(self, topic: str, payload: Any) -> None:
+        """Tell all who listen to the topic, here at once, in other processes through the channel layer.
+
+        ``payload`` is JSON, at most 64 KiB of it. Nothing is waited for and nothing raised.
+        """
+        if self.is_idle():
+            return
+        with self._lock:
+            if len(self._queue) >= MAX_QUEUE:
+                self._queue.clear()
+                self._lost = True
+            self._queue.append((topic, payload))
+            scheduled, self._scheduled = self._scheduled, True
+        if not scheduled and not self._call(self._drain):
+            self._scheduled = False
+
+    def put(self, changes: Changes) -> None:
+        """Tell who listens to :data:`CHANGES` of them, put together with others, in 50 ms or when the process ends."""
+        if self.is_idle():
+            return
+        with self._lock:
+            self._changes.merge(changes)
+            timed, self._timed = self._timed, True
+        if not timed and not self._call(self._tell_soon):
+            self._timed = False
+
+    def subscribe(self, topic: str, deliver: Deliver) -> Callable[[], None]:
+        """Have ``deliver(payload)`` called, in the bus's thread, for what is published; return what ends it.
+
+        It must be quick. It gets :data:`RESYNC` when news may have been lost.
+        """
+        with self._lock:
+            self._subscribers[topic] = (*self._subscribers.get(topic, ()), deliver)
+        self._call(self._listen)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                rest = tuple(item for item in self._subscribers.pop(topic, ()) if item is not deliver)
+                if rest:
+                    self._subscribers[topic] = rest
+
+        return unsubscribe
+
+    def wait_ready(self, timeout: float) -> bool:
+        """Return whether this process hears the others, after ``timeout`` seconds at most."""
+        return shared_layer() is None or self._heard.wait(timeout)
+
+    def _call(self, function: Callable[[], Any]) -> bool:
+        """Have a function called in the bus's thread, which is started if need be; return whether there is one."""
+        try:
+            with self._lock:
+                loop = self._loop
+                if loop is None or self._thread is None or not self._thread.is_alive():
+                    self._is_serving = False
+                    loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
+                    thread = threading.Thread(target=self._run, args=(loop, self._stop), name="mcp-bus", daemon=True)
+                    try:
+                        thread.start()
+                    except RuntimeError:
+                        loop.close()
+                        raise
+                    self._loop, self._thread = loop, thread
+            loop.call_soon_threadsafe(function)
+        except RuntimeError:  # no thread can be started, or the interpreter is ending
+            return False
+        return True
+
+    def close(self) -> None:
+        """Send what waits, for 2 s at most, and end the thread; the next use starts it again."""
+        with self._lock:
+            loop, thread, stop = self._loop, self._thread, self._stop
+        if loop is None or thread is None or stop is None or thread is threading.current_thread():
+            return
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(stop.set)
+        # The thread gives up by itself, unless it did not come to that yet.
+        thread.join(FLUSH_TIMEOUT + 0.5)
+        if thread.is_alive():
+            logger.warning("The last changes did not reach other processes")
+        with self._lock:
+            if self._thread is thread:
+                self._loop = self._thread = None
+                self._is_serving = self._scheduled = self._timed = False
+
+    # The bus's thread
+
+    def _run(self, loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+        asyncio.set_event_loop(loop)
+        loop.set_default_executor(_Resolver(1, thread_name_prefix="mcp-bus-resolver"))
+        try:
+            loop.run_until_complete(self._serve(stop))
+        except Exception:
+            logger.exception("The bus has stopped")
+        finally:
+            # What was cancelled comes to its end.
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                loop.run_until_complete(asyncio.wait(tasks, timeout=FLUSH_TIMEOUT))
+            loop.close()
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        self.id, self._group = uuid.uuid4().hex, group_name()
+        # Events that wait to be sent, and their bytes; the number of the last message, and when it was taken.
+        self._outgoing: deque[bytes] = deque()
+        self._waiting, self._number, self._sent_at, self._is_confirmed = 0, 0, 0.0, True
+        self._wake, self._closing = asyncio.Event(), asyncio.Event()
+        # By publisher the last number of what was heard since then; which parts of the work the layer does not do.
+        self._last: OrderedDict[str, int] = OrderedDict()
+        self._heard_since = self._heard_at = 0.0
+        self._troubled: set[str] = set()
+        self._channel: str | None = None
+        self._sender: asyncio.Future[None] | None = None
+        self._listener: asyncio.Future[None] | None = None
+        self._layer = self._make_layer()
+        if self._layer is not None:
+            self._sender = asyncio.ensure_future(self._send_all())
+        self._is_serving = True
+        if self._subscribers:
+            self._listen()
+        # What an earlier thread may have left.
+        self._tell_soon()
+        self._drain()
+        await stop.wait()
+        self._tell_changes()
+        self._drain()
+        is_member = self._heard.is_set()
+        self._heard.clear()
+        if self._sender is None:
+            return
+        # What cannot be sent in time is given up.
+        self._closing.set()
+        self._wake.set()
+        try:
+            async with asyncio.timeout(FLUSH_TIMEOUT):
+                await asyncio.wait({self._sender})
+                if is_member and not self._troubled:
+                    await self._attempt("leave", self._layer.group_discard(self._group, self._channel))
+        except TimeoutError:
+            logger.warning("The last changes did not reach other processes")
+
+    def _make_layer(self) -> Any:
+        self.road = shared, _ = shared_layer(), group_name()
+        if shared is None:
+            return None
+        try:
+            # An instance of its own: a layer serves one event loop, and not the same one before and after a fork.
+            layer = channel_layers.make_backend(shared[0])
+        except Exception:
+            logger.exception("The channel layer cannot be used: changes reach no other process")
+            return None
+        if hasattr(layer, "brpop_timeout"):
+            layer.brpop_timeout = min(layer.brpop_timeout, SERVER_WAIT)
+        return None if isinstance(layer, InMemoryChannelLayer) else layer
+
+    def _tell_soon(self) -> None:
+        asyncio.get_running_loop().call_later(SOON, self._tell_changes)
+
+    def _tell_changes(self) -> None:
+        if not self._is_serving:
+            return
+        with self._lock:
+            changes, self._changes = self._changes, Changes()
+            self._timed = False
+        if changes:
+            self._deliver(CHANGES, changes)
+            if self._layer is not None:
+                for topic, payload in changes.messages():
+                    self._send(topic, payload)
+
+    def _drain(self) -> None:
+        if not self._is_serving:
+            return
+        with self._lock:
+            news, lost = list(self._queue), self._lost
+            self._queue.clear()
+            self._scheduled = self._lost = False
+        if lost:
+            self._resync()
+            self._count()
+        for topic, payload in news:
+            self._deliver(topic, payload)
+            if self._layer is not None:
+                self._send(topic, payload)
+
+    def _resync(self) -> None:
+        """Have everyone in this process look at everything again."""
+        for topic in list(self._subscribers):
+            self._deliver(topic, RESYNC)
+
+    def _deliver(self, topic: str, payload: Any) -> None:
+        for deliver in self._subscribers.get(topic, ()):
+            try:
+                deliver(payload)
+            except Exception:
+                logger.exception("A listener of the bus failed")
+
+    # To other processes
+
+    def _send(self, topic: str, payload: Any) -> None:
+        """Have an event sent; of what cannot be, a number is left out, so that other processes look at everything."""
+        try:
+            event = orjson.dumps([topic, payload])
+        except TypeError:
+            logger.exception("An event of the topic %s is no JSON", topic)
+            self._count()
+            return
+        if len(event) > MAX_EVENT:
+            self._count()
+        elif self._waiting + len(event) > MAX_WAITING:
+            self._outgoing.clear()
+            self._waiting = 0
+            self._count()
+        else:
+            self._outgoing.append(event)
+            self._waiting += len(event)
+            self._wake.set()
+
+    def _count(self) -> float | None:
+        """Take the next number and return the seconds since the one before was taken."""
+        now = asyncio.get_running_loop().time()
+        since = now - self._sent_at if self._number else None
+        self._number, self._sent_at, self._is_confirmed = self._number + 1, now, False
+        self._wake.set()
+        return since
+
+    async def _send_all(self) -> None:
+        while (message := await self._next_message()) is not None:
+            delay = RETRY_FIRST
+            while not await self._attempt("send", self._layer.group_send(self._group, message)):
+                if self._closing.is_set():
+                    return
+                await _wait(self._closing, delay)
+                delay = min(delay * 2, RETRY_MOST)
+
+    async def _next_message(self) -> dict[str, Any] | None:
+        """Return the next message, of what waits or as a heartbeat; None at the end."""
+        while not self._outgoing:
+            if self._closing.is_set():
+                return None
+            self._wake.clear()
+            if not await _wait(self._wake, HEARTBEAT if self._is_confirmed else CONFIRM):
+                self._is_confirmed = True
+                if self._channel is not None:
+                    # It expires by itself, with channels_redis after a day.
+                    await self._attempt("stay", self._layer.group_add(self._group, self._channel))
+                if self._number or self._channel is not None:
+                    since = asyncio.get_running_loop().time() - self._sent_at if self._number else None
+                    return self._message([], since)
+        events = [self._outgoing.popleft()]
+        size = len(events[0])
+        while self._outgoing and len(events) < MAX_EVENTS and size + len(self._outgoing[0]) <= MAX_MESSAGE:
+            events.append(self._outgoing.popleft())
+            size += len(events[-1])
+        self._waiting -= size
+        return self._message(events, self._count())
+
+    def _message(self, events: list[bytes], since: float | None) -> dict[str, Any]:
+        news = [orjson.Fragment(event) for event in events]
+        body = {"from": self.id, "number": self._number, "since": since, "events": news}
+        return {"type": MESSAGE_TYPE, "body": orjson.dumps(body).decode()}
+
+    # From other processes
+
+    def _listen(self) -> None:
+        if self._layer is not None and self._listener is None:
+            self._listener = asyncio.ensure_future(self._hear_all())
+
+    async def _hear_all(self) -> None:
+        delay = RETRY_FIRST
+        while True:
+            if await self._attempt("listen", self._join()):
+                delay = RETRY_FIRST
+                try:
+                    while True:
+                        await self._hear()
+                except Exception as error:
+                    self._failed("listen", error)
+                self._heard.clear()
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, RETRY_MOST)
+
+    async def _join(self) -> None:
+        if self._channel is not None:
+            await self._layer.group_discard(self._group, self._channel)
+        self._channel = await self._layer.new_channel()
+        await self._layer.group_add(self._group, self._channel)
+        self._last.clear()
+        self._heard_since = self._heard_at = asyncio.get_running_loop().time()
+        # In this order: who waits for the first is not told of the second.
+        self._resync()
+        self._heard.set()
+
+    async def _hear(self) -> None:
+        """Deliver what the next message says, and look at everything again where one before it is missing."""
+        try:
+            async with asyncio.timeout_at(self._heard_at + SILENCE) as silence:
+                message = await self._layer.receive(self._channel)
+        except Exception as error:
+            # A Redis client that waited long enough for a quiet connection says so by an error of this name.
+            if type(error).__name__ != "TimeoutError" or silence.expired():
+                raise
+            return
+        self._heard_at = asyncio.get_running_loop().time()
+        try:
+            body = orjson.loads(message["body"])
+            publisher, number, since, events = (body[name] for name in ("from", "number", "since", "events"))
+            if publisher == self.id or not self._is_new(publisher, number, since, bool(events)):
+                return
+            for topic, payload in events:
+                if topic in (CHANGES, LISTS):
+                    topic, payload = CHANGES, Changes.read(topic, payload)
+                self._deliver(topic, payload)
+        except (KeyError, TypeError, ValueError):
+            logger.warning("A message in the group %s is not of this app", self._group)
+
+    def _is_new(self, publisher: str, number: int, since: float | None, has_events: bool) -> bool:
+        """Return whether a message of another process is new, and resync where one before it is missing.
+
+        A heartbeat has the number of the last message. ``since`` is how many seconds before it the publisher sent the
+        one before, None for its first: what it sent before this process listened is not missed.
+        """
+        last, before = self._last.get(publisher), number - 1 if has_events else number
+        if last is not None and has_events and number <= last:
+            return False
+        self._last[publisher] = max(number, last or 0)
+        self._last.move_to_end(publisher)
+        if len(self._last) > MAX_PUBLISHERS:
+            self._last.popitem(last=False)
+        heard_for = asyncio.get_running_loop().time() - self._heard_since
+        if before > last if last is not None else before > 0 and since is not None and since <= heard_for:
+            self._resync()
+        return True
+
+    async def _attempt(self, part: str, operation: Coroutine[Any, Any, Any]) -> bool:
+        """Return whether the layer did it."""
+        try:
+            async with asyncio.timeout(OPERATION_TIMEOUT):
+                await operation
+        except Exception as error:
+            self._failed(part, error)
+            return False
+        self._troubled.discard(part)
+        return True
+
+    def _failed(self, part: str, error: Exception) -> None:
+        # Once for each outage, and by its kind alone: the text may hold the address of the layer, with its password.
+        if not self._troubled:
+            logger.warning(
+                "The channel layer does not answer (%s): changes reach no other process", type(error).__name__
+            )
+        self._troubled.add(part)
+
+
+async def _wait(event: asyncio.Event, timeout: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout):
+            await event.wait()
+    return event.is_set()
+
+
+class _Resolver(ThreadPoolExecutor):
+    """Threads for what an event loop cannot do itself; when the interpreter ends and has no more, the calling one."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        try:
+            return super().submit(fn, *args, **kwargs)
+        except RuntimeError:
+            future: Future[Any] = Future()
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except Exception as error:
+                future.set_exception(error)
+            return future
+
+
+bus: Final = Bus()
+gauge("hub_queue", "News that wait for the thread of the hub.", lambda: len(bus._queue))
+gauge("hub_topics", "Topics that somebody in this process listens to.", lambda: len(bus._subscribers))
+# What it was in the parents of this process: their loops are not closed by being collected here.
+_inherited: list[Any] = []
+
+
+def _forked() -> None:
+    _inherited.append(dict(vars(bus)))
+    bus.reset()
+
+
+def _reconnect(*, setting: str, **kwargs: Any) -> None:
+    if setting in ("CHANNEL_LAYERS", "MCP_DJANGO") and bus._thread and bus.road != (shared_layer(), group_name()):
+        bus.close()
+        if bus._subscribers:
+            bus._call(bus._listen)
+
+
+atexit.register(bus.close)
+setting_changed.connect(_reconnect)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
